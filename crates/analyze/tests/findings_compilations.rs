@@ -90,7 +90,7 @@ fn compilation_in_the_only_step_is_a_note_on_that_step() {
     let found = program.findings();
     assert!(found.findings.iter().all(|finding| finding.rule.code != "SL026"), "{}", text(&found.findings));
     let note = found.notes.iter().find(|note| note.starts_with("Compilation by torch.compile takes "));
-    assert!(note.is_some_and(|note| note.contains("the only marked step may be the first")), "{:?}", found.notes);
+    assert!(note.is_some_and(|note| note.contains("the only marked step may be its first")), "{:?}", found.notes);
 }
 
 /// The listed time of an operator includes its callees: those are not listed again.

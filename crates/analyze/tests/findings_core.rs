@@ -44,7 +44,7 @@ fn waits_without_gpu_work_are_inferred() {
     let of = |program: &Program| {
         let found = program.found("SL004");
         let [only] = &found[..] else { panic!("{}", text(&found)) };
-        let count = only.facts.iter().find(|fact| fact.name == "of these without GPU work in the trace");
+        let count = only.facts.iter().find(|fact| fact.name == "waits without GPU work in the trace");
         (only.support.name(), only.confidence, count.map(|fact| fact.value as usize))
     };
     let steps = idle(0).findings().steps;
@@ -281,7 +281,7 @@ fn start_up_is_reported_without_steps() {
     };
     let notes = calls(900, false);
     assert!(
-        notes[0].starts_with("first calls of operators take 880.0 µs longer") && notes[0].contains("aten::mm"),
+        notes[0].starts_with("the first calls of some operators take 880.0 µs longer") && notes[0].contains("aten::mm"),
         "{notes:?}"
     );
     assert_eq!(calls(30, false), Vec::<String>::new());

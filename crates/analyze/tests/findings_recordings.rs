@@ -249,7 +249,13 @@ fn recording_overhead_is_no_gain() {
         .find(|note| note.starts_with("recording slowed each operator by at least 1000 ns"))
         .unwrap();
     // 102 operators of 1 µs in steps of some 2 ms.
-    assert!(note.contains("(of which PyTorch takes 250 ns), in total 5 % of the recorded step"), "{note}");
+    assert!(
+        note.contains(
+            "(250 ns of which are PyTorch's own recording), in total 5 % of the recorded \
+                           step"
+        ),
+        "{note}"
+    );
     let together = findings.combined.unwrap();
     assert!(together.ns <= plain.gain_ns() - taken, "{together:?}");
 }
@@ -463,5 +469,5 @@ fn recording_without_steps_explains_missing_data() {
     program.op("aten::mm", |p| p.work(1000));
     let found = program.findings();
     let reasons: Vec<String> = found.unchecked.iter().map(|unchecked| unchecked.reason.sentence()).collect();
-    assert!(reasons.iter().any(|reason| reason.contains("record_function(\"ProfilerStep#0\")")), "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason.contains("record_function(\"ProfilerStep#N\")")), "{reasons:?}");
 }

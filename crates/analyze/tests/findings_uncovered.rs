@@ -349,12 +349,15 @@ fn time_without_recorded_calls_is_python_if_known() {
     // What torch.profiler's Python interface writes, and no other.
     let groups = profiled("record_shapes");
     let python = groups.iter().find(|group| group.kind == LargeKind::UnrecordedPython);
-    assert!(python.is_some_and(|group| group.advice.starts_with("record with_stack=True")), "{groups:?}");
+    assert!(python.is_some_and(|group| group.advice.starts_with("record Python frames: torch.profiler")), "{groups:?}");
     assert!(profiled("schemaVersion").iter().all(|group| group.kind != LargeKind::UnrecordedPython));
     let service = gap(service, LargeKind::UnrecordedHost);
     assert_eq!(service.name, "host time without recorded calls");
     // The file lacks frames: `perf record` is no first advice.
-    assert!(service.advice.starts_with("for a Python program, record with with_stack=True"), "{service:?}");
+    assert!(
+        service.advice.starts_with("for a Python program, record with torch.profiler and with_stack=True"),
+        "{service:?}"
+    );
 }
 
 /// A wait in a loader's annotation is Python's, whether or not its frames are recorded.

@@ -348,8 +348,8 @@ fn validate(finding: ExternalFinding) -> Result<ValidatedFinding, String> {
         }
         if !finding.edits.is_empty() {
             return Err(
-                "a finding has a gain and edits; give one of them: with edits, Stackline computes the gain by \
-                 simulation"
+                "a finding has both a gain and edits. Give only one: from edits (what-if changes), Stackline computes \
+                 the gain"
                     .to_owned(),
             );
         }

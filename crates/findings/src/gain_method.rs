@@ -24,26 +24,28 @@ impl GainMethod {
             Self::Replay => {
                 "Replay: Stackline simulates the dependency graph of the trace with this change \
                 ([what-if](../analyses/what-if.md)). The gain is the time by which a step gets shorter, minus the cost \
-                of recording the removed events. The bounds cover the error of the simulation and the lower and upper \
-                estimates above. They do not cover effects that no trace shows, such as caches, memory or processors \
-                that become free. Some programs [gained more or less](../findings-accuracy.md)."
+                of recording the removed events. The bounds of the gain cover the error of the simulation and the \
+                lower and upper estimates described above. They do not cover effects that a trace does not show, such \
+                as caches, memory or processors that become free. In some programs, [the measured gain was larger or \
+                smaller](../findings-accuracy.md)."
             }
             Self::Speculative => {
                 "Speculative replay: Stackline simulates the dependency graph of the trace with this change \
                 ([what-if](../analyses/what-if.md)). The gain is the time by which a step gets shorter. The trace does \
                 not show that the change is possible, so the lower bound is 0. The combined gain of all findings and \
-                `--fail-on gain` leave this gain out."
+                `--fail-on gain` do not include this gain."
             }
             Self::Model => {
                 "Model: the change cannot be simulated in the dependency graph. A formula estimates the gain from \
-                measured times instead; the finding names the formula. The combined gain of all findings leaves this \
-                gain out."
+                measured times instead; the finding names the formula. The combined gain of all findings does not \
+                include this gain."
             }
             Self::Memory => {
                 "Replay of allocations: Stackline simulates the allocations of the trace again with the change \
-                 ([memory](../reference/memory.md#findings)). The gain is the number of bytes saved at the highest \
-                 peak of the device. The finding also reports how far the change alone lowers the peak. The lower \
-                 bound leaves out objects whose waste is only inferred."
+                 ([memory](../reference/memory.md#findings)). The gain is the number of bytes that the change saves \
+                 at the moment of the highest memory peak of the device. The finding also reports by how much the \
+                 peak falls if only this change is made: less than the gain if memory is nearly as high at another \
+                 moment. The lower bound of the gain excludes objects whose waste is only inferred."
             }
             Self::Nothing => "The finding has no gain, because no change that would save the time is known.",
         }

@@ -258,16 +258,11 @@ fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
         (!of.is_empty()).then(|| format!("SL040 (slowest rank) left out {}: {why}", ranges(&of)))
     };
     let silent = note(|rank| rank.exposed_collectives_ns.is_none(), "no collectives were recorded there");
-    let lost = note(
-        |rank| rank.exposed_collectives_ns.is_some() && rank.is_incomplete,
-        "part of that trace is \
-         missing",
-    );
+    let lost =
+        note(|rank| rank.exposed_collectives_ns.is_some() && rank.is_incomplete, "some records are missing there");
     let compared: Vec<RankTimes> = which(RankTimes::is_comparable).copied().collect();
     let apart = (!are_similar(&compared)).then(|| {
-        "SL040 (slowest rank) was not checked: the lengths of steps differ by more than a quarter between \
-             ranks"
-            .to_owned()
+        "SL040 (slowest rank) was not checked: step lengths differ by more than a quarter between ranks".to_owned()
     });
     [silent, lost, apart].into_iter().flatten().collect()
 }

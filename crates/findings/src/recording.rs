@@ -173,7 +173,7 @@ pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
     let recorded = shared.recorded()?;
     let cost = recorded.cost();
     let torch = match cost.torch_ns {
-        Some(ns) => format!("of which PyTorch takes {ns:.0} ns"),
+        Some(ns) => format!("{ns:.0} ns of which are PyTorch's own recording"),
         None => "not including PyTorch's own recording, whose cost is unknown".to_owned(),
     };
     Some(format!(

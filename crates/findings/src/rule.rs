@@ -186,12 +186,12 @@ impl Requirement {
                 "no Python frames (torch.profiler: with_stack=True; or `stackline record --mode trace`)"
             }
             Self::Step => {
-                "no marked steps (call prof.step(), or wrap each step in \
-                 record_function(\"ProfilerStep#0\"), …)"
+                "no marked steps (call prof.step() after each step, or wrap step N in \
+                 record_function(\"ProfilerStep#N\"))"
             }
             Self::Steps => {
-                "fewer than two marked steps (call prof.step(), or wrap each step in \
-                 record_function(\"ProfilerStep#0\"), …)"
+                "fewer than two marked steps (call prof.step() after each step, or wrap step N in \
+                 record_function(\"ProfilerStep#N\"))"
             }
             Self::Shapes => {
                 "no input shapes of operators (torch.profiler: record_shapes=True; or `stackline record \

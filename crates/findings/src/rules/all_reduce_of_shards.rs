@@ -30,11 +30,12 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "a few lines, and padding to a multiple of the number of ranks; the norm of all gradients needs one more \
         small AllReduce",
-    false_positives: "AllReduce is needed if other code uses the whole sum on each rank. The rule infers from element \
-        counts that parameters are gathered: as many elements are gathered as reduced. The gain assumes the cost of a \
-        ring: each AllReduce takes half as long, without its wait for other ranks (the time beyond the median of its \
-        size). The lower bound assumes 40 % less; 44 % were measured on eight GPUs (CTDA-CPA). Collectives that \
-        switches compute (NVLS, SHARP) are not reported.",
+    false_positives: "AllReduce is needed if other code uses the whole sum on each rank. The rule infers from the \
+                      numbers of elements that parameters are gathered: as many elements are gathered as reduced. The \
+                      estimated gain assumes the ring algorithm, in which ReduceScatter takes half the time of \
+                      AllReduce. Waits for other ranks (time beyond the median of calls of the same size) are not \
+                      shortened. The lower bound assumes that AllReduce gets 40 % faster; 44 % was measured on eight \
+                      GPUs (CTDA-CPA paper). Collectives that network switches compute (NVLS, SHARP) are not reported.",
     source: "CTDA-CPA 4.4, DeepSpeed ZeRO-2 on eight GPUs",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[

@@ -14,8 +14,8 @@ pub(super) const RULE: Rule = Rule {
     name: "autograd-in-inference",
     area: Area::Host,
     about: "autograd records a graph, although the program never runs a backward pass",
-    why: "Each operator creates a graph node, saves its inputs, and frees both later. Because of the saved inputs, \
-        memory of all layers stays allocated.",
+    why: "Each operator creates a graph node, saves its inputs for the backward pass, and frees node and inputs \
+          later. Because of the saved inputs, the activations of all layers stay allocated.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate shortens outermost operators that create graph nodes by 2.4 µs per node (what-if \
          operation `scale`), a value between those measured in two programs. The bounds are 0.8 and 5 µs. The estimate \
@@ -25,8 +25,8 @@ pub(super) const RULE: Rule = Rule {
     example: ("def serve(x):\n    return model(x)", "@torch.inference_mode()\ndef serve(x):\n    return model(x)"),
     cost: "one line; outputs of inference_mode cannot take part in training",
     false_positives: "The finding is wrong if the trace is a part of training, and its backward pass was not recorded \
-        or comes later. The rule reports traces in which operators have sequence numbers that grow with each graph \
-        node, which only autograd causes, but without any backward node or optimizer step. Subclasses of \
+        or comes later. The rule reports traces without any backward node or optimizer step in which the sequence \
+        numbers of operators grow. Only autograd increases these numbers, with each graph node. Subclasses of \
         torch.autograd.Function do not count, because they create a node in any mode. The gain is the host time of the \
         nodes, without effects of the saved memory.",
     source: "common practice; PyTorch's performance tuning guide",

@@ -13,21 +13,23 @@ pub(super) const RULE: Rule = Rule {
     code: "SL062",
     name: "autotuning-in-step",
     area: Area::Kernels,
-    about: "steps after the first search for the fastest algorithm or configuration of a kernel",
-    why: "In a search, each candidate runs (twice with cuDNN) while the host waits for it. The search runs once per \
+    about: "the program still searches for the fastest algorithm or configuration of a kernel after its first step",
+    why: "A search runs each candidate kernel (twice with cuDNN) while the host waits for the result. The search runs \
+          once per \
         new shape, so it never ends if shapes differ from step to step.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "In each convolution that searches, the estimate removes the runtime calls up to the end of the last \
-         wait, and the kernels that they launched (what-if operation `remove`). In a Triton or FlashInfer autotuner, \
-         it removes all work. Searches of the first step count only if all later steps search, too.",
+         wait, and the kernels that these calls launched (what-if operation `remove`). In a Triton or FlashInfer \
+         autotuner, it removes all work. Searches of the first step count only if all later steps search, too.",
     advice: "Set torch.backends.cudnn.benchmark = False if input sizes vary, or lower \
         torch.backends.cudnn.benchmark_limit. Pad or crop inputs to a few sizes. Use fewer keys or configurations in \
         @triton.autotune, and run all shapes once before training.",
     example: ("torch.backends.cudnn.benchmark = True  # images of any size", "torch.backends.cudnn.benchmark = False"),
     cost: "one line; the algorithm chosen without a search may be slower",
-    false_positives: "Later steps do not search if the recording covers only the start of the program, where new input \
-        shapes still occur. A search is a convolution that launches kernels and waits for the GPU at least three \
-        times, or a Python frame of the autotuner of Triton or FlashInfer.",
+    false_positives: "The estimated gain is too high if the recording covers only the start of the program, where new \
+                      input shapes still occur, and later steps do not search. Convolutions count as searches if they \
+                      launch at least two kernels and wait for the GPU at least three times. Python frames of the \
+                      autotuners of Triton and FlashInfer also count.",
     source: "common practice; cuDNN frontend, time_sorted_plan (steps of a search)",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Steps],
     settings: &[Setting {

@@ -27,8 +27,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "depends on the operator",
     false_positives: "The backward pass may have to do more work than the forward pass, as with recomputation or \
         views. Embeddings, gather and index_select are not reported: their forward pass reads only the requested rows, \
-        and their backward pass writes a gradient of the whole table. The gain assumes that the backward pass takes \
-        twice as long as the forward pass.",
+        and their backward pass writes a gradient of the whole table. The gain assumes that, after the change, the \
+        backward pass takes twice as long as the forward pass.",
     source: "DeepContext 4.3 and 6.1, forward/backward operator analysis",
     needs: &[Requirement::GpuWork, Requirement::BackwardLinks, Requirement::GpuRecords],
     settings: &[

@@ -15,12 +15,12 @@ pub(super) const RULE: Rule = Rule {
     why: "GPUs run threads in groups: warps of 32 on NVIDIA, wavefronts of 64 on AMD data-center GPUs. A partly filled \
         group takes as long as a full group.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate multiplies the time of a kernel by its threads per block divided by the same number \
-         rounded up to whole warps (what-if operation `scale`).",
+    gain_text: "The estimated new time of a kernel is its time × threads per block / threads per block rounded up to \
+                whole warps (what-if operation `scale`).",
     advice: "Choose a multiple of the warp size as the number of threads per block: num_warps of a Triton kernel, or \
         the block size of a CUDA or HIP kernel. If the kernel is part of a library, report it there.",
     example: ("kernel<<<n / 48, 48>>>(x)", "kernel<<<n / 64, 64>>>(x)"),
-    cost: "one number, and a measurement",
+    cost: "one number, and a measurement of the kernel with it",
     false_positives: "Another block size does not help if the kernel is memory-bound or launches few blocks. The gain \
         assumes that idle lanes would do useful work.",
     source: "vendors' programming guides; DeepContext table 3 (threads per block)",

@@ -19,10 +19,11 @@ pub(super) const RULE: Rule = Rule {
     about: "a Python function takes a large share of the step outside of operators, in a program without a GPU",
     why: "Parsing, string processing and loops over numbers are slow in Python, and are often repeated in each step.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "In a recording, the measured time is that between two operators in which CPU samples show the \
-         function, outside of operators and frameworks. The estimate halves this time (what-if operation `scale`). The \
-         upper bound removes it, and the bounds cover the sampling error. The reported line has most of these samples. \
-         In a trace with every call, the measured time is that of the function and its callees on the critical path.",
+    gain_text: "In a recording, the measured time is the part of the time between operators in which CPU samples show \
+                the function but no framework code. In a trace with every call, it is the time of the function and \
+                its callees on the critical path. The estimate halves this time (what-if operation `scale`), and the \
+                upper bound removes it. The bounds also cover the sampling error. The reported line is the line with \
+                most of the samples.",
     advice: "Move the work before the loop and keep its result, or move it into a DataLoader worker. Read a format \
         without parsing, and write loops over numbers as tensor operators.",
     example: (
@@ -30,10 +31,11 @@ pub(super) const RULE: Rule = Rule {
         "table = torch.tensor(json.load(open(path)))\n\ndef step(batch):\n    ...",
     ),
     cost: "depends on the work",
-    false_positives: "The time cannot be saved if the work differs from step to step and cannot run concurrently. The \
-        gain assumes that half of the work is avoidable; the bounds are 0 and all of it, because a trace does not show \
-        this. In recordings, the upper bound also covers time without samples. It further assumes that operators \
-        become as fast as the fastest tenth of their calls, because they find more data in caches. If a profiler \
+    false_positives: "The time cannot be saved if the work differs from step to step and cannot run concurrently. A \
+                      trace does not show how much of the work is avoidable: the gain assumes half of it, the lower \
+                      bound none and the upper bound all. In recordings, the upper bound also includes time without \
+                      samples. It also assumes that operators become as fast as the fastest tenth of their calls, \
+                      because they find more data in caches. If a profiler \
         records each Python call (torch.profiler: with_stack), short functions seem slower than they are (SL033). \
         Python code of frameworks, data loading (SL009), preprocessing (SL010), logging (SL029) and garbage collection \
         (SL025) is not reported here.",
@@ -44,15 +46,15 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 20.0,
             range: (0.0, 100.0),
-            about: "report only functions that take at least this percentage of the time; in recordings, without the \
-                time in which the function's thread waits for a processor",
+            about: "report only functions that take at least this percentage of the time (in recordings, of the time \
+                    in which the function's thread does not wait for a processor)",
         },
         Setting {
             name: "stretch_us",
             default: 200.0,
             range: (0.0, 1e6),
-            about: "check only functions with at least this mean time between two operators, or per call without \
-                 operators, in µs",
+            about: "check only functions with at least this mean time between two operators, in µs (in traces with \
+                    every call: mean time per call, without operators)",
         },
     ],
     advice_variants: &[],

@@ -18,16 +18,17 @@ pub(super) const RULE: Rule = Rule {
     about: "computation waits for collectives that could run concurrently with it",
     why: "While only a collective runs, the GPU computes nothing.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The reported share is the collective's time on the critical path. The estimate assumes that no other \
+    gain_text: "The reported share is the percentage of the critical path in the collective. The estimate assumes \
+                that no other \
          GPU work waits for the collective (what-if operation `overlap`); the host still waits for it. Traces do not \
          show which work needs the result of the collective, so the gain is an upper limit.",
     advice: "Start collectives earlier and overlap them with computation: smaller buckets (bucket_cap_mb), \
         async_op=True with wait() before the first use, prefetching in FSDP.",
     example: ("dist.all_reduce(grad)\nwork()", "handle = dist.all_reduce(grad, async_op=True)\nwork()\nhandle.wait()"),
     cost: "some memory for outstanding collectives",
-    false_positives: "The collective cannot overlap if the next computation needs its result at once. The gain assumes \
-        that only the host waits for the collective. SL044 reports many small collectives that consist mostly of \
-        latency.",
+    false_positives: "The collective cannot overlap if the next computation needs its result at once. The estimated \
+                      gain assumes that no other GPU work waits for the collective, only the host. Many small \
+                      collectives, whose time is mostly latency, are reported by SL044.",
     source: "CTDA-CPA, communication on the critical path; common practice",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[Setting {

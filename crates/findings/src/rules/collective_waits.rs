@@ -12,17 +12,18 @@ pub(super) const RULE: Rule = Rule {
     name: "collective-waits",
     area: Area::Communication,
     about: "collectives of the same size take very different times, because they wait for late ranks",
-    why: "A collective ends when the last rank arrives. On a rank that arrived early, its kernel only waits.",
+    why: "A collective cannot end before the last rank arrives. On ranks that arrive early, the kernel of the \
+          collective only waits.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens calls longer than `SL023.times` times the median of their name and size to that \
-         median (what-if operation `set`). For the bounds, it shortens them to the 5th and 95th percentiles of the \
-         other calls instead.",
+    gain_text: "The estimate shortens collectives that take longer than `SL023.times` times the median time of \
+                collectives with the same name and size, to this median (what-if operation `set`). For the bounds, it \
+                shortens them to the 5th and 95th percentiles of the other collectives.",
     advice: "Find the ranks that arrive last (`stackline collectives` with the traces of all ranks). Fix the cause \
         there: uneven data, a slow GPU, work that only rank 0 does, or garbage collection at different times.",
     example: ("if rank == 0:\n    save(model)  # in each step", "if rank == 0 and step % 1000 == 0:\n    save(model)"),
     cost: "depends on why ranks arrive late",
-    false_positives: "The other ranks are not late if the network is shared and slower at times. One trace does not \
-         show which rank is late.",
+    false_positives: "The finding is wrong if some calls take longer because the network is shared, not because other \
+                      ranks are late. The trace of one rank does not show which rank is late.",
     source: "common practice; HTA's and XProf's straggler analyses",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[

@@ -21,10 +21,10 @@ pub(super) const RULE: Rule = Rule {
         reads and writes all of it, and so does clone().",
     gain_methods: &[GainMethod::Replay],
     gain_text: "On a GPU, the estimate removes the kernels that copy, and operators that do nothing else (what-if \
-         operation `remove`). On a CPU, it removes the outermost operators that copied. If calls are recorded, it \
-         removes all calls of copy.deepcopy with their Python time. Otherwise, it removes the time from the first to \
-         the last operator of such a call. Then the lower bound removes only the operators, and the upper bound also \
-         the time before the first of them.",
+         operation `remove`). On a CPU, it removes the outermost operators that copied. If the trace contains each \
+         Python call, the estimate removes the calls of copy.deepcopy with their Python time. Otherwise, it removes \
+         the time from the first to the last operator of each such call. In this case, the lower bound removes only \
+         the operators, and the upper bound also the time just before the first operator.",
     advice: "Choose memory layouts that the next operator accepts: einsum, a transposed weight, or one permute \
         instead of several. Repeat tensors only after the product, or use torch.compile, which reads any layout \
         while it computes. Remove clone() of tensors that no code changes afterwards.",

@@ -18,9 +18,10 @@ pub(super) const RULE: Rule = Rule {
     about: "the program and its GPU wait for the DataLoader",
     why: "A batch that is not ready stops all work. Loading can run concurrently with computation.",
     gain_methods: &[GainMethod::Replay, GainMethod::Nothing],
-    gain_text: "The reported share is the time of data loading on the critical path. The estimate adds as many workers \
-         as are needed to avoid the wait (what-if operation `more-workers`). If a recording shows the number of free \
-         processors, it adds no more workers than that. If the program loads batches itself, the estimate replaces the \
+    gain_text: "The reported share is the percentage of the critical path in data loading. The estimate adds as many \
+                DataLoader workers as are needed to avoid the wait (what-if operation `more-workers`). If a recording \
+                shows the number of free processors, the estimate adds at most that many workers. If the program \
+                loads batches itself, the estimate replaces the \
          loading time by the time to take a batch from a worker. This time is at least the loading time divided by the \
          number of workers. If a recording shows that the added workers would keep all processors busy, the gain is \
          limited to the free processors, and the lower bound is 0. If all processors are busy already, more workers \

@@ -21,7 +21,8 @@ pub(super) const RULE: Rule = Rule {
          table (what-if operation `scale`). Such operators have the table's shape as first input; lookups and copies \
          of the table stay unchanged. The share of used rows is the number of indices in the largest lookup divided by \
          the number of rows. Three times this share of the time remains; the bounds are one and ten times the share. \
-         If an operator has a list of tensors, the estimate shortens only the table's part of the elements.",
+         If an operator processes a list of tensors, the estimate shortens only the table's part of its time (by \
+         number of elements).",
     advice: "Create the table with sparse=True, and use an optimizer with sparse gradients for it: SparseAdam, SGD \
         or Adagrad. All other parameters keep their optimizer.",
     example: (

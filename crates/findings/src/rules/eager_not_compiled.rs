@@ -42,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
             name: "compiled",
             default: 10.0,
             range: (1.0, 1e6),
-            about: "number of compiled kernels from which a program counts as partly compiled",
+            about: "smallest number of compiled kernels with which a program counts as partly compiled",
         },
         Setting {
             name: "share",

@@ -13,14 +13,15 @@ pub(super) const RULE: Rule = Rule {
     code: "SL047",
     name: "evaluation-in-step",
     area: Area::Host,
-    about: "training steps also run modules forward without a backward pass: an evaluation, or a network that is not \
-        trained",
+    about: "training steps also run forward passes without a backward pass, for an evaluation or in a network that is \
+            not trained",
     why: "An evaluation in each step takes a share of the training time, although the model hardly changes between two \
          steps.",
     gain_methods: &[GainMethod::Replay, GainMethod::Speculative],
-    gain_text: "The reported share is the percentage of the critical path in the calls and in the GPU work that they \
-         launch. The estimate removes the calls and this GPU work (what-if operation `remove`). The lower bound keeps \
-         the evaluation in every tenth step (`scale`). If neither the function's name nor a call of Module.eval \
+    gain_text: "The reported share is the percentage of the critical path in calls of the function and in the GPU \
+                work that these calls launch. The estimate removes the calls and this GPU work (what-if operation \
+                `remove`). For the lower bound, a tenth of this time remains, as if every tenth step ran the \
+                evaluation (`scale`). If neither the function's name nor a call of Module.eval \
          identifies the code as an evaluation, the gain is speculative. For measured gains on the CPU, see \
          [accuracy](../findings-accuracy.md).",
     advice: "Evaluate every N steps or once per epoch, on a part of the data. For a network that is not trained (a \
@@ -30,14 +31,16 @@ pub(super) const RULE: Rule = Rule {
         "for i, batch in enumerate(loader):\n    train_step(batch)\n    if i % 100 == 0:\n        evaluate(model, validation)",
     ),
     cost: "one line; evaluation results are available less often",
-    false_positives: "Nothing can be saved if the method needs the forward pass: a teacher, a target network, or a \
-        roll-out of reinforcement learning. The gain of such code is speculative. A function is an evaluation if its \
+    false_positives: "Nothing can be saved if the training method needs the forward pass, as with a teacher, a target \
+                      network, or a roll-out in reinforcement learning. The gain of such code is speculative. A \
+                      function is an evaluation if its \
         name has one of the words eval, evaluate, evaluation, validate, validation and test, or if it calls \
         Module.eval. The rule reports user functions whose modules run in every step without any operator that \
-        autograd differentiates; evaluations are also reported if they run in only two or more steps. The first \
-        forward pass of activation checkpointing is not reported. The gain is too high if only the recorded steps \
-        evaluate. The upper bound is the time of the forward pass itself. The true gain may exceed it, because \
-        training then finds more of its data in caches.",
+        autograd differentiates. Evaluations are also reported if they run in only some steps, but at least two. The \
+        first forward pass of activation checkpointing is not reported. The estimated gain is too high if the program \
+        evaluates less often in steps that were not recorded. The upper bound is the time of the forward pass itself. \
+        The true gain may be higher, because training finds more of its data in caches if no evaluation runs between \
+        two steps.",
     source: "common practice",
     needs: &[Requirement::PythonFrames, Requirement::Steps, Requirement::BackwardLinks],
     settings: &[Setting {

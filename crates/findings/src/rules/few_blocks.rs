@@ -13,8 +13,9 @@ pub(super) const RULE: Rule = Rule {
     name: "few-blocks",
     area: Area::Kernels,
     about: "a hot kernel launches fewer blocks than the GPU has multiprocessors, although its blocks could be smaller",
-    why: "A block runs on one multiprocessor; with fewer blocks, the other multiprocessors are idle. Block sizes \
-        that suit one vendor's GPU give too few blocks on another GPU with more multiprocessors or larger warps.",
+    why: "A block runs on one multiprocessor. With fewer blocks than multiprocessors, some multiprocessors are idle. \
+          Block sizes that suit one vendor's GPU give too few blocks on another GPU with more multiprocessors or \
+          larger warps.",
     gain_methods: &[GainMethod::Speculative],
     gain_text: "The estimate multiplies the time of the kernels by the larger of two ratios (what-if operation \
          `scale`): blocks to multiprocessors, and warp size to threads per block.",
@@ -24,10 +25,11 @@ pub(super) const RULE: Rule = Rule {
     cost: "one number, and a measurement",
     false_positives: "Smaller blocks do not help if other kernels already use the idle multiprocessors, if the threads \
         of a block must cooperate, or if the kernel is memory-bound. Not reported are kernels that limit their blocks \
-        by design: communication, cooperative launches, persistent and attention kernels (by name), and kernels with \
-        the same grid for all input sizes. The gain assumes that the time falls in proportion to the multiprocessors \
-        in use, down to blocks of one warp.",
-    source: "DeepContext 6.4 (instance norm of U-Net on MI250: fewer blocks than on A100 with the same threads)",
+        by design: communication, cooperative launches, persistent and attention kernels (recognized by their names), \
+        and kernels with the same grid for all input sizes. The estimated gain assumes that twice as many \
+        multiprocessors in use halve the time, and that a block has at least one warp.",
+    source: "DeepContext 6.4 (instance norm of U-Net on MI250: fewer blocks than on A100 with the same number of \
+             threads)",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
         Setting {

@@ -16,8 +16,9 @@ pub(super) const RULE: Rule = Rule {
         fused across the break, and no CUDA graph spans it.",
     gain_methods: &[GainMethod::Replay, GainMethod::Model],
     gain_text: "After each break, PyTorch finds the next piece and checks its guards. If all breaks are at one source \
-         location and the trace has these checks, the estimate removes them (what-if operation `remove`). Otherwise it \
-         assumes that each break on the critical path costs `SL027.check_us`; the bounds are 0 and 3 times that. The \
+                location and the trace has these checks, the estimate removes the checks (what-if operation \
+                `remove`). Otherwise it assumes that each break on the critical path costs `SL027.check_us`; the \
+                bounds are 0 and 3 times this cost. The \
          gain leaves out the effect of fusion across the breaks.",
     advice: "Find the breaks with TORCH_LOGS=graph_breaks or fullgraph=True. Move prints, .item() and calls that \
         Dynamo does not support out of the compiled function.",

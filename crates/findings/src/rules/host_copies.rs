@@ -16,8 +16,9 @@ pub(super) const RULE: Rule = Rule {
     why: "PCI Express is 20 to 100 times slower than the GPU's own memory. While all other work waits for a copy, \
         the GPU computes nothing.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "The estimate removes copies of one direction and kind of memory, and the calls that start them \
-         (what-if operation `remove`). The upper bound also removes operators that only copy. No trace shows how much \
+    gain_text: "The estimate removes all copies in the reported direction and from or to the reported kind of memory, \
+                and the calls that start them (what-if operation `remove`). The upper bound also removes operators \
+                that only copy. No trace shows how much \
          of the data can stay on the GPU.",
     advice: "Keep repeatedly copied data on the GPU: offloaded weights, caches, tables. If it does not fit, prefetch \
         the next copy during computation (another stream, pinned memory, non_blocking=True). Do more work per copy \

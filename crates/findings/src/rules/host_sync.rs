@@ -21,16 +21,17 @@ pub(super) const RULE: Rule = Rule {
         launch.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes the waits of calls that waited for at least `SL004.wait_us`, so that the thread \
-         continues at once (what-if operation `remove`). If an operator only reads a value (`item`), it removes the \
-         operator and its copy. If an operator reads the size of its result (`nonzero`), it removes the copy to the \
-         host.",
+         continues at once (what-if operation `remove`). If an operator only reads a value (`item`), the estimate \
+         removes the operator and its copy. If an operator reads the size of its result (`nonzero`), the estimate \
+         removes only the copy to the host.",
     advice: "Keep values on the GPU: do not use .item(), print or `if tensor` in each step. Collect the values and \
         read them every N steps, or with a non-blocking copy.",
     example: ("total += loss.item()", "total += loss.detach()  # .item() once, at the end"),
     cost: "a few lines; values are available some steps later",
     false_positives: "The wait is needed if the value decides the next action of the program. If the GPU is the \
-        bottleneck, the gain is 0. If no GPU work runs during a call in the trace, the call waits for work that was \
-        not recorded, or takes the time itself. If this is so for most calls, the finding is marked as inferred.",
+        bottleneck, the gain is 0. If the trace shows no GPU work during a call, the call waits for work that was not \
+        recorded, or the call itself takes the time. If most calls are of this kind, the finding is marked as \
+        inferred.",
     source: "common practice; DeepContext 4.3, CPU latency analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls],
     settings: &[Setting {
@@ -74,7 +75,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
                 true => (Support::Inferred, Confidence::Medium),
                 false => (Support::Exact, Confidence::High),
             };
-            let without_work = (idle > 0).then(|| Fact::count("of these without GPU work in the trace", idle));
+            let without_work = (idle > 0).then(|| Fact::count("waits without GPU work in the trace", idle));
             let facts =
                 [Fact::count("waits", of.len()), Fact::time("waiting per step", context.per_step(context.total(&of)))];
             Some(Candidate {

@@ -24,8 +24,8 @@ pub(super) const RULE: Rule = Rule {
     why: "During the wait, the program computes nothing and launches nothing.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes calls of functions that are known to wait (what-if operation `remove`). If no \
-         such function is on the stack, it shortens the time between two operators by the part in which samples show \
-         no computation (`scale`). Then the bounds are the sampling error.",
+         such function is on the stack, the estimate shortens the time between two operators by the part in which \
+         samples show no computation (`scale`). In this case, the bounds of the gain cover the sampling error.",
     advice: "Let the other thread or process run concurrently with the program, and read its result later: keep the \
         future and wait for the previous one. Use a bounded queue instead of join().",
     example: (
@@ -33,14 +33,16 @@ pub(super) const RULE: Rule = Rule {
         "pending.append(writer.submit(save, values))\nif len(pending) > 8:\n    pending.popleft().result()",
     ),
     cost: "some lines; the program notices errors of the other thread or process later",
-    false_positives: "If the other thread or process takes longer than a step, waiting later does not help: it must \
-        become faster. If the other thread's work during the wait is on the critical path and is not an operator, it \
-        counts as waiting. The gain assumes no wait at all. Recordings sample waiting threads 99 times per second \
+    false_positives: "If the other thread or process takes longer than a step, waiting later does not help; that \
+                      thread or process must become faster. Work of the other thread during the wait counts as \
+                      waiting if it is on the critical path and not in an operator. The estimated gain assumes that \
+                      the wait disappears. Recordings sample waiting threads 99 times per second \
         (`record --wait-hz`), so rarer waits are imprecise. Waits with a timeout, for sockets and for files are not \
         sampled. The rule infers these waits, and waits in recordings without such samples, from the time between two \
-        operators. It subtracts CPU samples and the time in which threads waited for a processor. The source location \
-        of an inferred wait is the common part of the lines of the two operators; between two steps it is only the \
-        file. If such time is mostly logging or saving, SL029 reports it. SL026 reports waits of torch.compile for its \
+        operators. From the time between two operators, it subtracts the time with CPU samples and the time in which \
+        threads waited for a processor. The source location of an inferred wait is the last common caller of the two \
+        operators; between two steps it is only the file. If such time is mostly logging or saving, SL029 reports it. \
+        SL026 reports waits of torch.compile for its \
         compilers.",
     source: "common practice",
     needs: &[Requirement::PythonFrames],
@@ -99,7 +101,7 @@ pub(super) const RULE: Rule = Rule {
             "whose ranks wait for each other",
             CandidateKind::OtherRanks,
             "Inspect the rank that arrives last: pass the folder with the traces of all ranks. SL040 then names that \
-             rank, and the finding that only that rank has. This rank needs no fix.",
+             rank, and a finding that only that rank has. The waiting rank itself needs no fix.",
             ("stackline findings rank0.json", "stackline findings traces/"),
         ),
         AdviceVariant::for_all(

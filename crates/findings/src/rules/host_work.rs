@@ -21,8 +21,9 @@ pub(super) const RULE: Rule = Rule {
     about: "a function, module or annotated range keeps the host busy, launches little GPU work, and delays all other work",
     why: "While the host does other work, it launches no kernels.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "The reported share is the host time on the critical path in the code, excluding code that has a \
-         finding of its own. The estimate halves the host time of all its calls (what-if operation `scale 0.5`).",
+    gain_text: "The reported share is the percentage of the critical path that is host time of this function, module \
+                or range, without callees that have a finding of their own. The estimate halves the host time of all \
+                calls of the function, module or range (what-if operation `scale 0.5`).",
     advice: "Move the work into a DataLoader worker, another thread or the GPU, run it less often, or run it once \
         before the loop.",
     example: (
@@ -30,8 +31,8 @@ pub(super) const RULE: Rule = Rule {
         "mask = batch.mask  # built by the loader's workers",
     ),
     cost: "depends on the work",
-    false_positives: "Recording Python frames slows this code down, so its recorded time may be too long. The gain \
-         assumes that half of the time can be saved.",
+    false_positives: "Recording Python frames slows Python code down, so the reported time may be too long. The gain \
+                      assumes that half of this time can be saved.",
     source: "DeepContext 4.3, CPU latency analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::GpuRecords],
     settings: &[
@@ -52,8 +53,8 @@ pub(super) const RULE: Rule = Rule {
             name: "launch_us",
             default: 200.0,
             range: (0.0, 1e6),
-            about: "report only code with at least this host time per call and per launch, in µs; below, launching is \
-                 the bottleneck",
+            about: "report only code with at least this host time per call and per kernel launch, in µs; with less \
+                    time, launching itself is the bottleneck",
         },
     ],
     advice_variants: &[AdviceVariant::for_all(

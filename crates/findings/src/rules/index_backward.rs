@@ -36,8 +36,8 @@ pub(super) const RULE: Rule = Rule {
             name: "factor",
             default: 2.0,
             range: (0.1, 100.0),
-            about: "assumed time of the new backward pass, as a multiple of its forward pass (DLRM in the paper: about \
-                 2)",
+            about: "assumed time of the new backward pass, as a multiple of the time of its forward pass (about 2 for \
+                    DLRM in the DeepContext paper)",
         },
     ],
     advice_variants: &[],

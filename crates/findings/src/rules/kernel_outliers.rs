@@ -14,9 +14,9 @@ pub(super) const RULE: Rule = Rule {
     about: "a few calls of a kernel take many times as long as other calls of the same size",
     why: "Equal work takes equal time. A call that takes much longer was disturbed, or had to load its data first.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens runs that take at least `SL032.times` times the median of their name and size to \
-         that median (what-if operation `set`). For the bounds, it shortens them to the 5th and 95th percentiles of \
-         the other runs instead.",
+    gain_text: "The estimate shortens kernels that take at least `SL032.times` times the median time of kernels with \
+                the same name and size, to this median (what-if operation `set`). For the bounds, it shortens them to \
+                the 5th and 95th percentiles of the other kernels.",
     advice: "Check which activities overlap with the slow calls: copies, other streams, other processes on the GPU, \
          page faults of managed memory, or a falling GPU clock.",
     example: ("y = f(x)", "y = f(x)  # without another process on the same GPU"),
@@ -42,8 +42,8 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 5.0,
             range: (0.0, 50.0),
-            about: "report nothing if more than this percentage of the calls are outliers: then sizes differ that the \
-                 trace does not record",
+            about: "report nothing if more than this percentage of the calls are outliers, because the calls then \
+                    probably differ in sizes that the trace does not record",
         },
     ],
     advice_variants: &[],

@@ -44,8 +44,8 @@ pub(super) const RULE: Rule = Rule {
             name: "launch_us",
             default: 500.0,
             range: (0.0, 1e6),
-            about: "report only if the host takes at most this long per kernel, in µs; a longer time indicates other \
-                 host work",
+            about: "report only if the host takes at most this time per launched kernel, in µs; a longer time \
+                    indicates other host work",
         },
         Setting {
             name: "kernels",
@@ -58,7 +58,7 @@ pub(super) const RULE: Rule = Rule {
             name: "scale",
             default: 0.25,
             range: (0.0, 1.0),
-            about: "assumed part of the host time of launching operators that remains",
+            about: "assumed fraction that remains of the host time of operators that launch kernels",
         },
     ],
     advice_variants: &[

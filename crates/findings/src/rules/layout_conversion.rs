@@ -21,8 +21,9 @@ pub(super) const RULE: Rule = Rule {
         "model = UNet().cuda().to(memory_format=torch.channels_last)\ny = model(x.cuda().to(memory_format=torch.channels_last))",
     ),
     cost: "one line for the model and one for its input; layers without channels-last support convert back",
-    false_positives: "Channels last does not help if a layer requires channels-first tensors, because that layer would \
-         convert instead. The estimate removes the conversions. The upper bound also assumes that batch norm is faster \
+    false_positives: "The channels-last layout does not help if a layer requires channels-first tensors, because \
+                      conversions are then needed around that layer. The estimate removes the conversions. The upper \
+                      bound also assumes that batch norm is faster \
          with channels last (0.3 of its time, measured on an H100).",
     source: "DeepContext 6.2 (U-Net: 1.28 times)",
     needs: &[Requirement::GpuWork],

@@ -24,18 +24,19 @@ pub(super) const RULE: Rule = Rule {
          tensor, the host also waits for the GPU.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes calls that log, print or save, and the waits for the GPU in them (what-if \
-         operation `remove`). If only samples show such calls, it shortens the time between two operators by the share \
-         of samples in such calls (`scale`). If nearly all of these samples are in such calls, it removes all of that \
-         time, including waits.",
-    advice: "Log every N steps: until then, collect the values as GPU tensors without reading them. Write from another \
-         thread.",
+         operation `remove`). If only CPU samples show such calls, the estimate shortens the time between two \
+         operators by the share of its samples in such calls (`scale`). If nearly all samples between two operators \
+         are in such calls, the estimate removes all of the time between them, including waits.",
+    advice: "Log only every N steps. Until then, collect the values as GPU tensors without reading them. Write the \
+             log from another thread.",
     example: ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
     cost: "one line; values are logged less often",
-    false_positives: "The gain is too high if only the recorded steps log. Recordings contain no frames of functions \
-         in C, such as print, so there the rule sees only Python code that logs, such as the logging module. If nearly \
+    false_positives: "The estimated gain is too high if the program logs less often in steps that were not recorded. \
+                      Recordings of `stackline record` contain no frames of functions in C, such as print. In them, \
+                      the rule finds only Python code that logs, such as the logging module. If nearly \
          all samples between two operators show logging, all waits there (for a file or a processor) count as logging. \
          The bounds cover the sampling error. Operators may also get faster, because logging no longer evicts their \
-         data from caches; the bounds do not cover this.",
+         data from caches; the bounds do not include this effect.",
     source: "common practice",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
@@ -56,7 +57,7 @@ pub(super) const RULE: Rule = Rule {
             ),
         ),
         AdviceVariant::without_gpu(
-            "Log every N steps: until then, keep the values as tensors. Write from another thread.",
+            "Log only every N steps, and keep the values as tensors until then. Write the log from another thread.",
             ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
         ),
     ],

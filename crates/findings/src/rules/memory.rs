@@ -40,7 +40,7 @@ pub(super) const EARLY_ALLOCATION: Rule = Rule {
     name: "early-allocation",
     about: "memory is allocated long before its first use",
     why: "From its allocation to its first use, the object (a tensor or buffer) occupies bytes that other objects \
-         could use, possibly at the peak.",
+          could use, possibly at the memory peak.",
     gain_text: "The rule counts the kernels (or operators) from the allocation of an object to its first use. To \
          estimate the saving, Stackline simulates the memory trace again with the object allocated, and filled, just \
          before that use.",
@@ -49,9 +49,9 @@ pub(super) const EARLY_ALLOCATION: Rule = Rule {
         "mask = torch.zeros(n, n, device=\"cuda\")\nx = encode(batch)\ny = attend(x, mask)",
         "x = encode(batch)\nmask = torch.zeros(n, n, device=\"cuda\")\ny = attend(x, mask)",
     ),
-    false_positives: "Later allocation is wrong if other code needs the object's address early, or if filling it later \
-         would read changed data. It does not pay if an allocation in the loop costs more time than the saved bytes \
-         justify.",
+    false_positives: "Allocating the object later is wrong if other code needs its address before that, or if data \
+                      that fill the object have changed by then. The change does not help if an additional allocation \
+                      in the loop costs too much time for the saved bytes.",
     settings: &[kernels(
         "report only objects with at least this many kernels (or operators) from the allocation to the \
          first use",
@@ -63,7 +63,8 @@ pub(super) const LATE_DEALLOCATION: Rule = Rule {
     code: "SL051",
     name: "late-deallocation",
     about: "memory is freed long after its last use",
-    why: "A variable that still refers to a tensor keeps its bytes allocated, possibly through the peak.",
+    why: "A variable that still refers to a tensor keeps the bytes of the tensor allocated, possibly until after the \
+          memory peak.",
     gain_text: "The rule counts the kernels (or operators) from the last use of an object until it is freed. To \
          estimate the saving, Stackline simulates the memory trace again with the object freed just after that use.",
     advice: "Drop the last reference after the last use: use del, a separate function, or no variable at all. If \
@@ -73,7 +74,7 @@ pub(super) const LATE_DEALLOCATION: Rule = Rule {
         "hidden = encode(batch)\nlogits = head(hidden)\nloss = big_loss(logits)",
         "hidden = encode(batch)\nlogits = head(hidden)\ndel hidden\nloss = big_loss(logits)",
     ),
-    cost: "none; but if freeing memory waits for a stream, less work overlaps",
+    cost: "none, except that less work overlaps if freeing the memory waits for a stream",
     false_positives: "Freeing the object earlier is wrong if code that was not recorded still uses it, such as a \
          kernel of an extension through its address.",
     settings: &[kernels(
@@ -86,16 +87,17 @@ pub(super) const LATE_DEALLOCATION: Rule = Rule {
 pub(super) const REDUNDANT_ALLOCATION: Rule = Rule {
     code: "SL052",
     name: "redundant-allocation",
-    about: "an object could reuse the memory of another object of similar size that is not used any more",
+    about: "an object could reuse the memory of an earlier object of similar size that is no longer used",
     why: "Two buffers that are never in use at the same time could share the same memory.",
     gain_text: "The rule pairs objects of similar size that are not in use at the same time. To estimate the saving, \
-         Stackline simulates the memory trace again with one object in the memory of the other, or with an operator \
-         that writes into its input.",
+         Stackline simulates the memory trace again with the second object in the memory of the first, or with an \
+         operator that writes its result into its input.",
     advice: "Write into the first object (out=, copy_), or free it before allocating the second.",
     example: ("a = scale(x)\nb = shift(y)  # a is not used any more", "a = scale(x)\ntorch.add(y, 1, out=a)"),
     cost: "less readable code, because one buffer serves two purposes",
-    false_positives: "Reuse is wrong if code that was not recorded still needs the content of the first object. With a \
-         caching allocator, freeing the first object in time has the same effect.",
+    false_positives: "Reuse is wrong if code that was not recorded still needs the content of the first object. With \
+                      a caching allocator, freeing the first object before the second is allocated has the same \
+                      effect.",
     settings: &[share(
         "tolerance",
         10.0,
@@ -130,8 +132,8 @@ pub(super) const NEVER_READ: Rule = Rule {
     example: ("mask = torch.ones(n, n)  # left from before\ny = model(x)", "y = model(x)"),
     source: "DrGPUM (ASPLOS 2023) counts these among unused allocations; docs/reference/memory-patterns.md lists the \
          differences",
-    false_positives: "The finding is wrong if code that was not recorded reads the object, such as NumPy through \
-         shared memory.",
+    false_positives: "The finding is wrong if code that was not recorded reads the object, such as a NumPy array that \
+                      uses the same memory (tensor.numpy()).",
     ..COMMON
 };
 
@@ -151,9 +153,9 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
     example: ("losses.append(loss)", "losses.append(loss.detach())"),
     needs: &[Requirement::Memory, Requirement::MemoryEnd],
     false_positives: "The finding is wrong if the memory is meant to be kept until the end. Not reported are known \
-         parameters, gradients and optimizer state, and objects in use from begin to end of a long program, such as \
-         weights of an inference. If the trace ends before the program, the objects may be freed later, or they may \
-         belong to a cache that is soon full.",
+                      parameters, gradients and optimizer state, and objects that a long program uses from its begin \
+                      to its end, such as the weights in inference. If the trace ends before the program, the objects \
+                      may be freed later, or they may belong to a cache that stops growing once it is full.",
     settings: &[Setting {
         name: "rounds",
         default: 5.0,
@@ -167,8 +169,8 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
 pub(super) const TEMPORARY_IDLENESS: Rule = Rule {
     code: "SL056",
     name: "temporary-idleness",
-    about: "memory is idle between two uses while the peak occurs",
-    why: "At the peak, the device holds bytes that no operation needs then.",
+    about: "an object is not used for a long time, and the memory peak occurs in that time",
+    why: "At the memory peak, the object occupies bytes that no running operation needs.",
     gain_text: "The rule counts the kernels (or operators) between two uses of an object. To estimate the saving, \
          Stackline simulates the memory trace again with the object freed while it is idle, and then refilled, \
          recomputed, or copied to the host and back. The finding reports the time of these operations.",
@@ -178,8 +180,8 @@ pub(super) const TEMPORARY_IDLENESS: Rule = Rule {
         "loss.backward()\noptimizer.step()\noptimizer.zero_grad(set_to_none=False)",
         "loss.backward()\noptimizer.step()\noptimizer.zero_grad(set_to_none=True)",
     ),
-    cost: "if moved to the host, two copies (their time, at 25 GB/s, is listed in the finding); if recomputed, the \
-         time of its operators",
+    cost: "if moved to the host, two copies (the finding lists their time at an assumed 25 GB/s); if recomputed, the \
+           time of the operators",
     false_positives: "The change does not help if copying out and back takes longer than the object is idle. It is \
          unsafe if other code keeps a pointer to the object.",
     settings: &[kernels("report only objects with at least this many kernels (or operators) between two uses")],
@@ -213,20 +215,21 @@ pub(super) const OVERALLOCATION: Rule = Rule {
     gain_methods: &[GainMethod::Memory, GainMethod::Nothing],
     gain_text: "The rule needs a trace with the byte ranges that kernels access. To estimate the saving, Stackline \
          simulates the memory trace again with only the used part of the object allocated. If the unused bytes are in \
-         many pieces, the finding reports them without a smaller size.",
+         many pieces, the finding reports them without advising a smaller size.",
     advice: "If the unused bytes are in few pieces, allocate only the used part: for example, pad to the longest \
          sequence of the batch rather than of the data set.",
     example: ("cache = torch.empty(batch, 32768, width)", "cache = torch.empty(batch, longest + new_tokens, width)"),
     cost: "all code that uses the object needs the new size and offsets",
     needs: BYTES,
-    false_positives: "The rest is needed if other inputs of the program access it. If it is in many small pieces, the \
-         finding reports it without advising a smaller size.",
+    false_positives: "The unused bytes are needed if kernels access them with other inputs of the program. If they \
+                      are in many small pieces, the finding reports them without advising a smaller size.",
     settings: &[
         share("touched", 80.0, "report only objects of which kernels access at most this percentage of the bytes"),
         share(
             "fragmentation",
             80.0,
-            "the finding advises no smaller size if the fragmentation of the unused bytes is at least this percentage",
+            "the finding advises no smaller size if at least this percentage of the unused bytes is outside of the \
+             largest unused piece",
         ),
     ],
     ..COMMON
@@ -235,7 +238,7 @@ pub(super) const OVERALLOCATION: Rule = Rule {
 pub(super) const NON_UNIFORM_ACCESS: Rule = Rule {
     code: "SL059",
     name: "non-uniform-access",
-    about: "kernels access some bytes of an object much more often than others",
+    about: "kernels access some bytes of an object much more often than its other bytes",
     why: "Frequently accessed bytes could be in faster memory (shared memory, registers), and the rest on the host. \
          Moving them saves time, not memory.",
     gain_methods: &[GainMethod::Nothing],
@@ -276,7 +279,7 @@ pub(super) const STRUCTURED_ACCESS: Rule = Rule {
     ),
     cost: "one allocation per slice",
     needs: BYTES,
-    false_positives: "The slices must exist together if something needs all of them later, such as a copy of the whole \
-         object.",
+    false_positives: "The slices must be allocated at the same time if later code needs all of them, such as a copy \
+                      of the whole object.",
     ..COMMON
 };

@@ -14,7 +14,8 @@ pub(super) const RULE: Rule = Rule {
          or two at a time instead of 16 bytes at once.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate multiplies the time of tensor core kernels that load one or two elements at once by the \
-         setting `SL063.scale` (what-if operation `scale`). For the bounds, 0.5 and 2.4 times that time remains.",
+         setting `SL063.scale` (what-if operation `scale`). The bounds of the gain assume that 0.5 and 2.4 times this \
+         time remains.",
     advice: "Pad the dimension to a multiple of 8, better of 64: for example a vocabulary of 50,257 to 50,304, or the \
          number of classes or channels.",
     example: (
@@ -24,7 +25,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "a few more rows of weights; a checkpoint with the old size must be padded once",
     false_positives: "Padding does not help if the input determines the dimension and changes it in each step. The \
          estimate assumes that the setting `scale` is the part of the kernels' time that remains; the bounds are 0.5 \
-         and 2.4 times `scale`. Measured on an H100 (a vocabulary of 50,257, bfloat16), 0.19 of the time remained.",
+         and 2.4 times `scale`. In a measurement on an H100 (a vocabulary of 50,257, bfloat16), 0.19 of the time \
+         remained.",
     source: "NVIDIA's matrix multiplication guide; common practice (nanoGPT's vocabulary of 50,304)",
     needs: &[Requirement::GpuWork],
     settings: &[

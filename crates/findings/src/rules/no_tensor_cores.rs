@@ -15,7 +15,8 @@ pub(super) const RULE: Rule = Rule {
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate multiplies the time of kernels with float32 in their names, if they take at least \
          `SL018.kernel_us`, by the setting `SL018.scale` (what-if operation `scale`). For GPUs other than A100, H100 \
-         and their successors, it uses `SL018.scale_others`. For the bounds, 0.5 and 2 times that time remains.",
+         and their successors, it uses `SL018.scale_others`. The bounds of the gain assume that 0.5 and 2 times this \
+         time remains.",
     advice: "Enable TF32 (from A100 on) with torch.set_float32_matmul_precision(\"high\"), or use autocast with \
          bfloat16 or float16; keep dimensions multiples of 8.",
     example: ("y = x @ w", "torch.set_float32_matmul_precision(\"high\")\ny = x @ w"),
@@ -23,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "Tensor cores cannot be used if results need full float32, and do not help if memory bandwidth \
          limits the products. The estimate assumes that the setting `scale` (on A100, H100 and later GPUs) or \
          `scale_others` (on other GPUs) is the part of the kernels' time that remains. The bounds are 0.5 and 2 times \
-         that: large products gain more, small products less. Measured on an H100 with TF32, 0.23 of the time \
+         that: large products gain more, small products less. In a measurement on an H100 with TF32, 0.23 of the time \
          remained.",
     source: "common practice; mixed-precision guides of NVIDIA and PyTorch",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],

@@ -19,9 +19,9 @@ pub(super) const RULE: Rule = Rule {
     why: "Each call costs some microseconds in Python and the framework, however small its computation.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate shortens the calls of the loop, the Python time between them, and their backward pass \
-         (what-if operation `scale`). One call of each operator per step remains, and the computation of the others \
-         beyond the usual cost of a call. The upper bound removes all of this, including the operators that gather the \
-         results and the code before and after the loop.",
+         (what-if operation `scale`). One call of each operator per step remains, plus the part of the other calls' \
+         time that exceeds the usual cost of a call. The upper bound removes all calls with the work between them, \
+         the operators that gather their results, and the code just before and after the loop.",
     advice: "Replace the loop with operators on whole tensors (add a dimension, or use a layer such as nn.LSTM \
          instead of its cell), torch.vmap, or torch.compile.",
     example: (
@@ -30,7 +30,8 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "a rewrite of the loop; higher memory use",
     false_positives: "The loop is needed if each iteration uses the result of the previous one. The estimate assumes \
-         that one call of each operator remains, plus the time of calls beyond the usual cost of a call. The upper \
+                      that one call of each operator remains, plus the part of the other calls' time that exceeds the \
+                      usual cost of a call. The upper \
          bound also removes all work between the iterations and the operators that gather their results. In a trace \
          without steps, the rule only reports loops of at least four consecutive iterations that contain nothing \
          except such small operators.",
@@ -47,8 +48,8 @@ pub(super) const RULE: Rule = Rule {
             name: "median_us",
             default: 20.0,
             range: (0.0, 1000.0),
-            about: "report only operators with at most this median duration, in µs; 25 times as much for cells of \
-                 recurrent layers",
+            about: "report only operators with at most this median duration, in µs (25 times this duration for cells \
+                    of recurrent layers)",
         },
         Setting {
             name: "share",

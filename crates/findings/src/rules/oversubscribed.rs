@@ -17,10 +17,11 @@ pub(super) const RULE: Rule = Rule {
          spin, or sleep and wake up again. Containers and CPU affinity often allow fewer processors than the machine \
          has.",
     gain_methods: &[GainMethod::Model],
-    gain_text: "Samples measure the CPU time of each thread, and how much of it is in the OpenMP library, where \
-         threads wait. One estimate divides the other CPU time evenly among the processors. A second estimate removes \
-         the waiting: the CPU time in the OpenMP library, divided by the number of processors. The gain is the smaller \
-         estimate. The lower bound is half of the smaller estimate, the upper bound is the larger estimate.",
+    gain_text: "Samples show the CPU time of each thread, and the part of this time in the OpenMP library, where \
+                threads wait for each other. The saved time is estimated twice. The first estimate assumes that the \
+                CPU time outside of this library is divided evenly among the processors. The second is the CPU time \
+                in this library divided by the number of processors. The gain is the smaller of the two estimates. \
+                The lower bound is half of the gain, and the upper bound is the larger estimate.",
     advice: "Divide the number of usable processors in the finding by the number of processes that compute at once, \
          and use no more threads per process: torch.set_num_threads or OMP_NUM_THREADS. torchrun sets 1 thread, and so \
          does a DataLoader in its workers. Python's os.cpu_count and os.sched_getaffinity ignore the CPU limit of a \
@@ -29,8 +30,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "one line, or an environment variable",
     false_positives: "Fewer threads do not help if other programs, which are not recorded, use the processors. The \
          rule analyzes each process alone. It misses several processes that share processors if each has as many \
-         threads as there are processors. The gain is a model: it assumes that the time in the OpenMP library \
-         vanishes, and that computation divides evenly among processors.",
+         threads as there are processors. The gain comes from a model: it assumes that the time in the OpenMP library \
+         vanishes, and that the other CPU time is divided evenly among the processors.",
     source: "common practice; DeepContext 6.2 has a similar case of more DataLoader workers than processors, which \
          this rule does not detect",
     needs: &[Requirement::Processors],

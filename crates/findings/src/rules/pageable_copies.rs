@@ -17,7 +17,8 @@ pub(super) const RULE: Rule = Rule {
     gain_text: "The estimate shortens the copies to the time that their bytes need from pinned memory (what-if \
          operation `scale`). It also removes the waits of the host in the calls that copy (`remove`). The assumed \
          bandwidth is that of other copies in the trace from pinned memory. Without such copies, it is that of the GPU \
-         model, or else the setting `SL011.gb_per_s`. The bounds assume that copies take 0.8 and 1.25 times as long.",
+         model, or else the setting `SL011.gb_per_s`. The bounds of the gain assume copies that take 0.8 and 1.25 \
+         times the estimated time.",
     advice: "Pin the memory and copy asynchronously: pin_memory=True for the DataLoader, or tensor.pin_memory(), and \
          .to(device, non_blocking=True).",
     example: (
@@ -25,10 +26,11 @@ pub(super) const RULE: Rule = Rule {
         "loader = DataLoader(data, batch_size=64, pin_memory=True)\nx = x.to(\"cuda\", non_blocking=True)",
     ),
     cost: "one argument each; pinned memory cannot be swapped out",
-    false_positives: "Pinning does not help if the host writes the data anew before each copy, so that an additional \
-         copy into pinned memory is needed. The bandwidth of pinned memory is estimated from other copies of the \
-         trace, otherwise from the GPU model or a setting. The bounds assume that copies take 0.8 and 1.25 times as \
-         long.",
+    false_positives: "Pinning does not help if the program must first copy the data into pinned memory for each \
+                      transfer, because the host writes new data into pageable memory each time. The bandwidth of \
+                      pinned memory is estimated from other copies of the \
+         trace, otherwise from the GPU model or a setting. The bounds of the gain assume copies that take 0.8 and \
+         1.25 times the estimated time.",
     source: "common practice",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Step],
     settings: &[

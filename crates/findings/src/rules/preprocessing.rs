@@ -16,8 +16,9 @@ pub(super) const RULE: Rule = Rule {
     about: "images, audio or text are decoded, resized, normalized or tokenized while the GPU waits",
     why: "The host computes the same result in each step or epoch while the GPU waits for it.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The reported share is the time of the preprocessing functions on the critical path. The estimate \
-         removes these functions (what-if operation `remove`). If one calls another, only the outer call counts.",
+    gain_text: "The reported share is the percentage of the critical path in preprocessing functions. The estimate \
+                removes these functions (what-if operation `remove`). If one of them calls another, only the outer \
+                call counts.",
     advice: "Prepare the data once and store the result. If this is not possible, prepare the data on the GPU \
          (torchvision.transforms.v2 on batches), or in DataLoader workers.",
     example: (
@@ -26,8 +27,8 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "a script that runs once, and storage for its result",
     false_positives: "Preprocessing cannot be done in advance if its result differs each time (random crops), or if \
-         the input is new each time, as in inference. Then it can only be moved elsewhere or made faster. The estimate \
-         assumes that all of it is removed.",
+         the input is new each time, as in inference. Then it can only be moved elsewhere or made faster. The \
+         estimate assumes that all preprocessing is removed.",
     source: "CTDA-CPA, section 5.4 (resize took 21.75 % of the time; resizing once: 47 % faster)",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {

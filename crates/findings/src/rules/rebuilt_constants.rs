@@ -26,31 +26,33 @@ pub(super) const RULE: Rule = Rule {
     code: "SL045",
     name: "rebuilt-constants",
     area: Area::Host,
-    about: "each step builds the same masks, positions or tables, with equal operators and shapes",
+    about: "each step builds the same masks, positions or tables again, with the same operators and shapes",
     why: "Values that depend only on sizes are the same in each step. torch.tensor(list) also reads a Python list \
          element by element.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The reported share is the part of the critical path in the function, if it only builds constants. \
-         Otherwise it is the part in the builtin functions and operators that build them. The estimate removes this \
-         code and its GPU work (what-if operation `remove`). The lower bound removes only the operators; the upper \
-         bound also removes all time from the first to the last of them. For `torch.tensor` of a list, PyTorch \
-         determines the sizes of the list before the first operator. Without a GPU, the estimate assumes that this \
-         takes 1.2 times as long as from the first to the last operator. The upper bound assumes twice as long.",
+    gain_text: "If a function only builds constants, the reported share is the percentage of the critical path in the \
+                function. Otherwise it is the percentage in the builtin functions and operators that build the \
+                constants. The estimate removes this code and its GPU work (what-if operation `remove`). For the \
+                lower bound, it removes only the operators; for the upper bound, also all time from the first to the \
+                last of these operators. `torch.tensor` of a list determines the sizes of the list before its first \
+                operator. Without a GPU, the estimate assumes that this takes 1.2 times the time from the first to \
+                the last operator, and 2 times for the upper bound.",
     advice: "Build the tensor once: use register_buffer in __init__, or functools.lru_cache by size and device. Use \
          is_causal=True instead of a mask.",
     example: (
         "def forward(self, x):\n    mask = torch.tril(torch.ones(n, n))",
         "def __init__(self):\n    self.register_buffer(\"mask\", torch.tril(torch.ones(n, n)))",
     ),
-    cost: "a few lines; memory for the kept tensors",
+    cost: "a few lines; memory for the tensors, which stay allocated",
     false_positives: "The finding is wrong if the values differ between steps: a trace records shapes, not values. The \
          rule checks lines and functions that only create tensors from sizes and Python values (arange, ones, full, \
-         tensor) and compute with them element by element. In other functions, it checks sequences of such operators \
-         on tensors of the created shapes. Random numbers are not reported. Zeros are usually written to later. They \
-         are reported only if sines and cosines are written to parts of them, or numbers to the same parts in each \
-         step. The latter requires recorded indices (record_shapes). Code that writes to such a tensor cannot build it \
-         only once. The trace does not show if such a line also reads a tensor of the step, or if the numbers in a \
-         list differ between steps. torch.from_numpy and as_tensor of an array read no list and are not reported.",
+         tensor) and compute with them element by element. In other functions, it checks only sequences of such \
+         operators on tensors with the shapes of the created ones. Random numbers are not reported. Tensors of zeros \
+         are usually filled with other values later. They are reported only if sines and cosines are written to parts \
+         of them, or if numbers are written to the same parts in each step. The second case requires recorded indices \
+         (record_shapes). A tensor that other code changes later cannot be built only once. The trace does not show \
+         if a reported line also reads a tensor of the step, or if the numbers in a list differ between steps. \
+         torch.from_numpy and torch.as_tensor of an array are not reported, because they read no list.",
     source: "common practice",
     needs: &[Requirement::Operators, Requirement::Steps],
     settings: &[Setting {

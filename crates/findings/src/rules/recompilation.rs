@@ -19,15 +19,15 @@ pub(super) const RULE: Rule = Rule {
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes compilation in steps after the first (what-if operation `remove`). If one \
          compilation span contains others, only the outer one counts. A trace with one marked step counts as a trace \
-         without steps, because no step comes after the first. There the estimate removes the compilations of a \
-         function after its first one, which PyTorch's compile ids show. A note reports the share of the first \
-         compilations, and of those without an id.",
+         without steps, because no step comes after the first. In such a trace, the estimate removes all compilations \
+         of a function except its first, which is known from PyTorch's compile ids. A note reports the time of first \
+         compilations and of compilations without an id.",
     advice: "Find the reason with TORCH_LOGS=recompiles. Use torch.compile(dynamic=True) or mark_dynamic for varying \
          sizes, or pad inputs to a few sizes. Avoid Python numbers that change in compiled code.",
     example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),
-    cost: "one argument; code for any size can be slightly slower than code for one size",
-    false_positives: "Later steps do not recompile if the recording covers only the start of the program, where new \
-         input shapes still occur.",
+    cost: "one argument; code compiled for any size can be slightly slower than code compiled for one size",
+    false_positives: "The estimated gain is too high if the recording covers only the start of the program, where new \
+                      input shapes still occur, and later steps do not recompile.",
     source: "common practice",
     needs: &[],
     settings: &[],
@@ -141,11 +141,11 @@ fn note(context: &RuleContext<'_>, spans: Vec<EventId>, are_first: bool) -> Opti
         support: Support::Exact,
         confidence: Confidence::High,
         gain_estimate: GainEstimate::Insignificant(if context.trace().steps.is_empty() {
-            "compilation may be part of the start of the program: record after the first iterations, or mark steps to \
-             exclude it"
+            "these compilations may belong to the start of the program. To exclude the start, mark steps, or start \
+             the recording after the first iterations"
         } else {
-            "compilation may be part of the start of the program, as the only marked step may be the first: record at \
-             least two steps, or record after the first iterations"
+            "these compilations may belong to the start of the program, because the only marked step may be its \
+             first. Record at least two steps, or start the recording after the first iterations"
         }),
     })
 }

@@ -15,8 +15,8 @@ pub(super) const RULE: Rule = Rule {
     why: "Autocast keeps parameters in float32 and casts each of them to a lower precision in every step.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes the conversions, and the operators that do nothing else (what-if operation \
-         `remove`). A converted tensor counts as a parameter if it is converted at least once per step and has the \
-         shape of a layer's input, except for the layer's first input.",
+         `remove`). A converted tensor counts as a parameter if it is converted at least once per step and a layer \
+         has an input of its shape. The layer's first input (the activations) does not count.",
     advice: "For inference, convert the model once. For training, keep parameters in bfloat16 with an optimizer that \
          supports it, or accumulate more samples under one autocast context, which casts each parameter once.",
     example: (

@@ -12,8 +12,9 @@ pub(super) const RULE: Rule = Rule {
     name: "allocations-in-steady-state",
     area: Area::Memory,
     about: "the driver allocates or frees GPU memory in steps after the first",
-    why: "Driver allocations are slow, so frameworks cache memory. A free (cudaFree, hipFree) also waits until all GPU \
-         work ends, which no line of the program shows. If all steps are alike, such calls indicate that memory is \
+    why: "Driver allocations are slow, so frameworks cache memory. A free (cudaFree, hipFree) also waits until all \
+          GPU work ends; this wait is not visible in the program's code. If all steps are alike, such calls indicate \
+          that memory is \
          short or fragmented, or that the program empties the cache itself.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes driver calls that allocate memory, free it, or retry an allocation, and the waits \
@@ -22,9 +23,10 @@ pub(super) const RULE: Rule = Rule {
          varying sizes; reduce the batch size if memory runs short.",
     example: ("for x in loader:\n    step(x)\n    torch.cuda.empty_cache()", "for x in loader:\n    step(x)"),
     cost: "none, except that a smaller batch requires more steps",
-    false_positives: "The calls end by themselves if input sizes still grow, after the largest input. In a trace \
+    false_positives: "If input sizes still grow in the recorded steps, the calls end by themselves after the largest \
+                      input. In a trace \
          without steps, the rule cannot distinguish start-up from repeated work. There it reports calls only if one \
-         source location repeats them until the end and they take much of the critical path.",
+         source location repeats them until the end of the trace and they take much of the critical path.",
     source: "common practice",
     needs: &[Requirement::RuntimeCalls],
     settings: &[

@@ -13,26 +13,28 @@ pub(super) const RULE: Rule = Rule {
     name: "straggler",
     area: Area::Communication,
     about: "one rank arrives last at the collectives, and all other ranks wait for it",
-    why: "A collective ends when the last rank arrives. So the slowest rank determines the speed of all ranks, and it \
-         waits least itself. The waits of the other ranks are an effect, so their findings are not listed. This \
-         finding names a finding of the last rank that the other ranks do not have, or whose gain is at least twice as \
-         large there.",
+    why: "A collective ends when the last rank arrives. So the slowest rank determines the speed of all ranks, and \
+          waits least itself. The waits of the other ranks are an effect of the slow rank, so findings about these \
+          waits are not listed. If another finding occurs only on the slow rank, or has at least twice the gain \
+          there, this finding names it as a cause.",
     gain_methods: &[GainMethod::Model],
     gain_text: "For each rank, the rule measures the exposed collective time: the time in which collectives run alone. \
-         The last rank has the least. The gain is the difference between its time and the second shortest. The lower \
-         bound is 0, and the upper bound is the difference to the median of the other ranks. If a finding names the \
+         The rank that arrives last has the shortest. The gain is the second shortest exposed collective time minus \
+         that of the last rank. The lower bound is 0, and the upper bound is the median of the other ranks minus the \
+         time of the last rank. If a finding names the \
          cause on the last rank, gain and upper bound are at most those of that finding. The lower bound stays 0, \
-         because the cause may delay other collectives than those in which the ranks wait.",
+         because the cause may delay only collectives in which the other ranks do not wait.",
     advice: "Check the other findings of that rank, and compare it with another rank (`stackline diff`). Common \
          causes: more data or longer sequences, a slower or hotter GPU, a busier host, or work that rank 0 does for \
          all ranks.",
     example: ("if rank == 0:\n    log(model)  # in each step", "if rank == 0 and step % 100 == 0:\n    log(model)"),
     cost: "depends on the cause of the delay",
     false_positives: "The ranks may have different work by design, as in pipelines. The rule compares how long \
-         collectives run alone on each rank, not clocks. It leaves out ranks without collectives and traces with \
+                      collectives run alone on each rank; it does not need synchronized clocks. It leaves out ranks \
+                      without collectives and traces with \
          missing records, and reports nothing if step lengths differ by more than a quarter between ranks. The gain is \
-         a model: the second shortest exposed collective time minus that of the last rank. If the cause is known, the \
-         gain of its repair on that rank is an upper limit.",
+         a model: the second shortest exposed collective time minus that of the last rank. If a finding names the \
+         cause, the gain of that finding is an upper limit.",
     source: "common practice; HTA's and XProf's straggler analyses",
     needs: &[Requirement::Ranks, Requirement::Collectives],
     settings: &[Setting {

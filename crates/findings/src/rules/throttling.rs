@@ -15,13 +15,15 @@ pub(super) const RULE: Rule = Rule {
     why: "A GPU that is too hot or at its power limit lowers its clock, so the same work takes longer.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate shortens kernels that started at a low clock to their time at a high clock (what-if \
-         operation `scale`). The factor is the mean over kernels with the same name and grid that ran at both clocks. \
-         The bounds are three standard errors, and at least 3 % of the difference.",
+         operation `scale`). The factor is a mean ratio: times at the low clock to times at the high clock, for \
+         kernels with the same name and grid that ran at both. The bounds differ from this ratio by three standard \
+         errors, and by at least 3 % of the slowdown.",
     advice: "Check temperature, power limit and cooling (nvidia-smi -q -d PERFORMANCE, rocm-smi). Compare runs with a \
          locked clock (nvidia-smi -lgc).",
     example: ("python train.py", "nvidia-smi -lgc 1410,1410\npython train.py"),
     cost: "no code change; with a locked clock, the GPU may run below its highest clock",
-    false_positives: "The finding is wrong if the clock was low because the GPU was idle; kernels take no longer then. \
+    false_positives: "The finding is wrong if the clock was low only because the GPU was idle, because then kernels \
+                      do not take longer. \
          It is also wrong if the work changed at the same time as the clock.",
     source: "common practice",
     needs: &[Requirement::GpuWork, Requirement::ClockCounters],

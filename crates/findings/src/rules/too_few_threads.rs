@@ -34,7 +34,8 @@ pub(super) const RULE: Rule = Rule {
          waits for a processor for over 5 % of the time. It only checks operators that PyTorch always divides among \
          threads: matrix products, convolutions, attention, norms and softmax. A recording does not show if operators \
          run on a GPU, so the rule reports nothing for programs that call operators of CUDA or ROCm libraries. The \
-         estimate assumes that each further thread adds 60 % of the first thread's throughput. Memory-bound operators \
+         estimate assumes that each thread after the first adds 60 % of the first thread's throughput. Memory-bound \
+         operators \
          gain less.",
     source: "common practice; PyTorch's documentation of CPU threading",
     needs: &[Requirement::Operators, Requirement::Processors],

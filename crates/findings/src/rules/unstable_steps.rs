@@ -16,13 +16,13 @@ pub(super) const RULE: Rule = Rule {
     name: "unstable-steps",
     area: Area::Measurement,
     about: "some steps are much longer than the others; the finding names the work that takes longer in them",
-    why: "The mean over all steps hides a few slow ones, and other ranks wait for each of them.",
+    why: "The mean over all steps hides a few slow steps, and in each slow step, the other ranks wait.",
     gain_methods: &[GainMethod::Model, GainMethod::Nothing],
     gain_text: "The estimate shortens each slow step, and the step after it, to the length of the median step, and \
          divides the saved time by the number of steps. The lower bound is 0. For the upper bound, it shortens them \
          further: to the median minus twice its distance from the shortest step. The rule compares the critical path \
-         of the slowest step with that of usual steps to find the work that takes longer. In recordings, a slow step \
-         without more work may be insignificant: a note reports it instead.",
+         of the slowest step with that of usual steps to find the work that takes longer. In recordings, a step that \
+         is slow without additional work may be a random variation; a note reports it instead of a finding.",
     advice: "Analyze the named step (`stackline critical-path --steps` with its number) and the work that takes longer \
          in it. Common causes: allocations, a compilation, garbage collection, data loading, checkpoints, or another \
          program on the machine.",
@@ -33,9 +33,10 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "depends on the cause",
     false_positives: "Steps may differ by design: evaluation, checkpoints, inputs of different lengths. In a \
-         recording, the rule estimates a gain only if a known cause accounts for at least half of the excess, and is \
-         not noise. For that, the cause must occur more often than in any usual step, or be other work than host \
-         computation. An operator or function that is slower only once may have waited for a processor that another \
+         recording, the rule estimates a gain only if a known cause accounts for at least half of the additional time \
+         and is no random variation. For that, the cause must occur more often in the slow step than in any usual \
+         step, or not be host computation. An operator or function that is slower only once may have waited for a \
+         processor that another \
          program used: a note reports it instead of a finding. A step lasts until its GPU work ends. The first step of \
          a trace never counts as slow, because it is a warm-up and starts with an idle GPU. The last step of a process \
          does not count either, because it includes the end of the program or profile (a wait for the GPU, joined \
@@ -47,14 +48,15 @@ pub(super) const RULE: Rule = Rule {
             name: "percent",
             default: 15.0,
             range: (1.0, 1000.0),
-            about: "a step is slow if it exceeds the median step by at least this percentage and by `deviations`",
+            about: "a step is slow if it exceeds the median step by more than this percentage, and also by the limit \
+                    of `deviations`",
         },
         Setting {
             name: "deviations",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "a step is slow if it exceeds the median step by at least this multiple of the median absolute \
-                 deviation of the steps, and by `percent`",
+            about: "a step is slow if it exceeds the median step by more than this multiple of the median absolute \
+                    deviation of all steps, and also by the limit of `percent`",
         },
     ],
     advice_variants: &[],
@@ -66,8 +68,8 @@ const MIN_STEPS: usize = 4;
 
 const NOISE: &str = "no work of the program is known to cause this, so another program may have used the processor";
 
-const MORE_WORK: &str = "that step runs more operators than others, possibly in an evaluation or a checkpoint; see the \
-     findings on those";
+const MORE_WORK: &str = "that step runs more operators than the other steps, possibly in an evaluation or a \
+                         checkpoint; see the findings on evaluations and checkpoints";
 
 const MODEL: &str = "model: each slow step, and the step after it, takes as long as the median step";
 

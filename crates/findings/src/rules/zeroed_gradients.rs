@@ -22,15 +22,16 @@ pub(super) const RULE: Rule = Rule {
     example: ("optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad(set_to_none=True)"),
     cost: "one argument, or a newer PyTorch",
     false_positives: "The zeros are needed if code reads gradients between zero_grad and the backward pass, or keeps \
-         them in its own buffers. Gradients of unused parameters become None instead of zero. The estimate includes \
-         the time in which the first backward pass after each call adds to the zeros; the lower bound leaves it out.",
+         them in its own buffers. Gradients of unused parameters become None instead of zero. After each call of \
+         zero_grad, the first backward pass adds to the zeros. The estimate also removes the time of these additions; \
+         the lower bound does not.",
     source: "common practice; PyTorch's performance tuning guide",
     needs: &[Requirement::Operators],
     settings: &[Setting {
         name: "gradients",
         default: 4.0,
         range: (1.0, 1e6),
-        about: "report only calls that fill at least this many gradients",
+        about: "report only calls of zero_grad that fill at least this many gradients with zeros",
     }],
     advice_variants: &[],
     check,

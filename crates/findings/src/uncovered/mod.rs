@@ -427,8 +427,8 @@ fn wait_advice(context: &RuleContext<'_>) -> &'static str {
         }
         Some(recorder) => recorder.between_calls,
         None if context.uses_gpu() && lacks_stream_waits(context) => {
-            "start recording earlier; record all processes that use this GPU; record stream waits with \
-                  _ExperimentalConfig(enable_cuda_sync_events=True)"
+            "start recording earlier; record all processes that use this GPU; record stream waits (torch.profiler: \
+             experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True))"
         }
         None if context.uses_gpu() => "start recording earlier, and record all processes that use this GPU",
         None if has_operators() => "record all threads and processes: `stackline record` also samples waiting threads",
@@ -440,8 +440,8 @@ fn wait_advice(context: &RuleContext<'_>) -> &'static str {
 fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
     match kind {
         LargeKind::UnrecordedPython if context.recording().is_some() => {
-            "no CPU time was sampled in this time: use `stackline record` with a higher --sample-hz, or with --real-hz \
-                 99 to sample waits, too"
+            "no CPU samples were taken in these gaps: use `stackline record` with a higher --sample-hz, or with \
+             --real-hz 99 to sample waits, too"
         }
         LargeKind::UnrecordedPython if !has_frames(context) => {
             "record Python frames: torch.profiler with with_stack=True, or `stackline record --mode trace`"
@@ -463,7 +463,8 @@ fn host_gap_advice(trace: &Trace) -> &'static str {
     match recorders::recorder_of(trace) {
         Some(recorder) if !recorder.records_host_code(trace) => recorder.between_calls,
         None if has_operators() => {
-            "for a Python program, record with with_stack=True; for other programs, use `perf record`"
+            "for a Python program, record with torch.profiler and with_stack=True; for other programs, use `perf \
+             record`"
         }
         _ => "use `perf record` to see the code of these threads",
     }

@@ -294,7 +294,8 @@ fn notes(context: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) 
     if let Some(part) = context.overhead {
         let percent = 100.0 * part;
         notes.push(format!(
-            "the overhead of recording, {percent:.1} % per step, is subtracted from all times at each operator call"
+            "recording made steps {percent:.1} % longer. This overhead is subtracted from the times, the same amount \
+             for each operator call"
         ));
     }
     if context.thread.known == TimeSource::Operators {
@@ -306,15 +307,14 @@ fn notes(context: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) 
     }
     if context.uses_gpu {
         notes.push(
-            "times are host times. If the host runs ahead of the GPU, gains are lower, possibly 0. Copies on the GPU \
-             (SL017) are not checked"
+            "times are host times. If the host runs ahead of the GPU, true gains are lower than the estimated gains, \
+             possibly 0. Copies on the GPU (SL017) are not checked"
                 .to_owned(),
         );
     }
     if is_incomplete {
         notes.push(
-            "part of the data is missing (`stackline doctor` lists the missing parts): times are of the \
-             rest"
+            "part of the data is missing (`stackline doctor` lists the missing parts): times cover only the rest"
                 .to_owned(),
         );
     }
@@ -336,13 +336,12 @@ fn exclusion_notes(context: &CallRuleContext<'_>) -> Vec<String> {
             outside,
             "time outside of the loop",
             "is",
-            "; in the function with the loop, the lines from the first to the last that run operators or wait in each \
-                 step are taken as the loop",
+            ". In the function with the loop, the loop is assumed to extend from the first to the last line that runs \
+             operators or waits in each step",
         ),
         (
             context.first_batches_ns,
-            "the time by which the longest batch (most likely the first) exceeds the \
-             others",
+            "the time by which loading the longest batch (probably the first) exceeds loading the other batches",
             "is",
             "",
         ),

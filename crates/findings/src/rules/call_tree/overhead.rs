@@ -118,7 +118,8 @@ mod tests {
             let named = found.uncovered.groups.iter().find(|group| group.name == "aten::mm").unwrap();
             assert_eq!(named.percent.round(), product);
         }
-        let note_text = "times exclude the overhead of recording, 25.0 % per step, subtracted at each operator call";
+        let note_text = "recording made steps 25.0 % longer. This overhead is subtracted from the times, the same \
+                         amount for each operator call";
         assert!(without.notes.iter().any(|note| note == note_text), "{:?}", without.notes);
     }
 }

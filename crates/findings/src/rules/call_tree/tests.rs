@@ -148,8 +148,8 @@ fn first_batch_counts_like_later_batches() {
     };
     let found = step(420);
     assert_eq!((found.step_ns, summaries(&found)), (120 * MS as i64, vec![("SL009", Some(22), 19)]));
-    let left_out = "the time by which the longest batch (most likely the first) exceeds the others, 400.0 ms of the \
-        analyzed thread, is excluded";
+    let left_out = "the time by which loading the longest batch (probably the first) exceeds loading the other \
+                    batches, 400.0 ms of the analyzed thread, is excluded";
     assert!(found.notes.iter().any(|note| note == left_out), "{:?}", found.notes);
     // A batch that is not much longer counts as the others.
     assert_eq!(step(150).step_ns, 160 * MS as i64);

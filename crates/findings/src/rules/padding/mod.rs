@@ -22,9 +22,10 @@ pub(super) const RULE: Rule = Rule {
     gain_text: "The inputs of `pad_sequence` show the lengths of the sequences, and so the share of padding in their \
          batches. The rule computes the padding that would remain if the sequences of all recorded steps were sorted \
          by length. The estimate shortens operators (on a GPU, their kernels) on the padded batches accordingly \
-         (what-if operation `scale`), and attention by the squares of the lengths. The bounds assume that half of the \
-         padding and all of it is removed. If sorting leaves more than half of the padding, or all batches are padded \
-         to one length, the gain is speculative and assumes half of the padding.",
+         (what-if operation `scale`), and attention by the squares of the lengths. The lower bound assumes that half \
+         of the padding is removed, the upper bound that all of it is removed. If sorting leaves more than half of \
+         the padding, or all batches are padded to one length, the gain is speculative: it assumes that half of the \
+         padding is removed.",
     advice: "Batch sequences of similar length (sort within a few hundred batches, then shuffle the batches), or pack \
          sequences without padding: nested tensors, or attention with sequence lengths.",
     example: (
@@ -33,11 +34,13 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "a sampler; slightly less random batches",
     false_positives: "The rule only reports padding by pad_sequence, which records the lengths, not padding by a \
-         tokenizer. Traces of torch.profiler have no shapes for batches of more than 30 sequences. Work counts if the \
-         shapes of its inputs begin with those of a padded batch; other tensors may have such shapes. The estimate \
-         sorts the same sequences by length and forms batches from them, separately for each column of a batch. If too \
-         few batches were recorded for sorting, or all are padded to one length, the estimate is speculative: half of \
-         the padding. Sequences that must keep their order can be packed, but not sorted.",
+         tokenizer. Traces of torch.profiler have no shapes for batches of more than 30 sequences. Operators count as \
+         work on padded batches if the shapes of their inputs begin with the shape of such a batch. Other tensors may \
+         have the same shapes by chance. The estimate \
+         sorts the same sequences by length and forms batches from them, separately for each column of a batch. If \
+         too few batches were recorded for sorting, or all are padded to one length, the estimate is speculative: it \
+         assumes that half of the padding is removed. Sequences that must keep their order can be packed, but not \
+         sorted.",
     source: "common practice",
     needs: &[Requirement::Operators, Requirement::Shapes],
     settings: &[
