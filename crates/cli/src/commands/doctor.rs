@@ -92,7 +92,7 @@ fn inputs(session: &Session<'_>) -> Table {
         if clean {
             "read without repairs".to_owned()
         } else {
-            "with repaired, skipped or lost records (listed in the read report)".to_owned()
+            "with repaired, skipped or lost records (listed below, under Read report)".to_owned()
         }
     };
     Table::new("inputs", "Inputs")
@@ -203,11 +203,11 @@ const RECORDED: &[(&str, &str)] = &[
     ("launches", "`record` does not record GPU operations yet; use torch.profiler"),
     ("steps", "run steps of an optimizer in the recorded part, or mark steps with sl.span('ProfilerStep#1')"),
     ("python_frames", "leave `--without python` out when recording"),
-    ("modules", "leave `--without python` out; modules are assigned only to GPU work"),
+    ("modules", "modules are shown only for GPU operations, which `record` does not record yet; use torch.profiler"),
     ("shapes", "record with --shapes"),
     (
         "memory",
-        "record with --memory: `calls --metric allocated` shows allocations; with --mode trace, `memory` shows owners",
+        "record with --memory for `calls --metric allocated`; add --mode trace for `memory`, which also shows owners",
     ),
     ("synchronisation_records", "`record` does not record GPU operations yet; use torch.profiler"),
 ];

@@ -177,7 +177,7 @@ fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> Stri
         out.push_str(&format!("Edit: {edit} ({} events)\n", human::count(*count as i64)));
     }
     if let Some(next) = found.after.bound_by() {
-        out.push_str(&format!("Largest cause on the predicted critical path: {}\n", next.name()));
+        out.push_str(&format!("Largest cause of time on the predicted critical path: {}\n", next.name()));
     }
     for note in &found.notes {
         out.push_str(&format!("Note: {note}\n"));

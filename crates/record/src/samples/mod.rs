@@ -359,7 +359,7 @@ impl Sampler {
             ),
             (
                 self.unsignaled.load(Ordering::Relaxed),
-                "searches for new threads to sample failed, because no signal number was free",
+                "checks found no free signal number for the sampler, so threads were not sampled until the next check",
             ),
             (self.closed.load(Ordering::Relaxed), "threads blocked all signals and were not sampled during that time"),
             (

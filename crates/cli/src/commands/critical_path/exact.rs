@@ -167,8 +167,8 @@ fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String
     let scope = choice.in_words();
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     let mut out = format!(
-        "Critical path of {scope}: {}, with a cause for every nanosecond ({inferred:.1} % of the causes inferred or \
-         unknown)\n",
+        "Critical path of {scope}: {}, with a cause for every nanosecond (for {inferred:.1} % of the time, the cause \
+         is inferred or unknown)\n",
         human::duration(report.window_ns),
     );
     for note in notes {

@@ -52,7 +52,7 @@ impl PythonRules {
         }
         if let Some(steps) = common.steps.filter(|steps| steps.cycle.is_some()) {
             return Err(wrong_use(format!(
-                "--steps {steps} cannot be combined with --rules, which know steps by number only"
+                "--steps {steps} cannot be combined with --rules: Python rules cannot select a profiler cycle (@)"
             )));
         }
         let given = args.python.clone().map(PathBuf::into_os_string);
