@@ -314,8 +314,8 @@ pub(crate) struct ExportArgs {
     /// stack [default: the first available of operator_time, cpu_time, …].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
-    /// For profile formats: show the frames of module imports. By default each import is one frame, "import of
-    /// modules".
+    /// For profile formats: show the frames of module imports. By default each import is combined into one frame,
+    /// "import of modules".
     #[arg(long)]
     pub(crate) imports: bool,
     /// Omit metadata of the trace that may be private; keep metadata on devices, the distributed job and the settings

@@ -359,7 +359,7 @@ fn leaks_and_failed_requests_of_real_snapshots_are_reported() {
     let titles: Vec<&str> = leak.findings.iter().map(|finding| finding.title.as_str()).collect();
     assert_eq!(titles.len(), 1, "{titles:?}");
     assert!(
-        titles[0].contains("kept by the autograd graph of the model call in this line; grows by 50.74 MiB"),
+        titles[0].contains("kept alive by the autograd graph of the model call in this line; grows by 50.74 MiB"),
         "{titles:?}"
     );
     assert_eq!((leak.findings[0].place.line, leak.findings[0].place.function.as_deref()), (Some(105), Some("leak")));

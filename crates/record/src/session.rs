@@ -340,7 +340,7 @@ impl Session {
         stream.overhead(self.window.overhead());
         stream.step_ends(self.window.step_ends(), self.begin_ns);
         if let Some(error) = stream.error().filter(|_| !last) {
-            let then = "the program continues, and the recorder will try to write it again";
+            let then = "the program continues, and the recorder will retry the write";
             self.report_failure(&error.to_string(), then);
         }
         if is_taken {

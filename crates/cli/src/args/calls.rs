@@ -48,7 +48,7 @@ pub(crate) struct RecordArgs {
     /// Record the input shapes and types of operators, and list calls with different shapes or types separately.
     #[arg(long)]
     pub(crate) shapes: bool,
-    /// Level of detail [default: profile].
+    /// Level of detail of the recording [default: profile].
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
     /// Sampling rate by CPU time, in Hz: samples a thread only while it runs on a CPU; 0 disables it [default: 99].
@@ -159,7 +159,7 @@ pub(crate) struct CallsArgs {
     /// Hide frames that match this pattern, and show their callees under the callers of the hidden frames.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) hide: Option<String>,
-    /// Show the frames of module imports. By default each import is one row, "import of modules".
+    /// Show the frames of module imports. By default each import is combined into one row, "import of modules".
     #[arg(long)]
     pub(crate) imports: bool,
     /// Maximum depth of the tree; 0 means no limit [default: 0].

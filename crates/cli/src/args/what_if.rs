@@ -51,8 +51,8 @@ pub(crate) struct WhatIfArgs {
     /// standard input.
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(crate) edit: Vec<String>,
-    /// Simulate changes one by one for the names with the most time on the critical path, and rank them by estimated
-    /// gain. Ctrl-C stops early and prints the results so far.
+    /// For the event names with the most time on the critical path, simulate changes one by one, and rank the changes
+    /// by estimated gain. Ctrl-C stops early and prints the results so far.
     #[arg(long)]
     pub(crate) sweep: bool,
     /// Maximum number of changes that --sweep simulates.

@@ -230,7 +230,7 @@ fn step_sentence(time: &StepTime) -> String {
     let percent = |ns: i64| format!("{:.0} %", 100.0 * ns as f64 / time.ns.max(1) as f64);
     let rank = time.rank.map_or_else(String::new, |rank| format!("; rank {rank}, the slowest"));
     let scope = match time.steps {
-        0 => format!("The analyzed thread (without imports{rank})"),
+        0 => format!("The analyzed thread (without module imports{rank})"),
         steps => format!("A step (mean of {}{rank})", human::count(steps)),
     };
     let waits =

@@ -318,7 +318,7 @@ fn tables(path: &CriticalPath, report: &CriticalPathReport<'_>) -> Vec<Table> {
         .f64("percent", Unit::Percent, bounds.iter().map(|(_, p)| **p))
         .f64("weight_us", Unit::Us, bounds.iter().map(|(n, _)| report.bound_by_us.get(*n).copied()));
     let top = path.top_names();
-    let top = Table::new("top", "Names with the most time on the critical path")
+    let top = Table::new("top", "Event names with the most time on the critical path")
         .text("name", top.iter().map(|s| s.name.clone()))
         .f64("percent", Unit::Percent, top.iter().map(|s| s.percent))
         .f64("weight_us", Unit::Us, top.iter().map(|s| s.weight_us))

@@ -181,7 +181,7 @@ const NEEDS: &[Need] = &[
     ),
     need(
         "synchronisation_records",
-        "waits of streams and of the host, in critical-path",
+        "waits of streams and of the host in the command critical-path",
         "record with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)",
         |t| has_kind(t, |k| k == EventKind::Sync),
     ),
@@ -199,9 +199,9 @@ const RECORDING: &str = "recording";
 /// Instructions for recordings that lack data, by name of the need.
 const RECORDED: &[(&str, &str)] = &[
     ("gpu_operations", "`record` does not record GPU operations yet; use torch.profiler"),
-    ("operators", "make sure that PyTorch operators run in the recorded part"),
+    ("operators", "record a part of the program in which PyTorch operators run"),
     ("launches", "`record` does not record GPU operations yet; use torch.profiler"),
-    ("steps", "run steps of an optimizer in the recorded part, or mark steps with sl.span('ProfilerStep#1')"),
+    ("steps", "record a part with steps of an optimizer, or mark steps with stackline.span('ProfilerStep#1')"),
     ("python_frames", "leave `--without python` out when recording"),
     ("modules", "modules are shown only for GPU operations, which `record` does not record yet; use torch.profiler"),
     ("shapes", "record with --shapes"),

@@ -44,7 +44,7 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
                 Some(step) => {
                     let by = bytes(*per_iteration);
                     let graph = if found.model_call.is_some() {
-                        "kept by the autograd graph of the model call in this line; "
+                        "kept alive by the autograd graph of the model call in this line; "
                     } else {
                         ""
                     };

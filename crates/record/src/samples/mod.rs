@@ -372,7 +372,7 @@ impl Sampler {
             ),
             (
                 self.without_file.load(Ordering::Relaxed),
-                "threads have no counter values, because the system refused to open their counters",
+                "threads have no values of performance counters, because the system refused to open them",
             ),
         ];
         for (count, what) in losses {

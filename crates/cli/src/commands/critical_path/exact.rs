@@ -148,7 +148,7 @@ fn assumed(report: &ExactReport) -> String {
     rules.retain(|(_, ns)| percent(*ns) >= 0.1);
     rules.sort_by_key(|&(rule, ns)| (std::cmp::Reverse(ns), rule));
     let words = |rule: &str| match rule {
-        "gap" => "threads are busy in gaps between records".to_owned(),
+        "gap" => "threads are busy in gaps between recorded events".to_owned(),
         "innermost_span" => "host calls contain no unrecorded waits".to_owned(),
         "record" => "overlapping GPU operations end as recorded".to_owned(),
         rule => rule.to_owned(),

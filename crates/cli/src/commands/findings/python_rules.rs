@@ -227,7 +227,9 @@ fn check_version(protocol: u32, version: &str) -> Result<()> {
 
 fn text(path: &Path) -> Result<&str> {
     if path == Path::new("-") {
-        return Err(wrong_use("--rules needs files: standard input can be read only once"));
+        return Err(wrong_use(
+            "with --rules, give rules and inputs as files, because standard input can be read only once",
+        ));
     }
     path.to_str().ok_or_else(|| wrong_use(format!("{}: --rules needs names in UTF-8", path.display())))
 }
