@@ -307,7 +307,7 @@ pub(crate) struct ImportArgs {
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Format to write.
+    /// Format of the exported file or directory.
     #[arg(long, value_enum)]
     pub(crate) to: Target,
     /// For profile formats (collapsed, speedscope, pprof, firefox, flamegraph): metric to use as the weight of each
@@ -392,7 +392,7 @@ impl Command {
 /// Parse part of an event name. An empty text would match every name, so it is refused as an unset variable.
 fn parse_annotation(text: &str) -> Result<String, String> {
     if text.is_empty() {
-        return Err("the text is empty; omit the option to analyze the whole trace".to_owned());
+        return Err("the text is empty; give a part of the names of events, or omit the option".to_owned());
     }
     Ok(text.to_owned())
 }

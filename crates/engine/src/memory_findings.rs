@@ -120,9 +120,7 @@ pub fn findings_with_known_memory(
             .push(format!("memory findings cover only {}, one of {processes} processes with memory data", trace.label));
     }
     if trace.report.problems.iter().any(|problem| problem.code != ONE_OF_PROCESSES) {
-        found
-            .notes
-            .push("there are notes or warnings on the memory data; `stackline memory` lists them".to_owned());
+        found.notes.push("there are notes or warnings on the memory data; `stackline memory` lists them".to_owned());
     }
     found
 }

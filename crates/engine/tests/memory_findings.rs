@@ -365,6 +365,7 @@ fn leaks_and_failed_requests_of_real_snapshots_are_reported() {
     assert_eq!((leak.findings[0].place.line, leak.findings[0].place.function.as_deref()), (Some(105), Some("leak")));
     assert!(leak.notes.is_empty());
     let failed = findings_for("out-of-memory");
-    let words = ["out of memory: a request for 28.61 MiB at ", "benches/gpu/snapshots.py:69 out_of_memory failed"];
+    let words =
+        ["out of memory: a memory request of 28.61 MiB failed at ", "benches/gpu/snapshots.py:69 out_of_memory;"];
     assert!(failed.notes.iter().any(|note| words.iter().all(|words| note.contains(words))), "{:?}", failed.notes);
 }

@@ -157,7 +157,7 @@ const NEEDS: &[Need] = &[
     need(
         "launches",
         "critical-path, launch delays, causes of idle time, launches of kernels",
-        "start recording before the work starts (schedule with warmup), with ProfilerActivity.CPU",
+        "start recording before the GPU work is launched (schedule with warmup), with ProfilerActivity.CPU",
         doctor_advice::has_launch_calls,
     ),
     need("steps", "steps, --steps, step coverage", "call profiler.step() after each iteration", |t| {
@@ -201,7 +201,7 @@ const RECORDED: &[(&str, &str)] = &[
     ("gpu_operations", "`record` does not record GPU operations yet; use torch.profiler"),
     ("operators", "record a part of the program in which PyTorch operators run"),
     ("launches", "`record` does not record GPU operations yet; use torch.profiler"),
-    ("steps", "record a part with steps of an optimizer, or mark steps with stackline.span('ProfilerStep#1')"),
+    ("steps", "record a part of the program with optimizer steps, or mark steps with stackline.span('ProfilerStep#1')"),
     ("python_frames", "leave `--without python` out when recording"),
     ("modules", "modules are shown only for GPU operations, which `record` does not record yet; use torch.profiler"),
     ("shapes", "record with --shapes"),

@@ -134,7 +134,7 @@ fn write_csv(session: &Session<'_>, directory: &Path, force: bool) -> Result<()>
     };
     let places: Vec<PathBuf> = session.infos.iter().map(|info| place(info.rank)).collect();
     if let Some(foreign) = foreign_file(directory, &places).filter(|_| !force) {
-        let message = "is a file of another source, and the exported files would be mixed with it";
+        let message = "was not written by a CSV export, and the exported files would be mixed with it";
         let advice = "choose another directory, or allow the mixing with --force";
         return Err(wrong_use(format!("{} {message}; {advice}", foreign.display())));
     }

@@ -152,12 +152,12 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
 /// Note on failed memory requests, which no rule reports.
 pub(super) fn failed_requests(trace: &MemoryTrace) -> Option<String> {
     let first = trace.out_of_memory.first()?;
-    let which = match trace.out_of_memory.len() {
-        1 => "a request".to_owned(),
-        several => format!("{several} requests, the first"),
+    let size = bytes(first.requested);
+    let failed = match trace.out_of_memory.len() {
+        1 => format!("a memory request of {size} failed"),
+        several => format!("{several} memory requests failed, the first of {size}"),
     };
     let place = place_text(trace, first.stack);
     let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
-    let size = bytes(first.requested);
-    Some(format!("out of memory: {which} for {size}{at} failed; see `stackline memory` for the cause"))
+    Some(format!("out of memory: {failed}{at}; see `stackline memory` for the cause"))
 }

@@ -359,7 +359,7 @@ impl Sampler {
             ),
             (
                 self.unsignaled.load(Ordering::Relaxed),
-                "checks found no free signal number for the sampler, so threads were not sampled until the next check",
+                "checks of the sampler found no free signal number, so no thread was sampled until the next check",
             ),
             (self.closed.load(Ordering::Relaxed), "threads blocked all signals and were not sampled during that time"),
             (

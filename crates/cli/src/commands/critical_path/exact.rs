@@ -159,7 +159,7 @@ fn assumed(report: &ExactReport) -> String {
     if assumptions.is_empty() {
         String::new()
     } else {
-        format!("Assumed (share of the window): {}{more}\n", assumptions.join(", "))
+        format!("Assumptions, with the share of the window to which each applies: {}{more}\n", assumptions.join(", "))
     }
 }
 
