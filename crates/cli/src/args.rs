@@ -62,7 +62,8 @@ pub(crate) struct Common {
     /// Output format: tables for people, JSON or CSV for programs.
     #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
     pub(crate) format: Format,
-    /// Select steps by number, both ends included: 5 or 5..8; 5..8@2 in the second profiler cycle.
+    /// Select steps by number, both ends included: 5 or 5..8. If several profiler cycles have these numbers, 5..8@2
+    /// selects the second cycle.
     #[arg(long, value_name = "A..B", value_parser = parse_steps, global = true, allow_hyphen_values = true)]
     pub(crate) steps: Option<StepRange>,
     /// Select the whole trace, including warm-up, start-up and the time between steps.
@@ -75,19 +76,19 @@ pub(crate) struct Common {
     /// name.
     #[arg(long, short, value_name = "PATH", global = true)]
     pub(crate) output: Option<PathBuf>,
-    /// Number of worker threads; 0 means one per core. Results do not depend on it [default: 0].
+    /// Number of worker threads; 0 means one per core [default: 0]. The results are the same with any number.
     #[arg(long, value_name = "N", value_parser = parse_count, default_value_t = 0, hide_default_value = true, global = true)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) threads: usize,
     /// Maximum rows per table with --format table; 0 shows all [default: 20].
     #[arg(long, value_name = "N", value_parser = parse_count, global = true, allow_negative_numbers = true)]
     pub(crate) limit: Option<usize>,
-    /// End each GPU operation no later than the start of the next one on its stream. Use it if a trace contains GPU
-    /// operations that overlap on one stream, because their durations are too long.
+    /// Shorten GPU operations that overlap the next one on their stream, so that they end when it starts. Use it for
+    /// traces whose recorded durations are too long.
     #[arg(long, global = true)]
     pub(crate) clip_overlaps: bool,
-    /// Use spans whose name matches this regular expression as steps, such as 'iteration (\d+)'. A capture group that
-    /// matches a number gives the step number.
+    /// Take as steps the spans whose name matches this regular expression, such as 'iteration (\d+)'. A capture group
+    /// that matches a number gives the step number.
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern, global = true)]
     pub(crate) step_annotation: Option<Regex>,
     /// Print only the table of this name; may be repeated.
@@ -180,7 +181,7 @@ pub(crate) enum Command {
     /// Export traces or recorded calls in the format of another tool.
     #[command(after_help = EXPORT_EXAMPLE)]
     Export(ExportArgs),
-    /// Check an input: its content, missing data, and how to record more. Without an input, check this machine.
+    /// Check an input: its content, missing data, and how to record more. Without an input, describe this machine.
     #[command(after_help = "Example:\n  stackline doctor trace.json.gz")]
     Doctor(DoctorArgs),
     /// Check a trace for causality violations, unmatched events and missing fields, and list the affected events.
@@ -232,12 +233,12 @@ pub(crate) struct CriticalPathArgs {
     /// Analyze the events whose name contains this text, instead of the steps.
     #[arg(long, value_name = "TEXT", value_parser = parse_annotation)]
     pub(crate) annotation: Option<String>,
-    /// Select the events of --annotation to analyze, counted from 0 in the order of the file: N, or A..B with both ends
-    /// included [default: 0].
+    /// Of the events that match --annotation, analyze only those with these numbers: N, or A..B with both ends
+    /// included, counted from 0 in the order of the file [default: 0].
     #[arg(long, value_name = "N|A..B", value_parser = parse_instances, allow_hyphen_values = true)]
     pub(crate) instance: Option<Range>,
-    /// With --method hta: also connect kernels that waited for other GPU work with their launches, by edges of weight
-    /// zero.
+    /// With --method hta: also add an edge of weight zero from the launch to the kernel for each kernel that waited for
+    /// other GPU work.
     #[arg(long)]
     pub(crate) zero_weight_launch_edges: bool,
     /// With --method hta: treat events whose name contains this text as data loading; may be repeated.
@@ -249,7 +250,7 @@ pub(crate) struct CriticalPathArgs {
     /// Write a copy of the trace with the critical path marked in it (.json or .json.gz).
     #[arg(long, value_name = "FILE")]
     pub(crate) overlay: Option<PathBuf>,
-    /// In the overlay, keep only events on the critical path, annotations and Python frames.
+    /// In the overlay, keep only annotations, Python frames and the events on the critical path.
     #[arg(long, requires = "overlay")]
     pub(crate) only_critical: bool,
     /// In the overlay, draw all edges of the dependency graph, not only those on the critical path (--method hta).
@@ -266,8 +267,9 @@ pub(crate) struct CriticalPathArgs {
     /// rules.
     #[arg(long, value_name = "FILE")]
     pub(crate) phase_rules: Option<PathBuf>,
-    /// Change the weights (times) of graph edges and recompute the path, such as 'gpu=x0.5' for half the GPU time,
-    /// 'launch=0', 'gap=0' or 'cpu:cudaMalloc=0'; may be repeated.
+    /// Change the weights (times) of graph edges and recompute the critical path; may be repeated. 'gpu=x0.5' halves
+    /// the GPU time, 'launch=0' removes launch delays, 'gap=0' removes gaps between kernels, 'cpu:cudaMalloc=0' removes
+    /// the time of this host function.
     #[arg(long, value_name = "EDIT")]
     pub(crate) what_if: Vec<String>,
 }
@@ -295,7 +297,7 @@ pub(crate) enum Method {
 pub(crate) struct ImportArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Replace an existing run directory of this name. Other files are never replaced.
+    /// Replace an existing run directory at the path of -o. Other files are never replaced.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -305,23 +307,23 @@ pub(crate) struct ImportArgs {
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Format to write.
+    /// Format of the exported file or directory.
     #[arg(long, value_enum)]
     pub(crate) to: Target,
-    /// For profile formats (collapsed, speedscope, pprof, firefox, flamegraph): metric that gives each stack its weight
-    /// [default: the first available of operator_time, cpu_time, …].
+    /// For profile formats (collapsed, speedscope, pprof, firefox, flamegraph): metric to use as the weight of each
+    /// stack [default: the first available of operator_time, cpu_time, …].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
-    /// For profile formats: show the frames of module imports. By default each import is one frame, "import of
-    /// modules".
+    /// For profile formats: show the frames of module imports. By default each import is combined into one frame,
+    /// "import of modules".
     #[arg(long)]
     pub(crate) imports: bool,
-    /// Remove possibly private data: all top-level entries of the trace except device properties and distributed
-    /// information. Names and arguments of events stay.
+    /// Omit metadata of the trace that may be private; keep metadata on devices, the distributed job and the settings
+    /// of the profiler. Names and arguments of events stay.
     #[arg(long)]
     pub(crate) redact: bool,
-    /// Replace an existing run directory of this name (parquet), or write into a directory that contains other files
-    /// (csv).
+    /// Replace an existing run directory at the path of -o (--to parquet), or write into a directory that contains
+    /// other files (--to csv).
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -354,7 +356,7 @@ pub(crate) enum Target {
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// Inputs to check. Without an input, check this machine.
+    /// Inputs to check. Without an input, show the cores, memory and terminal of this machine.
     #[arg(value_name = "TRACE")]
     pub(crate) inputs: Vec<PathBuf>,
 }
@@ -390,7 +392,7 @@ impl Command {
 /// Parse part of an event name. An empty text would match every name, so it is refused as an unset variable.
 fn parse_annotation(text: &str) -> Result<String, String> {
     if text.is_empty() {
-        return Err("the text is empty; omit the option to analyze the whole trace".to_owned());
+        return Err("the text is empty; give a part of the names of events, or omit the option".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -428,7 +430,7 @@ fn parse_rank(text: &str) -> Result<i64, String> {
     let rank: i64 =
         text.trim().parse().map_err(|_| format!("{text:?} is not a number; write a rank number such as 0"))?;
     if rank < 0 {
-        return Err(format!("ranks are numbered from 0, not {rank}"));
+        return Err(format!("ranks are numbered from 0, so {rank} is not a rank"));
     }
     Ok(rank)
 }

@@ -89,7 +89,7 @@ fn shifted_clocks(set: &TraceSet) -> String {
     let shifted = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
     let lines = shifted.map(|p| {
         let more = if p.count > 1 { format!(" (and {} more)", p.count - 1) } else { String::new() };
-        format!("Clock of {}{more}; the device times below are shifted to correct this.\n", p.example)
+        format!("Clock difference of {}{more}; the device times below are shifted to correct it.\n", p.example)
     });
     terminal::clean_lines(&lines.collect::<String>())
 }
@@ -110,7 +110,7 @@ pub(crate) fn failed_checks(session: &Session<'_>) -> String {
     if failed.is_empty() {
         return String::new();
     }
-    format!("Failed checks: {}. List the events with `stackline check`.\n", failed.join(", "))
+    format!("Failed checks: {}. List the affected events with `stackline check`.\n", failed.join(", "))
 }
 
 /// Width, colors and maximum rows with which tables are drawn.

@@ -82,7 +82,7 @@ fn advice_on_modules_follows_from_python_frames() {
     let modules = |events: &MiniTrace| advised(events, "modules").unwrap();
     assert!(modules(&events).contains("with_stack=True to get Python frames"), "{}", modules(&events));
     events.add("100/7 python_function train.py(3): main 500+5");
-    assert!(modules(&events).starts_with("no Python frame (1) is an nn.Module call"), "{}", modules(&events));
+    assert!(modules(&events).starts_with("none of the Python frames (1) is an nn.Module call"), "{}", modules(&events));
     events.add("100/7 python_function nn.Module: Linear_0 520+5");
     assert!(
         modules(&events).starts_with("the trace has nn.Module frames (1), but none of them"),

@@ -243,13 +243,14 @@ pub fn rank_clock_table(ranks: &[i64], ends: &[CollectiveEnds]) -> Table {
         .text("matched_by", clocks.iter().map(how));
     if clocks.iter().skip(1).all(|c| c.offset_ns.is_none()) {
         return table.note(
-            "The ranks share no collectives that end together, so their clock offsets are unknown. Do not compare \
-             times of different ranks.",
+            "The ranks share no collectives that end on all ranks at the same time, so their clock offsets are \
+             unknown. Do not compare times of different ranks.",
         );
     }
     let table = if clocks.iter().any(|c| c.offset_ns.is_none()) {
         table.note(
-            "A finding of \"not possible\" means that the rank shares no collective with a rank whose offset is known.",
+            "\"not possible\": the rank shares no collective with a rank whose clock offset is known, so its own \
+             offset is unknown.",
         )
     } else {
         table

@@ -87,7 +87,7 @@ fn no_times(path: &Path) -> &'static str {
         return "this profile contains no times; to compare its sample counts, use `stackline calls --diff BEFORE \
                 AFTER`";
     }
-    "the run contains no times to compare; record it again without `--without pytorch` or `--sample-hz 0`"
+    "the run contains no times to compare; when recording, leave out `--without pytorch` or `--sample-hz 0`"
 }
 
 /// Maximum number of listed files.
@@ -179,15 +179,15 @@ fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -
     let requested = if first == last { first.to_string() } else { format!("{first}..{last}") };
     let cycle = |cycle: &AmbiguousCycle| {
         let [start, end] = [cycle.time_ns.0, cycle.time_ns.1].map(duration);
-        format!("--steps {requested}@{} ({} at {start} to {end})", cycle.number, numbers(cycle.numbers))
+        format!("--steps {requested}@{} ({}, from {start} to {end})", cycle.number, numbers(cycle.numbers))
     };
     let mut named: Vec<String> = cycles.iter().take(NAMED_CYCLES).map(cycle).collect();
     if cycles.len() > NAMED_CYCLES {
         named.push("…".to_owned());
     }
     format!(
-        "{name}: {} {} in {} profiler cycles, so the numbers are ambiguous. Select {}, or select no steps, which gives the \
-         last cycle with the most steps",
+        "{name}: {} {} in {} profiler cycles, so the numbers are ambiguous. Select {}, or leave --steps out, \
+         which selects the cycle with the most steps",
         numbers((first, last)),
         if first == last { "is" } else { "are" },
         cycles.len(),
@@ -223,8 +223,9 @@ mod tests {
         let error = Error::AmbiguousSteps { name: "t.json".to_owned(), first: 0, last: 1, cycles };
         let times = [0, 300_000, 5_300_000, 5_800_000].map(duration);
         let expected = format!(
-            "t.json: steps 0 to 1 are in 2 profiler cycles, so the numbers are ambiguous. Select --steps 0..1@1 (steps 0 to 2 at {} to \
-             {}) or --steps 0..1@3 (steps 0 to 4 at {} to {}), or select no steps, which gives the last cycle with the most steps",
+            "t.json: steps 0 to 1 are in 2 profiler cycles, so the numbers are ambiguous. Select --steps 0..1@1 \
+             (steps 0 to 2, from {} to {}) or --steps 0..1@3 (steps 0 to 4, from {} to {}), or leave --steps out, \
+             which selects the cycle with the most steps",
             times[0], times[1], times[2], times[3]
         );
         assert_eq!(error.to_string(), expected);

@@ -109,18 +109,18 @@ pub fn findings_with_known_memory(
         found.notes.push("memory findings cover the whole run, not only the selected steps".to_owned());
     }
     if found.ranks.len() > 1 {
-        found.notes.push(format!("memory findings cover only {}: select a rank with --rank", trace.label));
+        found
+            .notes
+            .push(format!("memory findings cover only {}; to see those of another rank, use --rank", trace.label));
     }
     let processes = processes_of(&trace.report);
     if processes > 1 {
         found
             .notes
-            .push(format!("memory findings cover {}, one of {processes} processes with memory data", trace.label));
+            .push(format!("memory findings cover only {}, one of {processes} processes with memory data", trace.label));
     }
     if trace.report.problems.iter().any(|problem| problem.code != ONE_OF_PROCESSES) {
-        found
-            .notes
-            .push("reading the memory data produced notes or warnings; `stackline memory` lists them".to_owned());
+        found.notes.push("there are notes or warnings on the memory data; `stackline memory` lists them".to_owned());
     }
     found
 }

@@ -57,8 +57,8 @@ impl Lacks {
             Some(Part::Memory) => (
                 "contains only memory data".to_owned(),
                 format!(
-                    "`stackline memory {shown}`, in the browser with `stackline view {shown}`, or save that page with `stackline report \
-                     {shown} --html out.html`"
+                    "`stackline memory {shown}`, or in the browser with `stackline view {shown}`, or save the browser \
+                     page with `stackline report {shown} --html out.html`"
                 ),
             ),
             Some(Part::Profile) => {

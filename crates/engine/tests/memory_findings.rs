@@ -168,7 +168,8 @@ fn findings_mention_possible_in_place_operators() {
     for text in [text, &with_other] {
         let found_here = found(text);
         let title = titles(&found_here).into_iter().find(|title| title.contains("in place")).unwrap();
-        let start = "SL052 y (4096 B): could be computed in place over x, which is not read afterwards; let ";
+        let start = "SL052 y (4096 B): could be computed in place, in the memory of x, which is not read afterwards; \
+                     let ";
         assert!(title.starts_with(start), "{title}");
     }
 }
@@ -358,12 +359,13 @@ fn leaks_and_failed_requests_of_real_snapshots_are_reported() {
     let titles: Vec<&str> = leak.findings.iter().map(|finding| finding.title.as_str()).collect();
     assert_eq!(titles.len(), 1, "{titles:?}");
     assert!(
-        titles[0].contains("kept by the autograd graph of the model called here; grows by 50.74 MiB"),
+        titles[0].contains("kept alive by the autograd graph of the model call in this line; grows by 50.74 MiB"),
         "{titles:?}"
     );
     assert_eq!((leak.findings[0].place.line, leak.findings[0].place.function.as_deref()), (Some(105), Some("leak")));
     assert!(leak.notes.is_empty());
     let failed = findings_for("out-of-memory");
-    let words = ["out of memory: a request for 28.61 MiB at ", "benches/gpu/snapshots.py:69 out_of_memory failed"];
+    let words =
+        ["out of memory: a memory request of 28.61 MiB failed at ", "benches/gpu/snapshots.py:69 out_of_memory;"];
     assert!(failed.notes.iter().any(|note| words.iter().all(|words| note.contains(words))), "{:?}", failed.notes);
 }

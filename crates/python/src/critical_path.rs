@@ -35,7 +35,7 @@ pub(crate) fn failed(py: Python<'_>, error: &CriticalPathError) -> PyErr {
 /// Compute the critical path of one trace of a run. `instance` is a range with both ends included.
 #[pyfunction]
 #[pyo3(signature = (run, rank, annotation, instance, zero_weight_launch_edges, data_load_events, include_last_profiler_step))]
-#[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
+#[expect(clippy::too_many_arguments, reason = "Python callers name the arguments; a struct would only copy them")]
 pub(crate) fn critical_path(
     py: Python<'_>,
     run: &Bound<'_, NativeRun>,

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// one JSON object each.
 #[pyfunction]
 #[pyo3(signature = (run, rank, steps, whole, settings, least_percent, threads, rule_messages))]
-#[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
+#[expect(clippy::too_many_arguments, reason = "Python callers name the arguments; a struct would only copy them")]
 pub(crate) fn findings(
     py: Python<'_>,
     run: &Bound<'_, NativeRun>,

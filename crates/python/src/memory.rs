@@ -170,7 +170,7 @@ impl NativeMemory {
             Ok(table) => NativeTable::from_model(&table),
             Err((wrong, count)) => Err(analysis_error(
                 py,
-                &format!("there is no suggestion {wrong}; the analysis has {count}, numbered from 1"),
+                &format!("there is no suggestion {wrong}; number of suggestions: {count}, numbered from 1"),
             )),
         }
     }

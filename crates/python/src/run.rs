@@ -214,7 +214,7 @@ impl NativeRun {
         let window = if has_window { default_window(&looked()) } else { None };
         let with_notes = |(window, notes): (String, Vec<String>)| {
             let notes: String = notes.iter().map(|note| format!(" Note: {note}.")).collect();
-            format!("Covers {window}; whole=True covers the whole trace.{notes}")
+            format!("Covers {window}; pass whole=True to cover the whole trace.{notes}")
         };
         let note = window.map(with_notes);
         let made = |table: &Table| {
@@ -278,9 +278,9 @@ impl NativeRun {
     pub(crate) fn needs_traces(&self, py: Python<'_>) -> PyResult<()> {
         let Err(error) = self.run.traces() else { return Ok(()) };
         let instead = if self.memory.is_some() {
-            "use Run.memory() for its memory data"
+            "use Run.memory() for the memory data of the run"
         } else {
-            "use Run.call_tree() for its calls"
+            "use Run.call_tree() for the call tree of the run"
         };
         Err(analysis_error(py, &format!("{error}. In Python, {instead}")))
     }

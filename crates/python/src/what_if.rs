@@ -22,7 +22,7 @@ pub(crate) struct NativePrediction(Prediction);
 /// Predict the effect of edits, given as text, on a window of one trace. Ranges include both ends.
 #[pyfunction]
 #[pyo3(signature = (run, rank, annotation, instance, steps, whole, edits))]
-#[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
+#[expect(clippy::too_many_arguments, reason = "Python callers name the arguments; a struct would only copy them")]
 pub(crate) fn what_if(
     py: Python<'_>,
     run: &Bound<'_, NativeRun>,
@@ -47,7 +47,7 @@ pub(crate) fn what_if(
 /// Predict likely edits separately and rank them by estimated gain.
 #[pyfunction]
 #[pyo3(signature = (run, rank, annotation, instance, steps, whole, candidates, threads))]
-#[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
+#[expect(clippy::too_many_arguments, reason = "Python callers name the arguments; a struct would only copy them")]
 pub(crate) fn sweep(
     py: Python<'_>,
     run: &Bound<'_, NativeRun>,

@@ -111,7 +111,7 @@ pub(crate) struct Process {
     frames: Mutex<Frames>,
     trees: Mutex<Trees>,
     /// Trees of ended threads, for reuse by new threads.
-    #[expect(clippy::vec_box, reason = "the boxes go to threads as pointers")]
+    #[expect(clippy::vec_box, reason = "threads receive the boxes as pointers")]
     free: Mutex<Vec<Box<State>>>,
     ended: Mutex<EndedThreads>,
     by_torch_id: Mutex<FxHashMap<u64, Arc<SharedTree>>>,

@@ -340,7 +340,8 @@ impl Session {
         stream.overhead(self.window.overhead());
         stream.step_ends(self.window.step_ends(), self.begin_ns);
         if let Some(error) = stream.error().filter(|_| !last) {
-            self.report_failure(&error.to_string(), "the program continues, and the recorder will try again");
+            let then = "the program continues, and the recorder will retry the write";
+            self.report_failure(&error.to_string(), then);
         }
         if is_taken {
             stream.forget_trees(&leaving);

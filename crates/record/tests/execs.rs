@@ -116,7 +116,8 @@ fn unwritable_ends_are_reported_once_per_program_search() {
     let is_complaint = |line: &&str| line.starts_with("stackline: cannot write the recording: ");
     assert!(of_end.len() == 1 && of_end.iter().all(is_complaint), "{stderr}");
     // The periodic write may have happened between two folders, and reported that it continues.
-    assert!(others.len() <= 1 && others.iter().all(|line| line.ends_with("the recorder will try again")), "{stderr}");
+    let is_retried = |line: &&str| line.ends_with("the recorder will retry the write");
+    assert!(others.len() <= 1 && others.iter().all(is_retried), "{stderr}");
     let [stream] = &streams(run.path())[..] else { panic!("more than one stream") };
     assert!(!stream.ended && !stream.replaced && !stream.damaged);
     assert_eq!((called(stream, "aten::cosh"), called(stream, "aten::sinh")), (1, 0));

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// Numbers of kinds fit into one byte as postcard writes them.
 const MAX_KINDS: u32 = 128;
-const _: () = assert!(Record::KINDS <= MAX_KINDS, "numbers of kinds have one byte");
+const _: () = assert!(Record::KINDS <= MAX_KINDS, "the number of a record kind must fit into one byte");
 
 /// Largest size of the numbers before a block: kind, number of records and number of bytes.
 const MAX_HEAD: usize = 1 + 2 * 5;

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(crate) const RECORD_EXAMPLE: &str =
-    "The recording of a script NAME.py is written to the directory NAME.stackline (with a number if that exists), or to
-the path of -o. The input, output, exit code and signals of the command do not change.
+    "The recording of a script NAME.py is written to the directory NAME.stackline (NAME-2.stackline if that exists), or
+to the path given by -o. The input, output, exit code and signals of the command stay the same.
 
 Examples:
   stackline record -- python train.py --epochs 1
@@ -17,7 +17,8 @@ Examples:
   stackline record --without python --sample-hz 0 -- python train.py";
 
 pub(crate) const CALLS_EXAMPLE: &str =
-    "Patterns are regular expressions over `function file:line`, or the name of an operator, module or span.
+    "Patterns are regular expressions. They are matched with `function file:line` of a frame, or with the name of an
+operator, module or span.
 
 Examples:
   stackline calls train.stackline
@@ -40,25 +41,26 @@ pub(crate) struct RecordArgs {
     /// Record native (C and C++) frames between Python frames and operators.
     #[arg(long)]
     pub(crate) native: bool,
-    /// Record the memory of tensors per call path. With --mode trace, also record each allocation and the operators
-    /// that access it.
+    /// Record the memory that tensors allocate, per call path. With --mode trace, also record each allocation and the
+    /// operators that access it.
     #[arg(long)]
     pub(crate) memory: bool,
-    /// Record the input shapes and types of operators, and distinguish calls of an operator by them.
+    /// Record the input shapes and types of operators, and list calls with different shapes or types separately.
     #[arg(long)]
     pub(crate) shapes: bool,
-    /// Level of detail [default: profile].
+    /// Level of detail of the recording [default: profile].
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
-    /// Sampling rate of each thread by CPU time, in Hz; 0 disables it [default: 99].
+    /// Sampling rate by CPU time, in Hz: samples a thread only while it runs on a CPU; 0 disables it [default: 99].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) sample_hz: Option<u32>,
-    /// Sampling rate of each thread by wall time, running or blocked, in Hz; 0 disables it [default: 0].
+    /// Sampling rate by wall time, in Hz: samples each thread whether it runs or is blocked; 0 disables it [default:
+    /// 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) real_hz: Option<u32>,
-    /// Sampling rate for blocked threads that run operators, in Hz; 0 disables it [default: 99; 0 with --real-hz or
+    /// Sampling rate for waits of threads that run operators, in Hz; 0 disables it [default: 99; 0 with --real-hz or
     /// --sample-hz 0]. Samples only waits in system calls that Linux restarts after a signal.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     #[arg(allow_negative_numbers = true)]
@@ -67,7 +69,7 @@ pub(crate) struct RecordArgs {
     /// context-switches, cpu-migrations, cycles, instructions, cache-references, cache-misses, branches, branch-misses.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub(crate) counters: Vec<String>,
-    /// Record only every N-th step; with --steps A..B, only within that range.
+    /// Record only every N-th step; with --steps A..B, every N-th step of that range.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) every: Option<u32>,
     /// Start recording this long after the start of the program: 30s, 500ms, 2m.
@@ -76,12 +78,12 @@ pub(crate) struct RecordArgs {
     /// Record for this long, counted from the start of the program or from --after: 30s, 500ms, 2m.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     pub(crate) duration: Option<String>,
-    /// Limit the call tree of a thread to N distinct call paths. Further call paths are combined into one node and
-    /// counted.
+    /// Limit the call tree of a thread to N distinct call paths. All calls with further call paths are counted in one
+    /// node.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) max_nodes: Option<u32>,
-    /// Maximum number of steps left unrecorded to measure the overhead of recording: 24 or more; 0 disables the
-    /// measurement [default: 64]. Not measured with --mode trace or --memory, or if only a part of the program is
+    /// Leave up to N steps unrecorded to measure the overhead of recording: 24 or more, or 0 for no measurement
+    /// [default: 64]. The overhead is not measured with --mode trace or --memory, or if only a part of the program is
     /// recorded.
     #[arg(long, value_name = "N", value_parser = parse_overhead_steps, allow_negative_numbers = true)]
     pub(crate) overhead_steps: Option<u32>,
@@ -148,16 +150,16 @@ pub(crate) struct CallsArgs {
     /// of a counter [default: the first of these that the run contains].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
-    /// Group the call tree by this at its top level; with --view flat, print one row per group.
+    /// Split the call tree at its top level by this property; with --view flat, print one row per value of it.
     #[arg(long, value_enum)]
     pub(crate) by: Option<By>,
     /// Show only call paths that contain a frame matching this pattern.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) focus: Option<String>,
-    /// Hide frames that match this pattern. Their callees are shown under their callers.
+    /// Hide frames that match this pattern, and show their callees under the callers of the hidden frames.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) hide: Option<String>,
-    /// Show the frames of module imports. By default each import is one row, "import of modules".
+    /// Show the frames of module imports. By default each import is combined into one row, "import of modules".
     #[arg(long)]
     pub(crate) imports: bool,
     /// Maximum depth of the tree; 0 means no limit [default: 0].

@@ -38,17 +38,17 @@ pub(crate) struct DiffArgs {
     /// Significance level: accepted rate of false alarms, in percent. With 5, confidence intervals are 95 % intervals.
     #[arg(long, value_name = "PERCENT", value_parser = parse_level, default_value = "5", allow_negative_numbers = true)]
     pub(crate) level: f64,
-    /// Names by which GPU work of the two sides is matched.
+    /// Match GPU work of A with GPU work of B by these names.
     #[arg(long, value_enum, default_value_t = KernelsBy::Auto)]
     pub(crate) kernels_by: KernelsBy,
     /// Write the comparison as Markdown, for pull requests.
     #[arg(long = "as", value_enum, conflicts_with = "format")]
     pub(crate) document: Option<DiffDocument>,
-    /// Exit with code 4 if a time grew by more than this limit, and by more than noise: 'step>3%', 'op:aten::mm>10%',
-    /// 'function:load>10%'; may be repeated.
+    /// Exit with code 4 if a time grew by more than this limit, unless the growth may be noise: 'step>3%',
+    /// 'op:aten::mm>10%', 'function:load>10%'; may be repeated.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
-    /// With --fail-on, ignore changes that could not be tested for significance, because each side has only one step.
+    /// With --fail-on, also ignore changes that could not be tested for significance (each side has only one step).
     #[arg(long, requires = "fail_on")]
     pub(crate) significant: bool,
 }

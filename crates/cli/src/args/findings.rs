@@ -4,9 +4,9 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 pub(super) const FINDINGS_EXAMPLE: &str =
-    "To ignore findings, list them in a file of lines `CODE [PATH]` for --ignore, or write the comment
-# stackline: ignore[SL004] in the source line of the finding, or alone in the line above.
-An unknown code is an error in the file (exit code 2) and a warning in a comment.
+    "To ignore findings, write lines `CODE [PATH]` to a file and pass it with --ignore, or write the comment
+# stackline: ignore[SL004] at the end of the source line of the finding, or alone in the line above.
+An unknown code in the file is an error (exit code 2); in a comment, it is a warning.
 
 Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be judged, because
 a part of the input was lost. 2 invalid usage, such as an unknown code or a --source-root that
@@ -53,7 +53,7 @@ pub(crate) struct FindingsArgs {
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0.5", allow_negative_numbers = true)]
     pub(crate) min_gain: f64,
     /// Change a threshold of a rule, such as SL001.share=40; may be repeated. docs/findings lists the thresholds of
-    /// built-in rules, and --explain those of Python rules.
+    /// built-in rules; --explain CODE shows those of a Python rule.
     #[arg(long, value_name = "CODE.NAME=NUMBER")]
     pub(crate) set: Vec<String>,
     /// Write the findings as Markdown, SARIF or JUnit XML, for pull requests, editors or build servers.
@@ -78,10 +78,10 @@ pub(crate) struct FindingsArgs {
     /// STACKLINE_PYTHON, else python3].
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) python: Option<PathBuf>,
-    /// Exit with code 4 if a condition holds: 'gain>5%' (of any finding), 'together>10%' (all findings combined),
-    /// 'count>3' (findings), or new (a finding that --baseline lacks); may be repeated. Conditions gain and new exclude
-    /// findings of low confidence whose lower bound is 0. If a part of the input was lost and no condition holds, exit
-    /// with code 1.
+    /// Exit with code 4 if a condition holds: 'gain>5%' (gain of any finding), 'together>10%' (gain of all findings
+    /// combined), 'count>3' (number of findings), or new (a finding that is not in --baseline); may be repeated.
+    /// Conditions gain and new exclude findings of low confidence whose gain has the lower bound 0. If a part of the
+    /// input was lost and no condition holds, exit with code 1.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
 }

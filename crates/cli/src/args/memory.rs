@@ -24,8 +24,8 @@ pub(crate) struct MemoryArgs {
     /// standard input (-). Several files or a directory: compare the ranks of a job, or the growth of memory over time.
     #[arg(value_name = "INPUT", required = true)]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Select one process of a multi-process recording by PID, or by its name in the first line of the output [default:
-    /// the process with the highest peak].
+    /// Select one process of a multi-process recording by PID, or by the name that the first line of the output shows
+    /// [default: the process with the highest peak].
     #[arg(long, value_name = "PID")]
     pub(crate) process: Option<String>,
     /// Number of memory peaks to show per device; two peaks are separate if memory falls by at least 5 % between them
@@ -33,7 +33,7 @@ pub(crate) struct MemoryArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) peaks: Option<u16>,
-    /// Group the memory that is live at each peak by this [default: place].
+    /// Group the memory that is live at each peak by this property [default: place].
     #[arg(long, value_enum)]
     pub(crate) by: Option<MemoryBy>,
     /// List the live objects at this peak (P1, P2).
@@ -89,9 +89,10 @@ pub(crate) struct MemoryGateArgs {
     pub(crate) ignore: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) comments: CommentArgs,
-    /// Exit with code 4 if a condition holds: 'peak>8GB', 'waste>10%' (of the peak, lower bound), 'count>3'; may be
-    /// repeated. With --baseline also 'peak>+2%' or 'peak>+100MiB' (above the earlier peak), or new. Condition new
-    /// excludes findings of low confidence whose lower bound is 0.
+    /// Exit with code 4 if a condition holds: 'peak>8GB', 'waste>10%' (wasted share of the peak, lower bound),
+    /// 'count>3' (number of findings); may be repeated. With --baseline also 'peak>+2%' or 'peak>+100MiB' (above the
+    /// earlier peak), or new (a finding that is not in the baseline). Condition new excludes findings of low confidence
+    /// whose saving has the lower bound 0.
     #[arg(long, value_name = "CONDITION", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
     pub(crate) fail_on: Vec<String>,
     /// Include findings of low confidence in the --fail-on conditions new and waste. Findings on host memory always

@@ -27,7 +27,7 @@ pub(crate) struct SourceArgs {
     /// be in one of these directories.
     #[arg(long, value_name = "DIR")]
     pub(crate) source_root: Vec<PathBuf>,
-    /// Do not show source text of the input or of --baseline.
+    /// Do not show source text, neither for the input nor for --baseline.
     #[arg(long, conflicts_with = "source_root")]
     pub(crate) no_source: bool,
 }
@@ -37,7 +37,7 @@ pub(crate) struct SourceArgs {
 pub(crate) struct ViewArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Compare with this run or trace from before a change.
+    /// Compare with this run or trace, recorded before a change.
     #[arg(long, value_name = "TRACE")]
     pub(crate) baseline: Option<PathBuf>,
     /// Port to listen on, on the loopback interface only; 0 selects a free port [default: 0].
@@ -46,8 +46,8 @@ pub(crate) struct ViewArgs {
     /// Print the address without opening a browser.
     #[arg(long)]
     pub(crate) no_open: bool,
-    /// Also accept requests addressed to this host name, as proxies send them (jupyter-server-proxy, an editor); may be
-    /// repeated.
+    /// Also accept requests that are addressed to this host name, as requests through a proxy may be
+    /// (jupyter-server-proxy, an editor); may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub(crate) struct ReportArgs {
     /// Write the web page with its data to one file, which opens without a server or network.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Compare with this run or trace from before a change; the file includes the comparison.
+    /// Compare with this run or trace, recorded before a change; the HTML file includes the comparison.
     #[arg(long, value_name = "TRACE", requires = "html")]
     pub(crate) baseline: Option<PathBuf>,
     /// Maximum size of the HTML file, in MB. If the data do not fit, the least important details are omitted.

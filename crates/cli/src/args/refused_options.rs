@@ -17,7 +17,7 @@ const OWN_HELP: &[(&str, &str, &str)] = &[
         "record",
         "output",
         "Directory to create for the recording [default: NAME.stackline, where NAME is the script, module or command; \
-         if it exists, a number is appended]",
+         NAME-2.stackline if that exists]",
     ),
     ("record", "steps", "Record only these steps, by number, both ends included: 5 or 5..8"),
     ("import", "output", "Run directory to create; required"),

@@ -32,8 +32,8 @@ pub(crate) struct WhatIfArgs {
     /// waits, spans with their waits and the GPU work that they launch.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) remove: Vec<String>,
-    /// Predict the effect of fusing kernels: per matching span, all kernels that it launches on its first stream become
-    /// one.
+    /// Predict the effect of fusing kernels: all computation kernels that a matching span launches on the stream of its
+    /// first kernel become one.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) fuse: Vec<String>,
     /// Predict the effect of replacing all host work of each matching span by one CUDA graph launch.
@@ -51,8 +51,8 @@ pub(crate) struct WhatIfArgs {
     /// standard input.
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(crate) edit: Vec<String>,
-    /// Simulate changes one by one for the names with the most time on the critical path, and rank them by estimated
-    /// gain. Ctrl-C stops early and prints the results so far.
+    /// For the event names with the most time on the critical path, simulate changes one by one, and rank the changes
+    /// by estimated gain. Ctrl-C stops early and prints the results so far.
     #[arg(long)]
     pub(crate) sweep: bool,
     /// Maximum number of changes that --sweep simulates.
@@ -62,8 +62,8 @@ pub(crate) struct WhatIfArgs {
     /// Predict the time of the event whose name contains this text, instead of the steps.
     #[arg(long, value_name = "TEXT", value_parser = parse_annotation)]
     pub(crate) annotation: Option<String>,
-    /// Select the events of --annotation to analyze, counted from 0 in the order of the file: N, or A..B with both ends
-    /// included [default: 0].
+    /// Of the events that match --annotation, analyze only those with these numbers: N, or A..B with both ends
+    /// included, counted from 0 in the order of the file [default: 0].
     #[arg(long, value_name = "N|A..B", value_parser = parse_instances, allow_hyphen_values = true)]
     pub(crate) instance: Option<Range>,
 }

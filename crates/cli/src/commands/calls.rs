@@ -24,7 +24,7 @@ const TOP: usize = 40;
 /// Run the command. The result is true if the run has metrics that findings need.
 pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
-        return Err(wrong_use("--steps does not apply: a recording of calls contains only totals over all steps"));
+        return Err(wrong_use("--steps does not apply: a call-tree recording contains only totals over all steps"));
     }
     let (run, before) = match (&args.runs[..], args.diff) {
         ([run], false) => (run, None),
@@ -230,7 +230,7 @@ fn step_sentence(time: &StepTime) -> String {
     let percent = |ns: i64| format!("{:.0} %", 100.0 * ns as f64 / time.ns.max(1) as f64);
     let rank = time.rank.map_or_else(String::new, |rank| format!("; rank {rank}, the slowest"));
     let scope = match time.steps {
-        0 => format!("The analyzed thread (without imports{rank})"),
+        0 => format!("The analyzed thread (without module imports{rank})"),
         steps => format!("A step (mean of {}{rank})", human::count(steps)),
     };
     let waits =
@@ -282,7 +282,7 @@ fn text(view: &CallView, all: bool, common: &Common) -> String {
     let style = style(common);
     let mut text = drawn::view(view, &style);
     if view.left_out > 0 {
-        let how = if all { "--depth shows deeper ones" } else { "--top 0 shows all, --depth and --focus select" };
+        let how = if all { "--depth N shows deeper rows" } else { "--top 0 shows all, --focus shows matching ones" };
         let note = format!("{} more rows: {how}.", human::count(view.left_out));
         text.push_str(&terminal::note(&note, &style));
     }
@@ -319,7 +319,8 @@ fn lines(tree: &CallingContextTree, metric: CallMetric, args: &CallsArgs, common
     let style = style(common);
     let mut text = drawn::lines(&lines, metric.unit(), total, text_of, &style);
     if all > lines.len() {
-        let note = format!("{} more lines: --top 0 shows all, --focus filters.", human::count(all - lines.len()));
+        let more = human::count(all - lines.len());
+        let note = format!("{more} more lines: --top 0 shows all, --focus shows matching ones.");
         text.push_str(&terminal::note(&note, &style));
     }
     Ok((calls::lines_table(tree, metric, &lines, text_of), text))

@@ -74,7 +74,7 @@ fn with_verb(options: &[&str], (one, several): (&str, &str)) -> String {
 
 /// Hint at predictions by the exact method, if an edit was given.
 fn predicted(args: &CriticalPathArgs) -> &'static str {
-    if args.what_if.is_empty() { "" } else { "; `stackline what-if` predicts with the exact method" }
+    if args.what_if.is_empty() { "" } else { "; to predict with the exact method, use `stackline what-if`" }
 }
 
 fn run_hta(args: &CriticalPathArgs, common: &Common) -> Result<()> {
@@ -145,7 +145,7 @@ fn restore<'a>(file: &Path, args: &CriticalPathArgs, common: &'a Common) -> Resu
     ];
     let given: Vec<&str> = given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
     if !given.is_empty() {
-        let message = "--restore loads a finished path, so these options have no effect";
+        let message = "--restore loads a saved critical path, so these options have no effect";
         return Err(wrong_use(format!(
             "{message}: {}; to use them, compute the path from its trace",
             given.join(", ")
@@ -282,8 +282,8 @@ fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>
         text => format!("{text:?}"),
     };
     let mut out = format!(
-        "Critical path of {scope} by the rules of HTA {}\n{} on the critical path, in a window of {}; {} graph nodes, \
-         from {} of {} events\n",
+        "Critical path of {scope}, computed as in Holistic Trace Analysis (HTA) {}\n{} on the critical path, in a \
+         window of {}; {} graph nodes on the path, from {} of {} events\n",
         report.rule_set,
         us(report.weight_us),
         human::duration(report.window_ns),
@@ -318,7 +318,7 @@ fn tables(path: &CriticalPath, report: &CriticalPathReport<'_>) -> Vec<Table> {
         .f64("percent", Unit::Percent, bounds.iter().map(|(_, p)| **p))
         .f64("weight_us", Unit::Us, bounds.iter().map(|(n, _)| report.bound_by_us.get(*n).copied()));
     let top = path.top_names();
-    let top = Table::new("top", "Names with the most time on the critical path")
+    let top = Table::new("top", "Event names with the most time on the critical path")
         .text("name", top.iter().map(|s| s.name.clone()))
         .f64("percent", Unit::Percent, top.iter().map(|s| s.percent))
         .f64("weight_us", Unit::Us, top.iter().map(|s| s.weight_us))

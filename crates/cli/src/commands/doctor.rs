@@ -92,7 +92,7 @@ fn inputs(session: &Session<'_>) -> Table {
         if clean {
             "read without repairs".to_owned()
         } else {
-            "with repaired, skipped or lost records (listed in the read report)".to_owned()
+            "with repaired, skipped or lost records (listed below, under Read report)".to_owned()
         }
     };
     Table::new("inputs", "Inputs")
@@ -157,7 +157,7 @@ const NEEDS: &[Need] = &[
     need(
         "launches",
         "critical-path, launch delays, causes of idle time, launches of kernels",
-        "start recording before the work starts (schedule with warmup), with ProfilerActivity.CPU",
+        "start recording before the GPU work is launched (schedule with warmup), with ProfilerActivity.CPU",
         doctor_advice::has_launch_calls,
     ),
     need("steps", "steps, --steps, step coverage", "call profiler.step() after each iteration", |t| {
@@ -181,7 +181,7 @@ const NEEDS: &[Need] = &[
     ),
     need(
         "synchronisation_records",
-        "waits of streams and of the host, in critical-path",
+        "waits of streams and of the host in the command critical-path",
         "record with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)",
         |t| has_kind(t, |k| k == EventKind::Sync),
     ),
@@ -199,15 +199,15 @@ const RECORDING: &str = "recording";
 /// Instructions for recordings that lack data, by name of the need.
 const RECORDED: &[(&str, &str)] = &[
     ("gpu_operations", "`record` does not record GPU operations yet; use torch.profiler"),
-    ("operators", "make sure that PyTorch operators run in the recorded part"),
+    ("operators", "record a part of the program in which PyTorch operators run"),
     ("launches", "`record` does not record GPU operations yet; use torch.profiler"),
-    ("steps", "run steps of an optimizer in the recorded part, or mark steps with sl.span('ProfilerStep#1')"),
+    ("steps", "record a part of the program with optimizer steps, or mark steps with stackline.span('ProfilerStep#1')"),
     ("python_frames", "leave `--without python` out when recording"),
-    ("modules", "leave `--without python` out; modules are assigned only to GPU work"),
+    ("modules", "modules are shown only for GPU operations, which `record` does not record yet; use torch.profiler"),
     ("shapes", "record with --shapes"),
     (
         "memory",
-        "record with --memory: `calls --metric allocated` shows allocations; with --mode trace, `memory` shows owners",
+        "record with --memory for `calls --metric allocated`; add --mode trace for `memory`, which also shows owners",
     ),
     ("synchronisation_records", "`record` does not record GPU operations yet; use torch.profiler"),
 ];

@@ -43,14 +43,14 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Xprof,
         "collective_sizes",
-        "not in the trace; the HLO of a module, written with --xla_dump_to, contains the sizes of its collectives",
+        "not in the trace; the sizes are in the HLO of each XLA module, which --xla_dump_to writes to files",
     ),
-    (Producer::Xprof, "synchronisation_records", "XProf does not write ranks"),
+    (Producer::Xprof, "synchronisation_records", "XProf does not record synchronization"),
     (Producer::Timeline, "gpu_operations", "run with RunOptions(trace_level=FULL_TRACE) on a GPU"),
     (Producer::Timeline, "steps", "write one timeline file per session.run; each file is one step"),
     (Producer::Timeline, "memory", "write the trace with generate_chrome_trace_format(show_memory=True)"),
-    (Producer::Timeline, "launches", "TensorFlow 1 does not write these records"),
-    (Producer::Timeline, "python_frames", "TensorFlow 1 does not write these records"),
+    (Producer::Timeline, "launches", "TensorFlow 1 does not record launches of GPU operations"),
+    (Producer::Timeline, "python_frames", "TensorFlow 1 does not record Python frames"),
     (
         Producer::Rocm,
         "gpu_operations",
@@ -88,7 +88,7 @@ const ADVICE: &[(Producer, &str, &str)] = &[
          (torch.cuda.memory._dump_snapshot())",
     ),
     (Producer::Rocm, "collective_sizes", "record with torch.profiler: its collectives have sizes"),
-    (Producer::Rocm, "synchronisation_records", "ROCm tools do not write these records"),
+    (Producer::Rocm, "synchronisation_records", "ROCm tools do not record synchronization"),
     (
         Producer::Nsys,
         "gpu_operations",
@@ -172,8 +172,8 @@ fn of_modules(trace: &Trace, has_gpu: bool) -> String {
                    covers only TorchScript)"
             .to_owned(),
         (all, 0) => format!(
-            "no Python frame ({}) is an nn.Module call: record while the model runs in eager mode; compiled \
-             models and CUDA graphs have no module calls",
+            "none of the Python frames ({}) is an nn.Module call: record while the model runs in eager mode; \
+             compiled models and CUDA graphs have no module calls",
             count(all as u64)
         ),
         (_, modules) if has_gpu => {

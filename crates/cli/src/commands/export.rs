@@ -96,12 +96,12 @@ fn print_shifted_clocks(trace: &Trace) -> Result<()> {
     for clock in trace.meta.clocks.iter().filter(|c| c.shift_ns() != Some(0) || c.applied_ns != 0) {
         let shift = if clock.applied_ns == 0 { clock.shift_ns() } else { Some(clock.applied_ns) };
         let by = match shift {
-            Some(shift) if shift > 0 => format!("lags the host's by at least {}", human::duration(shift)),
-            Some(shift) => format!("leads the host's by at least {}", human::duration(-shift)),
-            None => "is inconsistent with the host's, and no constant shift corrects it".to_owned(),
+            Some(shift) if shift > 0 => format!("lags the host's clock by at least {}", human::duration(shift)),
+            Some(shift) => format!("leads the host's clock by at least {}", human::duration(-shift)),
+            None => "is inconsistent with the host's clock, and no constant shift corrects it".to_owned(),
         };
         let written = if clock.applied_ns == 0 { "as recorded" } else { "shifted to the host's clock" };
-        print_message(&format!("The clock of device {} {by}; times are written {written}.", clock.device))?;
+        print_message(&format!("The clock of device {} {by}; its times are exported {written}.", clock.device))?;
     }
     Ok(())
 }
@@ -134,7 +134,7 @@ fn write_csv(session: &Session<'_>, directory: &Path, force: bool) -> Result<()>
     };
     let places: Vec<PathBuf> = session.infos.iter().map(|info| place(info.rank)).collect();
     if let Some(foreign) = foreign_file(directory, &places).filter(|_| !force) {
-        let message = "is a file of another source, and the exported files would be mixed with it";
+        let message = "was not written by a CSV export, and the exported files would be mixed with it";
         let advice = "choose another directory, or allow the mixing with --force";
         return Err(wrong_use(format!("{} {message}; {advice}", foreign.display())));
     }

@@ -22,8 +22,7 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     }
     if args.redact {
         return Err(wrong_use(
-            "--redact applies only to traces; the text format of memory contains only names, source locations and \
-             sizes",
+            "--redact applies only to traces; --to memory-text writes only names, source locations and sizes",
         ));
     }
     if args.inputs.inputs.len() > 1 {

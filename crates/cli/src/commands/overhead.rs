@@ -16,7 +16,7 @@ pub(super) fn sentence(tree: &CallingContextTree) -> Option<String> {
     };
     let Some(fraction) = most.fraction else {
         let is_enough = most.unrecorded_steps >= LEAST_UNRECORDED_STEPS.into();
-        let why = if is_enough { "steps differ too much in time" } else { "too few steps" };
+        let why = if is_enough { "the times of steps vary too much" } else { "too few steps" };
         return Some(format!("overhead of recording: {why} to measure it; {steps} left unrecorded for this"));
     };
     let percent = |ppm: i64| format!("{:.1}", ppm as f64 / 1e4);
@@ -72,7 +72,7 @@ mod tests {
         assert!(
             sentence(&tree)
                 .unwrap()
-                .starts_with("overhead of recording: steps differ too much in time to measure it; 52")
+                .starts_with("overhead of recording: the times of steps vary too much to measure it; 52")
         );
         tree.processes.extend([process(63, Some([-4_000, 31_000, 52_000])), process(60, Some([0, 10_000, 90_000]))]);
         assert_eq!(

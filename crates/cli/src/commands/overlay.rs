@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Writes the overlay of the one input to `file`, packed if its name ends in `.gz`.
 pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Result<()> {
     let [input] = inputs else {
-        return Err(wrong_use("an overlay modifies one trace file: give exactly one file"));
+        return Err(wrong_use("--overlay writes a marked copy of one trace file: give exactly one file"));
     };
     if input == Path::new("-") || input.is_dir() {
         let message = format!(

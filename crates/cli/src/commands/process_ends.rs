@@ -38,7 +38,7 @@ fn in_flight<'a>(reports: impl Iterator<Item = &'a ReadReport>) -> String {
     let more = count.saturating_sub(lines.len() as u64);
     let mut text = lines.concat();
     if more > 0 {
-        text.push_str(&format!("Also in flight: calls of {more} more threads.\n"));
+        text.push_str(&format!("Also in flight at that time: calls of {more} more threads.\n"));
     }
     text
 }

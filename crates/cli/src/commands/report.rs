@@ -236,7 +236,8 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
         ))?;
     }
     print_message(
-        "the file has no text filters and not all individual events; `stackline view` on the input has them",
+        "the HTML file cannot filter by text and contains only some individual events; `stackline view` shows all \
+         events and can filter",
     )?;
     Ok(())
 }
@@ -291,14 +292,14 @@ fn older_traces(session: &Session<'_>) -> String {
         let are = are(cycles);
         out.push_str(&format!(
             "Only the newest profiler cycle of {each} process is shown: {cycles} {are} omitted. To see an older \
-             cycle, give only its file\n"
+             cycle, pass only its file\n"
         ));
     }
     if restarted > 0 {
         let are = are(restarted);
         out.push_str(&format!(
             "Only the newest process of {each} rank is shown, because the rank was restarted: {restarted} {are} \
-             omitted. To see an older process, give only its file\n"
+             omitted. To see an older process, pass only its file\n"
         ));
     }
     out
@@ -309,7 +310,7 @@ fn line(info: &TraceInfo, many: bool) -> String {
     let rank = match (info.rank_from_file, info.world_size) {
         (true, Some(size)) => format!(", rank {} of {size}", info.rank),
         (true, None) => format!(", rank {}", info.rank),
-        (false, _) if many => format!(", rank {} (by order of the traces)", info.rank),
+        (false, _) if many => format!(", rank {} (numbered in the order of the traces)", info.rank),
         (false, _) => String::new(),
     };
     format!(

@@ -149,7 +149,7 @@ impl TextView<'_> {
             let names: Vec<&str> =
                 self.requested_analyses.iter().flat_map(|analysis| analysis.tables).copied().collect();
             last.notes.push(format!(
-                "Tables with one row per record, not shown: {}. Print one with --table NAME.",
+                "Tables not shown, because they have one row per record: {}. Print one with --table NAME.",
                 names.join(", ")
             ));
         }

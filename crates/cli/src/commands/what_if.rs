@@ -170,14 +170,14 @@ fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> Stri
     );
     if let Some(steps) = steps.filter(|&steps| steps > 1) {
         let per_step = human::signed_duration(gain.ns / steps as i64);
-        out.push_str(&format!("Gain per step {per_step} ({} steps)\n", human::count(steps as i64)));
+        out.push_str(&format!("Gain per step: {per_step} (mean of {} steps)\n", human::count(steps as i64)));
     }
     for (edit, count) in &found.edits {
         let edit = terminal::shorten(edit, EDIT_CHARACTERS);
         out.push_str(&format!("Edit: {edit} ({} events)\n", human::count(*count as i64)));
     }
     if let Some(next) = found.after.bound_by() {
-        out.push_str(&format!("Largest cause on the predicted critical path: {}\n", next.name()));
+        out.push_str(&format!("Largest cause of time on the predicted critical path: {}\n", next.name()));
     }
     for note in &found.notes {
         out.push_str(&format!("Note: {note}\n"));
@@ -216,7 +216,7 @@ fn extra(found: &Prediction, steps: Option<usize>) -> Vec<(&'static str, Value)>
 
 fn sweep_head(sweep: &Sweep, choice: &WindowChoice) -> String {
     format!(
-        "Changes ranked by estimated gain, for {} ({}); {} changes simulated one by one\n",
+        "What-if changes ranked by estimated gain, for {} ({} long); {} changes simulated one by one\n",
         choice.in_words(),
         human::duration(sweep.window_ns),
         human::count(sweep.tried as i64),

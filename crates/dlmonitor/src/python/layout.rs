@@ -176,7 +176,8 @@ impl Layout {
                 None => Ok(V313),
             },
             (3, 14) => {
-                let words = runtime.ok_or("the interpreter does not export _PyRuntime")?;
+                let words =
+                    runtime.ok_or("the interpreter does not export _PyRuntime, so its frame layout is unknown")?;
                 // Frames hold tagged references to their code, and `interned` takes 16 bits of a text's state.
                 Ok(Self { code_tag: 3, text_kind: 16, ..published(words, &PUBLISHED_314)? })
             }
@@ -192,7 +193,7 @@ impl Layout {
 fn published(words: &[u64], at: &Published) -> Result<Layout, String> {
     let word = |index: usize| words.get(index).map_or(0, |&word| word as usize);
     if words.len() < PUBLISHED_WORDS || words.first() != Some(&u64::from_le_bytes(*b"xdebugpy")) {
-        return Err("_PyRuntime of this interpreter does not begin with CPython's debug offsets".into());
+        return Err("_PyRuntime of this interpreter has no debug offsets, so its frame layout is unknown".into());
     }
     if word(at.free_threaded) != 0 {
         return Err("free-threaded builds of CPython are not supported yet".into());

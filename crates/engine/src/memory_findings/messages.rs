@@ -25,7 +25,7 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
         WasteEvidence::Match(found) => found,
         WasteEvidence::InPlace(input) => {
             return format!(
-                "could be computed in place over {}, which is not read afterwards",
+                "could be computed in place, in the memory of {}, which is not read afterwards",
                 facts.trace.object_name(input)
             );
         }
@@ -44,7 +44,7 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
                 Some(step) => {
                     let by = bytes(*per_iteration);
                     let graph = if found.model_call.is_some() {
-                        "kept by the autograd graph of the model called here; "
+                        "kept alive by the autograd graph of the model call in this line; "
                     } else {
                         ""
                     };
@@ -64,7 +64,8 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
         }
         (Pattern::NonUniformAccess, Some(Measure::Frequency { variation, histogram })) => {
             format!(
-                "some bytes are accessed much more often than others (coefficient of variation {:.0} %): {}",
+                "some bytes are accessed much more often than others (coefficient of variation of the access counts: \
+                 {:.0} %): {}",
                 variation * 100.0,
                 histogram_text(histogram)
             )
@@ -82,7 +83,7 @@ fn dead_write(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
     let which = format!("{} before any read of the data written by {}", call(found.to), call(found.from));
     match found.times {
         0 | 1 => format!("overwritten by {which}"),
-        times => format!("overwritten {times} times without a read, first by {which}"),
+        times => format!("overwritten {times} times without being read, first by {which}"),
     }
 }
 
@@ -151,12 +152,12 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
 /// Note on failed memory requests, which no rule reports.
 pub(super) fn failed_requests(trace: &MemoryTrace) -> Option<String> {
     let first = trace.out_of_memory.first()?;
-    let which = match trace.out_of_memory.len() {
-        1 => "a request".to_owned(),
-        several => format!("{several} requests, the first"),
+    let size = bytes(first.requested);
+    let failed = match trace.out_of_memory.len() {
+        1 => format!("a memory request of {size} failed"),
+        several => format!("{several} memory requests failed, the first of {size}"),
     };
     let place = place_text(trace, first.stack);
     let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
-    let size = bytes(first.requested);
-    Some(format!("out of memory: {which} for {size}{at} failed; see `stackline memory` for the cause"))
+    Some(format!("out of memory: {failed}{at}; see `stackline memory` for the cause"))
 }

@@ -359,7 +359,7 @@ impl Sampler {
             ),
             (
                 self.unsignaled.load(Ordering::Relaxed),
-                "searches for new threads to sample failed, because no signal number was free",
+                "checks of the sampler found no free signal number, so no thread was sampled until the next check",
             ),
             (self.closed.load(Ordering::Relaxed), "threads blocked all signals and were not sampled during that time"),
             (
@@ -372,7 +372,7 @@ impl Sampler {
             ),
             (
                 self.without_file.load(Ordering::Relaxed),
-                "threads have no counter values, because the system refused to open their counters",
+                "threads have no values of performance counters, because the system refused to open them",
             ),
         ];
         for (count, what) in losses {

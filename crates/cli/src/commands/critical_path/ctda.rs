@@ -49,7 +49,7 @@ fn refuse_options_of_hta(args: &CriticalPathArgs) -> Result<()> {
     ];
     match given.iter().find(|g| g.1) {
         Some(("--data-load-events", _)) => Err(wrong_use(
-            "--data-load-events is for --method hta; with ctda, define phases in a file for --phase-rules",
+            "--data-load-events is for --method hta; with --method ctda, define phases in a file for --phase-rules",
         )),
         Some(("--overlay", _)) => {
             Err(wrong_use("--overlay supports --method exact and hta; select one of them, or leave --overlay out"))
@@ -118,11 +118,11 @@ fn head(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> String {
         (text, _) => format!("{text:?}"),
     };
     let mut out = format!(
-        "Critical path of {scope} by the rules of CTDA-CPA\n{} of execution on the critical path, in a window of {} \
-         ({:.1} % covered); {} of {} graph nodes are on the path; {} events analyzed\n",
+        "Critical path of {scope}, computed by the CTDA-CPA algorithm\n{} of execution on the critical path, which is \
+         {:.1} % of the window of {}; {} of {} graph nodes are on the path; {} events analyzed\n",
         human::duration((report.weight_us * 1e3) as i64),
-        human::duration(report.window_ns),
         100.0 * report.cpcr,
+        human::duration(report.window_ns),
         human::count(report.path_nodes),
         human::count(report.graph_nodes),
         human::count(report.rows),

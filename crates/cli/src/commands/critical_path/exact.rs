@@ -148,7 +148,7 @@ fn assumed(report: &ExactReport) -> String {
     rules.retain(|(_, ns)| percent(*ns) >= 0.1);
     rules.sort_by_key(|&(rule, ns)| (std::cmp::Reverse(ns), rule));
     let words = |rule: &str| match rule {
-        "gap" => "threads are busy in gaps between records".to_owned(),
+        "gap" => "threads are busy in gaps between recorded events".to_owned(),
         "innermost_span" => "host calls contain no unrecorded waits".to_owned(),
         "record" => "overlapping GPU operations end as recorded".to_owned(),
         rule => rule.to_owned(),
@@ -159,7 +159,7 @@ fn assumed(report: &ExactReport) -> String {
     if assumptions.is_empty() {
         String::new()
     } else {
-        format!("Assumed (share of the window): {}{more}\n", assumptions.join(", "))
+        format!("Assumptions, with the share of the window to which each applies: {}{more}\n", assumptions.join(", "))
     }
 }
 
@@ -167,8 +167,8 @@ fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String
     let scope = choice.in_words();
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     let mut out = format!(
-        "Critical path of {scope}: {}, with a cause for every nanosecond ({inferred:.1} % of the causes inferred or \
-         unknown)\n",
+        "Critical path of {scope}: {}, with a cause for every nanosecond (for {inferred:.1} % of the time, the cause \
+         is inferred or unknown)\n",
         human::duration(report.window_ns),
     );
     for note in notes {

@@ -182,7 +182,12 @@ impl Condition {
                 let why = diff.warnings.first().map_or("", String::as_str);
                 return Err(anyhow!("--fail-on {:?} cannot be judged: {why}", self.text));
             }
-            _ => return Err(anyhow!("--fail-on {:?} cannot be judged: neither A nor B contains this time", self.text)),
+            _ => {
+                let text = &self.text;
+                return Err(anyhow!(
+                    "--fail-on {text:?} cannot be judged: neither A nor B contains the time that it compares"
+                ));
+            }
         }
         if diff.per == Per::Call && !about.is_empty() {
             // Of wholes that hold other numbers of calls, times of calls alone can be compared, and what is new.
@@ -207,7 +212,7 @@ impl Condition {
         if table == ChangeTable::Functions {
             return anyhow!(
                 "--fail-on {text:?} cannot be judged: neither A nor B has samples of this function; to sample short \
-                 functions, raise record --sample-hz or record more steps{near}"
+                 functions, raise `record --sample-hz` or record more steps{near}"
             );
         }
         wrong_use(format!("--fail-on {text:?}: the table {label} has no row of this name{near}"))
@@ -280,9 +285,9 @@ impl Condition {
             let why = match verdict {
                 Verdict::OnlyAfter => "is new",
                 Verdict::Noise if !self.is_called_more(diff, change) => {
-                    "has no time of this kind in A, and the difference may be noise"
+                    "has no recorded time in A, and the difference may be noise"
                 }
-                _ => "has no time of this kind in A",
+                _ => "has no recorded time in A",
             };
             return format!("{}: {subject} {why}", self.text);
         };
@@ -292,11 +297,13 @@ impl Condition {
                 let [before, after] = [change.count_before, change.count_after];
                 format!(", {after:.1} calls per {unit} instead of {before:.1}")
             }
-            (Verdict::Noise, Some((low, high))) => format!(", within noise ({low:.1} % to {high:.1} %)"),
-            (Verdict::Slower, Some((low, high))) if change.verdict == Verdict::Noise => {
-                format!(", significant if tested alone ({low:.1} % to {high:.1} %)")
+            (Verdict::Noise, Some((low, high))) => {
+                format!(", within noise (confidence interval {low:.1} % to {high:.1} %)")
             }
-            (_, Some((low, high))) => format!(", significant ({low:.1} % to {high:.1} %)"),
+            (Verdict::Slower, Some((low, high))) if change.verdict == Verdict::Noise => {
+                format!(", significant if only this time is tested (confidence interval {low:.1} % to {high:.1} %)")
+            }
+            (_, Some((low, high))) => format!(", significant (confidence interval {low:.1} % to {high:.1} %)"),
             (_, None) => ", not tested for significance: the variation is unknown".to_owned(),
         };
         format!("{}: {subject} is {percent:.1} % slower{ends}", self.text)
@@ -377,7 +384,7 @@ mod tests {
         diff.changes.insert(ChangeTable::Kernels, Vec::new());
         for nothing in ["kernels>5%", "step>5%"] {
             let error = Condition::parse(nothing).unwrap().judge(&diff, true).unwrap_err().to_string();
-            assert!(error.contains("cannot be judged: neither A nor B contains this time"), "{error}");
+            assert!(error.contains("cannot be judged: neither A nor B contains the time that it compares"), "{error}");
         }
     }
 }

@@ -148,8 +148,8 @@ impl Baseline {
         let what = if self.unknown == 1 { "finding" } else { "findings" };
         (self.unknown > 0).then(|| {
             format!(
-                "The baseline is from an older version, which did not save the {} {what} that --min-gain or --ignore \
-                 omitted. Such a finding counts as new if it is listed now",
+                "The baseline is from an older version of stackline, which did not save the {} {what} that --min-gain \
+                 or --ignore omitted. An omitted finding counts as new if it is listed now",
                 self.unknown
             )
         })

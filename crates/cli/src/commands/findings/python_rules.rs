@@ -52,7 +52,7 @@ impl PythonRules {
         }
         if let Some(steps) = common.steps.filter(|steps| steps.cycle.is_some()) {
             return Err(wrong_use(format!(
-                "--steps {steps} cannot be combined with --rules, which know steps by number only"
+                "--steps {steps} cannot be combined with --rules: Python rules cannot select a profiler cycle (@)"
             )));
         }
         let given = args.python.clone().map(PathBuf::into_os_string);
@@ -227,7 +227,9 @@ fn check_version(protocol: u32, version: &str) -> Result<()> {
 
 fn text(path: &Path) -> Result<&str> {
     if path == Path::new("-") {
-        return Err(wrong_use("--rules needs files: standard input can be read only once"));
+        return Err(wrong_use(
+            "with --rules, give rules and inputs as files, because standard input can be read only once",
+        ));
     }
     path.to_str().ok_or_else(|| wrong_use(format!("{}: --rules needs names in UTF-8", path.display())))
 }

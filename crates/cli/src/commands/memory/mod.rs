@@ -163,7 +163,7 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
         return Ok(Some(vec![tables::rules_table(&analysis.usage, &analysis.matches)]));
     }
     let none = |number| {
-        wrong_use(format!("no suggestion {number}; the analysis has {}, numbered from 1", analysis.ranked.len()))
+        wrong_use(format!("no suggestion {number}; number of suggestions: {}, numbered from 1", analysis.ranked.len()))
     };
     Ok(Some(vec![tables::apply(trace, &analysis.ranked, &args.apply).map_err(none)?]))
 }
@@ -217,7 +217,7 @@ fn cut_note(common: &Common, listed: &[usize], chosen: &[usize]) -> Option<Strin
     let is_cut = common.format == Format::Table && rows > 0;
     let unseen = |at: &usize| listed.iter().position(|other| other == at).is_none_or(|row| row >= rows);
     (is_cut && chosen.iter().any(unseen))
-        .then(|| "The table does not show some of these suggestions; --limit 0 shows all rows.".to_owned())
+        .then(|| "The table does not show some of the suggestions of --apply; --limit 0 shows all rows.".to_owned())
 }
 
 /// Remove columns that repeat others for programs: parts of source locations and of changes.

@@ -162,7 +162,8 @@ fn summary(tree: &CallingContextTree, (how, run, next): (&str, &str, &str), (par
         (true, _) if !how.is_empty() => "; nothing was measured before the program ended",
         (true, Part::Later) => "; nothing was measured: the program may have ended before the requested steps or time",
         (true, Part::Ends) => {
-            "; nothing was measured: the program may have reached no requested step or time, or run no operator in it"
+            "; nothing was measured: the program may not have reached the requested steps or time, or ran no operator \
+             in them"
         }
         (true, Part::All) if is_whole => "; no PyTorch operator ran",
         (true, Part::All) => "; no measurement was written, so it is unknown if PyTorch operators ran",
@@ -218,7 +219,7 @@ mod tests {
         let summary_for = |part| summary(&tree, ("", "a.stackline", "calls"), (part, ""));
         let (later, ends) = (summary_for(Part::Later), summary_for(Part::Ends));
         assert!(later.contains("ended before the requested steps or time. Next"), "{later}");
-        assert!(ends.contains("or run no operator in it. Next"), "{ends}");
+        assert!(ends.contains("or ran no operator in them. Next"), "{ends}");
     }
 
     #[test]

@@ -30,17 +30,16 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
     }
     if common.format != Format::Table || !common.tables.is_empty() || common.limit.is_some() {
         return Err(wrong_use(
-            "record writes a run directory and prints no table: leave --format, --table and --limit out, and use them \
-             with \
-             `stackline calls RUN` afterwards",
+            "`record` writes a run directory and prints no table: leave --format, --table and --limit out, and use \
+             them with `stackline calls RUN` afterwards",
         ));
     }
     if common.clip_overlaps {
-        return Err(wrong_use("--clip-overlaps applies to GPU operations, which record does not record; leave it out"));
+        return Err(wrong_use("`record` records no GPU operations, so --clip-overlaps has no effect; leave it out"));
     }
     if common.rank.is_some() {
         return Err(wrong_use(
-            "--rank does not apply: record records all ranks, and `stackline calls --by rank` separates them",
+            "--rank does not apply: `record` records all ranks, and `stackline calls --by rank` separates them",
         ));
     }
     if args.shapes && args.without.iter().any(|name| name == "pytorch") {

@@ -54,7 +54,8 @@ fn lines(tree: &CallingContextTree, out: &mut String) {
     };
     lines.retain(|line| line.exclusive.sum > 0);
     lines.sort_by_key(|line| Reverse(line.exclusive.sum));
-    let _ = writeln!(out, "\nPython lines by {}, including operators that they call:", metric.title(&tree.strings));
+    let title = metric.title(&tree.strings);
+    let _ = writeln!(out, "\nPython lines with the largest {title}, including the operators that they call:");
     for line in lines.iter().take(KERNELS) {
         let _ = writeln!(
             out,

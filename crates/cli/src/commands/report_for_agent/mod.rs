@@ -324,7 +324,7 @@ impl Kernels {
         let kernels = &rows(kernels, &work);
         let left_out = if waits > 0.0 { ", without waits and markers on the GPU" } else { "" };
         let head = format!(
-            "Kernels by time{} (share of GPU work{left_out}; input shapes of the main launching operator):",
+            "Kernels by time{} (share of GPU work{left_out}; shapes: operator inputs with the most kernel time):",
             sum_coverage(traces.len())
         );
         let kernels = ranks::by_name(kernels, &["total_ns", "count"]);
