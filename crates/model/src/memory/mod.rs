@@ -265,8 +265,14 @@ impl MemoryTrace {
         let (calls, devices, streams) = (self.calls.len(), self.devices.len(), self.streams.len());
         let in_range = |rows: usize, handle: u32| handle == u32::MAX || (handle as usize) < rows;
         let rules: [(&str, bool); 6] = [
-            ("a memory call refers to a stream that does not exist", self.calls.stream.iter().all(|s| in_range(streams, s.0))),
-            ("a memory object refers to a device that does not exist", self.objects.device.iter().all(|d| in_range(devices, d.0))),
+            (
+                "a memory call refers to a stream that does not exist",
+                self.calls.stream.iter().all(|s| in_range(streams, s.0)),
+            ),
+            (
+                "a memory object refers to a device that does not exist",
+                self.objects.device.iter().all(|d| in_range(devices, d.0)),
+            ),
             (
                 "a memory object is allocated by a call that does not exist",
                 self.objects.allocated_by.iter().all(|c| in_range(calls, c.0)),
@@ -275,7 +281,10 @@ impl MemoryTrace {
                 "a memory object is freed by a call that does not exist",
                 self.objects.freed_by.iter().all(|c| in_range(calls, c.0)),
             ),
-            ("a stream refers to a device that does not exist", self.streams.iter().all(|s| in_range(devices, s.device.0))),
+            (
+                "a stream refers to a device that does not exist",
+                self.streams.iter().all(|s| in_range(devices, s.device.0)),
+            ),
             (
                 "a memory segment refers to blocks that do not exist",
                 self.segments.iter().all(|s| s.blocks.start <= s.blocks.end && s.blocks.end <= self.blocks.len()),
@@ -307,13 +316,22 @@ impl MemoryTrace {
                 self.kind_changes.iter().all(|c| c.object.index() < objects && between(c.before))
                     && self.kind_changes.is_sorted_by_key(|c| (c.object, c.before)),
             ),
-            ("a phase refers to memory calls that do not exist", self.phases.iter().all(|p| between(p.first) && between(p.end))),
+            (
+                "a phase refers to memory calls that do not exist",
+                self.phases.iter().all(|p| between(p.first) && between(p.end)),
+            ),
             (
                 "an event of an allocator segment refers to a call, device or stream that does not exist",
                 self.segment_events.iter().all(|e| between(e.before) && place(e.device, e.stream)),
             ),
-            ("a memory segment refers to a device or stream that does not exist", self.segments.iter().all(|s| place(s.device, s.stream))),
-            ("a memory block refers to a memory object that does not exist", self.blocks.iter().all(|b| in_range(objects, b.object.0))),
+            (
+                "a memory segment refers to a device or stream that does not exist",
+                self.segments.iter().all(|s| place(s.device, s.stream)),
+            ),
+            (
+                "a memory block refers to a memory object that does not exist",
+                self.blocks.iter().all(|b| in_range(objects, b.object.0)),
+            ),
             (
                 "a total of the allocator refers to a device or call that does not exist",
                 self.totals.iter().all(|t| place(t.device, on) && in_range(calls, t.after.0)),
