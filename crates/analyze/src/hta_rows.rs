@@ -141,8 +141,8 @@ impl<'a> HtaRows<'a> {
         match self.gpu().filter(|r| r.dur < 0.0).count() {
             0 => table,
             n => table.note(format!(
-                "HTA's rounding to whole microseconds gives {n} operations a duration of -1 µs. HTA's sums include \
-                 them."
+                "HTA's rounding to whole microseconds gives {n} operations a duration of -1 µs. HTA's totals include \
+                 these durations."
             )),
         }
     }

@@ -123,7 +123,7 @@ fn checks_name_codes_that_sources_emit() {
 fn codes_of_excluded_times_are_named_by_their_check() {
     let check = ALL.iter().find(|check| check.name == "times_left_out").unwrap();
     let excludes = |message: &str| {
-        ["excluded from all totals", "excluded from windows and totals"].iter().any(|text| message.contains(text))
+        ["excluded from all totals", "excluded from time windows and totals"].iter().any(|text| message.contains(text))
     };
     // A message that names another code is about the records that the other code counts.
     let codes = diagnostics::ALL.iter().filter(|known| excludes(known.message) && !known.message.contains('`'));

@@ -164,7 +164,8 @@ fn inferred_steps_are_used_if_they_match_marked_steps() {
     let other = diff(4);
     assert_eq!((other.per, other.has_different_bases), (Per::Call, true));
     assert!(other.changes[&ChangeTable::Steps].is_empty());
-    let why = "is not such a step: one repetition has 10 GPU operations, a step has 40.";
+    let why =
+        "one repetition has 10 GPU operations, and a step of the other runs has 40, so a repetition is not a step.";
     assert!(
         other.warnings[0].starts_with("A has steps and B has none") && other.warnings[0].contains(why),
         "{other:?}"

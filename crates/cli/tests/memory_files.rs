@@ -108,7 +108,7 @@ fn series_of_files_show_growth_by_line() {
     let (shown, message) = (words(&output.stdout), words(&output.stderr));
     assert!(shown.contains("3 memory files in time order"), "{shown}");
     assert!(
-        shown.contains("Largest growth: train.py:9 step, from 2048 KiB to 6144 KiB, in 2 of 2 intervals"),
+        shown.contains("The memory of source line train.py:9 step grew most, from 2048 KiB to 6144 KiB. It grew in 2 of the 2 intervals"),
         "{shown}"
     );
     assert!(message.contains("Next: stackline diff ") && message.ends_with("snapshot_100.json"), "{message}");
@@ -318,9 +318,9 @@ fn files_without_a_peak_are_excluded() {
     let output = run(&["memory", path]);
     let (text, message) = (words(&output.stdout), words(&output.stderr));
     assert!(text.contains("the highest peak is 4096 KiB in the first and 9216 KiB in the last"), "{text}");
-    assert!(text.contains("in 2 of 2 intervals"), "{text}");
+    assert!(text.contains("in 2 of the 2 intervals"), "{text}");
     assert!(
-        text.contains("Not compared, because the files contain no allocations: snapshot_2.json, snapshot_5.json."),
+        text.contains("These files contain no allocations and were not compared: snapshot_2.json, snapshot_5.json."),
         "{text}"
     );
     assert!(message.ends_with("snapshot_4.json"), "{message}");
@@ -334,7 +334,7 @@ fn single_peaks_are_not_a_series() {
     std::fs::write(folder.path().join("snapshot_2.json"), r#"{"segments": [], "device_traces": []}"#).unwrap();
     let text = words(&run(&["memory", folder.path().to_str().unwrap()]).stdout);
     assert!(text.contains("1 of 2 memory files has a peak: 4096 KiB."), "{text}");
-    assert!(!text.contains("1 files") && !text.contains("Largest growth"), "{text}");
+    assert!(!text.contains("1 files") && !text.contains("grew most"), "{text}");
     assert!(text.contains("contain no allocations: snapshot_2.json."), "{text}");
 }
 

@@ -87,11 +87,11 @@ fn edits_without_effect_give_a_reason() {
         "{waits}"
     );
     assert_eq!(waits.lines().count(), 1, "{waits}");
-    assert!(note(&["--scale", "kernel:*", "1"]).contains("a factor of 1 keeps the time"));
-    assert!(note(&["--set", "kernel:ampere*", "120000"]).contains("the events already have this duration"));
-    assert!(note(&["--scale", "category:thread_handover", "0.5"]).contains("no time of this cause"));
+    assert!(note(&["--scale", "kernel:*", "1"]).contains("a factor of 1 does not change the time"));
+    assert!(note(&["--set", "kernel:ampere*", "120000"]).contains("the selected events already have this duration"));
+    assert!(note(&["--scale", "category:thread_handover", "0.5"]).contains("no time of this category"));
     let outside = note(&["--scale", "kernel:nccl*", "0.5", "--annotation", "aten::mm"]);
-    assert!(outside.contains("comes after the analyzed window"), "{outside}");
+    assert!(outside.contains("runs after the end of the analyzed time window"), "{outside}");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn impossible_times_are_named_as_the_reason() {
     ] {
         let (code, text) = failure(command);
         assert_eq!(code, Some(3), "{text}");
-        assert!(text.contains("a usable start and duration"), "{text}");
+        assert!(text.contains("a usable start and a usable duration"), "{text}");
     }
     let doctor = stdout(&["doctor", file]);
     assert!(doctor.contains("lacks a plausible time"), "{doctor}");

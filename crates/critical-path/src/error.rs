@@ -10,8 +10,8 @@ use thiserror::Error;
 pub enum CriticalPathError {
     /// No record has a category and a usable time.
     #[error(
-        "no event of this trace has a category and a usable start and duration, so there is no critical path; \
-         `stackline doctor` lists the events and the rejected times"
+        "no event of this trace has a category, a usable start and a usable duration, so there is no critical path; \
+         `stackline doctor` lists the events and the unusable times"
     )]
     NoTimedEvents,
     /// No name contains the annotation text.
@@ -167,8 +167,8 @@ fn step_numbers(numbers: &[i64]) -> String {
 
 fn count_text(count: usize) -> String {
     match count {
-        0 => "is none in the part of the trace that HTA loads".to_owned(),
-        1 => "is 1 (number 0)".to_owned(),
-        n => format!("are {n} (0 to {})", n - 1),
+        0 => "is no instance in the part of the trace that HTA loads".to_owned(),
+        1 => "is 1 instance (number 0)".to_owned(),
+        n => format!("are {n} instances (0 to {})", n - 1),
     }
 }

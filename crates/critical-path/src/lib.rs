@@ -87,39 +87,49 @@ impl WarningCode {
     pub fn message(self) -> &'static str {
         match self {
             Self::NegativeWeight => {
-                "spans have a negative duration after HTA's rounding to whole µs; the critical-path search counts \
-                 them as 0"
+                "spans have a negative duration after HTA's rounding to whole µs; the critical-path search uses a \
+                 duration of 0 for them"
             }
             Self::ChainCut => {
-                "GPU operations have no dependency on a launch, a wait or an earlier kernel, so the critical path \
-                 cannot continue to earlier work"
+                "GPU operations do not depend on a launch, a wait or an earlier kernel, so a critical path that \
+                 reaches them cannot continue to earlier work"
             }
             Self::UnevenQueue => {
                 "launch calls and launched GPU operations differ in number, so queue lengths may be wrong"
             }
-            Self::AmbiguousRecord => "records of a CUDA event are reported on two streams; the first stream was used",
+            Self::AmbiguousRecord => {
+                "CUDA events have records on two streams; only the record on the first stream was \
+                                      used"
+            }
             Self::SyncWithinStream => {
                 "kernels wait for a kernel of the same stream, although kernels of a stream run in order anyway"
             }
-            Self::LaunchWithoutNode => "launch calls have no node in HTA's graph, so their launch delay is missing",
+            Self::LaunchWithoutNode => {
+                "launch calls are of a kind that HTA's dependency graph lacks, so their launch \
+                                        delay is missing"
+            }
             Self::UnknownSync => "synchronization records of an unknown kind were excluded",
             Self::BrokenCycle => "dependencies that contradict the time order were removed, because they formed cycles",
             Self::MissingInstances => {
-                "requested instances of the annotation do not exist: their numbers are beyond the last one"
+                "requested instances of the annotation do not exist, because the annotation has fewer instances"
             }
             Self::ManyContextSyncs => {
-                "device synchronizations depend only on the GPU work that ended last, to limit the size of the graph"
+                "in the dependency graph, device synchronizations depend only on the GPU work that ended last, to \
+                 limit the size of the graph"
             }
             Self::LastStepLeftOut => {
                 "last profiler step is excluded, because HTA treats it as incomplete; include it with \
                  --include-last-profiler-step (in Python include_last_profiler_step=True)"
             }
-            Self::WhatIfUnmatched => "what-if edits match nothing in the graph and have no effect",
-            Self::InferredWait => "waits have no recorded target; it was inferred from earlier launches",
-            Self::UnknownWait => "waits have an unknown target",
+            Self::WhatIfUnmatched => "what-if edits match nothing in the dependency graph and have no effect",
+            Self::InferredWait => {
+                "waits have no record of the work that they wait for; that work was inferred from \
+                                   earlier launches"
+            }
+            Self::UnknownWait => "waits have no record of the work that they wait for, and it could not be inferred",
             Self::NoInterpreterLock => {
-                "Python ran without a GIL, so the order of threads is unknown and the critical path may end on any of \
-                 them"
+                "Python ran without a GIL, so the order of execution of its threads is unknown, and the critical path \
+                 may end on any thread"
             }
             Self::NoGpuWork => {
                 "the window has no GPU work with a launch call, so the critical path contains host work only"

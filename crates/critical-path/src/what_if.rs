@@ -90,7 +90,9 @@ impl CriticalPath {
         let any_name = Selector { name: None, ..select.clone() };
         let edges = self.graph.edges.iter().filter(|e| self.selects(&any_name, None, e));
         let names: BTreeSet<&str> = edges.map(|e| self.events.name(e.attributed)).filter(|n| !n.is_empty()).collect();
-        let Some(pattern) = &select.name else { return "the graph contains none of the selected times".to_owned() };
+        let Some(pattern) = &select.name else {
+            return "the dependency graph has no time of the selected kind".to_owned();
+        };
         let near = nearest(names, &pattern.replace('*', ""));
         if near.is_empty() {
             return format!("no event is named '{pattern}'");

@@ -52,9 +52,12 @@ pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<Stri
     let first = [different_bases(before, after), inferred_steps(before, after), different_counts(before, after)];
     let mut out: Vec<String> = first.into_iter().flatten().collect();
     let formats = (distinct_values(before, |p| p.format.clone()), distinct_values(after, |p| p.format.clone()));
-    out.extend(
-        differ(formats).map(|(a, b)| format!("A was recorded as {a} and B as {b}, which may count different events.")),
-    );
+    out.extend(differ(formats).map(|(a, b)| {
+        format!(
+            "A was recorded in the format {a} and B in the format {b}, which may \
+                                              record different events."
+        )
+    }));
     let devices = (distinct_values(before, |p| p.device.clone()), distinct_values(after, |p| p.device.clone()));
     out.extend(differ(devices).map(|(a, b)| {
         format!("A ran on {a} and B on {b}, so the changes include the differences between these devices.")
@@ -63,8 +66,8 @@ pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<Stri
     let shared = |what: &str, of: Option<(f64, f64)>| {
         let (a, b) = of.filter(|(a, b)| a.max(*b) < MIN_SHARED_PERCENT)?;
         Some(format!(
-            "A and B have hardly any {what} in common: the common part takes {a:.0} % of the time in A and {b:.0} % \
-             in B."
+            "A and B have hardly any {what} in common: those that both have take {a:.0} % of the time in A and {b:.0} \
+             % of the time in B."
         ))
     };
     out.extend(shared("operators", shared_percent(before, after, |p| &p.operators)));
@@ -103,8 +106,8 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
     let marked = all().filter(|profile| has_steps(profile)).map(operations).next();
     let why = match inferred.zip(marked) {
         Some((pattern, step)) => format!(
-            " The pattern of launches that repeats in a run without steps is not such a step: one repetition has \
-             {pattern:.0} GPU operations, a step has {step:.0}."
+            " In the runs without steps, a pattern of launches repeats, but one repetition has {pattern:.0} GPU \
+             operations, and a step of the other runs has {step:.0}, so a repetition is not a step."
         ),
         None => String::new(),
     };
@@ -199,7 +202,10 @@ fn unequal_overhead(of_a: &[MeanStep], of_b: &[MeanStep]) -> Option<String> {
         ((false, _), (true, true)) => "B only",
         _ => "some of the runs only",
     };
-    Some(format!("Step times include the overhead of recording, because it was measured in {where_measured}. "))
+    Some(format!(
+        "Step times include the overhead of recording, because this overhead was measured in {where_measured} \
+                  and so is not subtracted. "
+    ))
 }
 
 /// Test if a side has mean step lengths but no single steps.
@@ -251,7 +257,8 @@ pub(super) fn not_compared(before: &Side, after: &Side, (paths, functions): (boo
     let knows_functions = |side: &Side| side.iter().flatten().any(|profile| profile.functions_by.is_some());
     if !functions && knows_functions(before) && knows_functions(after) {
         out.push(
-            "Python functions are not compared: the runs measured their times in different ways (calls, samples)."
+            "Python functions are not compared, because their times were measured differently (from calls in some \
+             runs, from samples in others)."
                 .to_owned(),
         );
     }
@@ -266,7 +273,7 @@ pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
             let runs = match diff.per {
                 Per::Step => "One step per side",
                 _ if diff.has_different_bases => "One run per side",
-                _ => "One run per side, without steps",
+                _ => "One run per side, and no steps",
             };
             out.push(format!("{runs}: the variation is unknown, so no change can be tested for significance."));
         }
@@ -421,9 +428,13 @@ mod tests {
             mean_steps(&before, &after).unwrap()
         };
         let mixed = actual([Some(6_000_000), None]);
-        let first = "Step times include the overhead of recording, because it was measured in A only. A step takes 15.0 ms in A";
+        let first = "Step times include the overhead of recording, because this overhead was measured in A only and so \
+                     is not subtracted. A step takes 15.0 ms in A";
         assert!(mixed.starts_with(first) && mixed.contains("and 9.0 ms in B"), "{mixed}");
-        assert!(actual([None, Some(6_000_000)]).contains("measured in B only. A step takes 9.0 ms in A"));
+        assert!(actual([None, Some(6_000_000)]).contains(
+            "measured in B only and so is not subtracted. A step takes \
+                                                          9.0 ms in A"
+        ));
         for overheads in [[None, None], [Some(6_000_000), Some(1_000_000)]] {
             assert!(actual(overheads).starts_with("A step takes 9.0 ms in A (mean of 10) and 9.0 ms in B"));
         }

@@ -24,7 +24,7 @@ macro_rules! codes {
 }
 
 codes! {
-    BARE_QUOTE "bare_quote" Repaired "a string contains unescaped quotes, which were read as text";
+    BARE_QUOTE "bare_quote" Repaired "a string contains unescaped quotes, which were read as part of the string";
     BACKSLASH "backslash" Repaired "an invalid escape sequence was read as a literal backslash";
     CONTROL "control_character" Repaired "a string contains raw line breaks or control characters, which were kept";
     INVALID_UTF8 "invalid_utf8" Repaired "bytes that are not UTF-8 were replaced by U+FFFD";
@@ -32,7 +32,7 @@ codes! {
     MISSING_VALUE "missing_value" Repaired "a key without a value was read as null";
     NOT_JSON_ARG "malformed_argument" Repaired "an array or object is not valid JSON and was kept as text";
     FOREIGN_TEXT "foreign_text" Skipped
-        "text that is not part of the document, such as a log line, was skipped up to the next key";
+        "text between the JSON records that is not JSON, such as a log line, was skipped up to the next key";
     MISSING_QUOTE "missing_quote" Repaired "a key lacks its opening quote";
     EXTRA_COMMA "extra_comma" Repaired "an extra comma was ignored";
     MISSING_COMMA "missing_comma" Repaired "the comma between two records is missing";
@@ -41,75 +41,81 @@ codes! {
     NO_PHASE "no_phase" Repaired
         "an event has a duration but no phase (`ph`); it was read as a complete event (phase X)";
     UNKNOWN_RECORD "unknown_record" Skipped "an event has neither a phase (`ph`) nor a duration and was skipped";
-    LAST_RECORD "last_record" Note "the last event that could be read from a truncated file";
+    LAST_RECORD "last_record" Note "the file is truncated; the example is the last event that could be read";
     TRUNCATED "truncated" Lost "the file is truncated; only the part before the missing end was read";
     TOO_DAMAGED "too_damaged" Lost
         "the file is too damaged to continue reading; only the part before the damage was read";
     UNCLOSED "unclosed_list" Note "the event list has no closing bracket, which the format allows";
     DAMAGED_STREAM "damaged_compression" Lost
-        "the compressed data is truncated or damaged; the part before the damage was read, but may be wrong near it";
-    TRAILING "trailing_data" Skipped "text after the end of the document was not read";
+        "the compressed data is truncated or damaged; only the data before the damage was read, and the last events \
+         before it may be wrong";
+    TRAILING "trailing_data" Skipped "text after the end of the JSON document was not read";
     TOO_LARGE_ENTRY "oversized_entry" Lost
         "an entry of the JSON document is larger than 512 MiB; reading stopped there";
     DAMAGED_HEADER "damaged_metadata" Skipped "a metadata entry of the file could not be read";
     SEVERAL_LISTS "several_event_lists" Repaired "the file has several event lists, which were read as one";
     DUPLICATE_KEY "duplicate_key" Repaired "a key occurs twice in the same JSON object; the last value was used";
     BAD_TIME "bad_time" Skipped
-        "a time or duration is not a number or is out of range and was ignored; the record was kept but excluded from \
-         all totals";
+        "a time or duration that is not a number, or is out of range, was ignored; its record was kept, but excluded \
+         from all totals";
     BAD_BASE "bad_base_time" Skipped "the base time (`baseTimeNanoseconds`) is not an integer and was taken as 0";
     NO_TIME "no_time" Skipped "a record without a time stamp was placed at time 0 and excluded from all totals";
     TIME_AS_TEXT "time_as_text" Repaired "times are written as text and were read as numbers";
     TIME_IN_NS "time_in_ns" Repaired "times too large for microseconds were read as nanoseconds";
-    NO_NAME "no_name" Repaired "the file lacks the name of an event (events refer to names by number)";
+    NO_NAME "no_name" Repaired "an event refers to a name by a number that the file's list of names lacks";
     NO_DURATION "no_duration" Repaired
         "a complete event without a duration was read with duration 0; GPU work without a duration is excluded from \
-         all totals (`zero_duration`)";
+         all totals (see diagnostic `zero_duration`)";
     NEGATIVE_DURATION "negative_duration" Repaired
-        "a negative duration was read as 0; GPU work with a negative duration is excluded from all totals \
-         (`zero_duration`)";
-    UNMATCHED_END "unmatched_end" Skipped "the end of a span was skipped, because the file lacks the begin of the span";
-    UNFINISHED "unfinished" Repaired "a span has a begin but no end; it was closed at the end of the trace";
+        "a negative duration was read as 0; GPU work with a negative duration is excluded from all totals (see \
+         diagnostic `zero_duration`)";
+    UNMATCHED_END "unmatched_end" Skipped "the end of a span was skipped, because the file lacks the start of that \
+                                           span";
+    UNFINISHED "unfinished" Repaired "a span has a start but no end; it was ended at the end of the trace";
     TABLE_FULL "table_full" Lost
-        "the trace has more than 4 GiB of text or 2^32 values; later records lost their text or arguments";
+        "the trace has more than 4 GiB of text or 2^32 values; events after that were read without their text or \
+         arguments";
     ZERO_TIME "zero_time" Skipped
-        "events have no real start time (0, or one value far from all others); they were kept, but excluded from \
-         windows and totals";
+        "the profiler did not fill in the start time of events (it is 0, or the same value far from all other times); \
+         the events were kept, but excluded from time windows and totals";
     ZERO_DURATION "zero_duration" Skipped
-        "events have no real duration (0 although such events take longer, an impossible value, or none on a GPU); \
-         they were kept, but excluded from windows and totals";
+        "events have no usable duration (0 where such events take longer, an impossible value, or none on a GPU); the \
+         events were kept, but excluded from time windows and totals";
     IMPLAUSIBLE_TIME "implausible_time" Skipped
-        "GPU operations are far outside the recorded time or impossibly long; they were kept, but excluded from all \
-         totals";
+        "GPU operations are far outside the time range of the recording, or impossibly long; they were kept, but \
+         excluded from all totals";
     ZERO_STEP "step_without_duration" Repaired
-        "step marks have no duration: each such step lasts until the next mark; it is ignored if there is none, or if \
-         the trace has time between its steps";
+        "step marks have no duration, so each such step was extended to the next step mark; it was ignored if no mark \
+         follows, or if the other steps of the trace have gaps between them";
     OUT_OF_STREAM_ORDER "out_of_stream_order" Skipped
         "GPU operations start more than 1 s before or after their neighbors in the launch order of the stream; they \
          were kept, but excluded from all totals";
     REPEATED_STEP "repeated_step" Note
-        "several steps have the same number: each counts as a separate step, and --steps selects all of them";
+        "several steps have the same number: each counts as a separate step, and --steps with that number selects all \
+         of them";
     REPEATED_MARK "step_mark_repeated" Note
-        "the file contains a step mark more than once, with the same or nearly the same times; it counts once";
+        "the file contains the same step mark more than once, with the same or nearly the same times; it was counted \
+         once";
     RECORDING_PAUSED "recording_paused" Note
-        "the profiler recorded nothing between two steps (ProfilerStep#n) for longer than a step, as between cycles \
-         of its schedule: activity in this gap is unknown, and the steps before and after it are not analyzed as one \
-         window";
+        "the gap between two steps (ProfilerStep#n) is longer than a step and contains no records, as between two \
+         cycles of the profiler's schedule: activity in this gap is unknown, and no analyzed time window includes \
+         steps from both sides of it";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
         "no span on a CPU thread or device stream matches the step pattern (--step-annotation), so the trace has no \
          steps: correct the pattern or omit it";
     STEP_WITHIN_ANOTHER "step_annotation_within_another" Note
-        "spans that match the step pattern lie in the time of a matching span of another thread, so they were not \
-         used as steps";
+        "spans match the step pattern, but run during a matching span of another thread, so they were not used as \
+         steps";
     CLOCK_SHIFTED "device_clock_shifted" Repaired
-        "the clock of a device differs from the host's; the device's times were shifted before the analysis to match \
-         launches and waits";
+        "the clock of a device differs from the host's; the device's times were shifted before the analysis, so that \
+         its operations follow their launches and end before the calls that wait for them";
     CLOCK_UNKNOWN "device_clock_unknown" Repaired
-        "the clock of a device differs from the host's, and no launch of its work is recorded; its times were shifted \
-         until its operations follow the launch calls, so idle time before the first operation is unknown";
+        "the clock of a device differs from the host's, and the trace does not link the device's operations to launch \
+         calls; the operations were shifted to follow the host's launch calls, so the device's idle time before its \
+         first operation is unknown";
     CLOCK_CONTRADICTED "device_clock_contradicted" Note
-        "no constant shift of a device's times fits both its launches and its waits (its clock may have jumped): \
-         times were not changed, so steps and idle time near such a jump are wrong";
+        "no constant shift of a device's times agrees both with its launches and with the calls that wait for it (the \
+         device's clock may have jumped): times were not changed, so steps and idle time near such a jump are wrong";
     IMPLAUSIBLE_LENGTH "implausible_length" Skipped
         "GPU operations end after many later operations of their stream, so their durations are wrong; they were \
          kept, but excluded from all totals";
@@ -117,17 +123,20 @@ codes! {
         "calls and operators of CPU threads end after the recording, or long after the call that contains them: their \
          times are wrong, so they are excluded from all totals";
     GARBLED_TIME "garbled_time" Skipped
-        "events read after damaged compressed data have times far from all others; they were kept, but excluded from \
-         all totals";
+        "events that were read after damaged compressed data have times far from all other events; they were kept, but \
+         excluded from all totals";
     UNCERTAIN_WINDOW "uncertain_window" Note
-        "most of the data is near or after a damaged part of the file: do not trust the analyzed window or any totals";
+        "most of the data is near or after a damaged part of the file: the analyzed time window and all totals may be \
+         wrong";
     DUPLICATE_CORRELATION "ambiguous_launch" Repaired
-        "several calls have the correlation ID of a GPU operation; the nearest call of the matching process was taken \
-         as its launch";
-    OVERLAP_NOISE "stream_overlap_noise" Note "operations of one stream overlap by less than 3 µs (clock noise)";
+        "several calls have the correlation ID of a GPU operation; the last of them before the operation, preferably \
+         in the process that uses the GPU, was taken as its launch";
+    OVERLAP_NOISE "stream_overlap_noise" Note "operations of one stream overlap by less than 3 µs, which is within \
+                                               clock noise";
     OVERLAP_PDL "stream_overlap_dependent_launch" Note
         "kernels of one stream overlap, as programmatic dependent launch allows on this GPU";
-    OVERLAP "stream_overlap" Note "operations of one stream overlap by 3 µs or more: durations may be too long";
+    OVERLAP "stream_overlap" Note "operations of one stream overlap by 3 µs or more, so their recorded durations may \
+                                   be too long";
     CLIPPED "clipped_overlap" Repaired
         "the end of a GPU operation was moved to the start of the next one on its stream (--clip-overlaps)";
     EARLY_KERNEL "kernel_before_launch" Note
@@ -137,53 +146,59 @@ codes! {
         "calls return before the end of the GPU operations that they wait for: the clocks of CPU and GPU differ \
          (differences under 1 ms are not corrected), or a record is wrong";
     NEVER_CLOSED "never_closed" Repaired
-        "a frame has no recorded end; it was ended together with its caller, not at the end of the recording";
+        "a stack frame lasts longer than its caller, because its end was not recorded; it was shortened to end \
+         together with its caller";
     CROSSING "crossing" Note
-        "spans overlap another span of their thread only in part; the span that covers most of them was taken as \
-         their parent";
+        "spans only partly overlap another span of the same thread; the span that covers most of each was taken as its \
+         parent";
     DANGLING_FLOW "dangling_flow" Note "flow arrows with only one end (common in Kineto traces) were skipped";
     NO_LAUNCH "no_launch" Note "GPU operations have no launch call in the trace";
     SEQUENCE_TWICE "sequence_number_twice" Note
         "several backward operators have the same sequence number, so they may be linked to the wrong forward operator";
     NO_DEVICE_RECORD "no_device_record" Note
-        "launch calls have no GPU operation in the trace: device activity was not recorded, or the calls were \
-         captured into a graph";
+        "launch calls have no GPU operation in the trace: device activity was not recorded, or the calls were captured \
+         into a CUDA or HIP graph";
     AROUND_OTHERS "operation_around_others" Note
-        "device operations contain other operations on the same row, as loops and branches do; only the inner ones \
-         count as GPU work";
+        "device operations contain other operations of the same device track, as loops and branches do; only the inner \
+         operations count as GPU work";
     STEPS_OF_DEVICE "steps_of_device" Note
-        "no host thread has step marks: the steps of a device row were used, with times of the device's clock";
+        "no host thread has step marks, so the step marks of a device track were used, with times of the device's \
+         clock";
     PROCESS_BY_CORRELATION "process_by_correlation" Note
-        "GPU operations without a process ID were assigned to the only process with a call of the same correlation \
-         ID; their launches cannot show if device and host clocks differ";
+        "GPU operations without a process ID were assigned to the only process with a call of the same correlation ID; \
+         a difference between device and host clocks is not detected for them";
     PROCESS_UNKNOWN "process_unknown" Note
-        "GPU operations without a process ID, which several processes may have launched, form a separate trace \
-         without launches";
+        "GPU operations without a process ID, which several processes may have launched, were put into a separate \
+         trace without launch calls";
     PROCESS_NOT_LISTED "process_not_listed" Note
-        "processes that are missing from the file's process list were read without a name";
+        "processes that are missing from the file's process list have no name";
     ROWS_LEFT_OUT "rows_left_out" Skipped "table rows with neither a process ID nor a time were skipped";
     PROCESS_LEFT_OUT "process_left_out" Skipped
         "rows of processes that are missing from the file's process list were skipped: the file is damaged or \
          truncated, and the rows may be garbage";
     KERNELS_NOT_RECORDED "kernels_not_recorded" Note
-        "some kernel launches have no GPU operation in the trace: the GPU was busier, and less idle, than shown";
+        "some kernel launches have no GPU operation in the trace: the true GPU busy time is longer, and the true idle \
+         time shorter, than shown";
     UNKNOWN_CATEGORY "unknown_category" Note "events of an unknown category were kept as kind `other`";
     SAME_PROFILE "same_profile" Note
         "the directory contains the same profile in several formats; only the most complete copy was read";
-    REPEATED_FILE "repeated_file" Note "a file of a run exists twice, such as plain and compressed; it was read once";
+    REPEATED_FILE "repeated_file" Note "a file of a run exists twice, for example uncompressed and compressed; it was \
+                                        read once";
     PART_NOT_GIVEN "part_not_given" Note
-        "further files of the same run are in the same folder and were not read: give the folder or all files";
-    RANK_FROM_NAME "rank_from_name" Note "the file does not contain its rank; the rank was taken from the file name";
+        "the folder contains further files of the same run, which were not read: give the folder or all files";
+    RANK_FROM_NAME "rank_from_name" Note "the file does not contain the rank of its process; the rank was taken from \
+                                          the file name";
     RANK_BY_DEVICE "rank_by_device" Note
-        "the processes of the file have no ranks: they are numbered from 0 in the order of their GPUs";
+        "the processes in the file have no ranks, so they were numbered from 0 in the order of their GPUs";
     RANK_BY_POSITION "rank_by_position" Note
-        "some inputs have no rank, or the same rank as another input: all inputs are numbered from 0 in their order";
+        "some inputs have no rank, or the same rank as another input: the ranks of all inputs were numbered from 0 in \
+         input order";
     OLDER_CYCLE "older_cycle" Note
-        "an earlier profiler cycle of the same process was skipped, because each rank has only one trace; open its \
-         file on its own to see it";
+        "an earlier profiler cycle of the same process was skipped, because only one trace per rank is analyzed; to \
+         see that cycle, open its file on its own";
     EARLIER_PROCESS "earlier_process" Note
-        "an earlier process of the same rank, as before a restart, was skipped, because each rank has only one trace; \
-         open its file on its own to see it";
+        "an earlier process of the same rank, as before a restart, was skipped, because only one trace per rank is \
+         analyzed; to see that process, open its file on its own";
     UNREADABLE_STREAM "unreadable_stream" Lost "the recorded data of a process cannot be read; that process is missing";
     CUT_STREAM "cut_stream" Lost
         "the recorded data of a process is truncated; only the part before the missing end was read";
@@ -191,78 +206,87 @@ codes! {
         "a damaged part of the recorded data of a process was skipped; reading continued at the next intact part";
     NOT_WRITTEN "not_written" Lost "the recorder could not write some of its records";
     WRITE_DELAYED "write_delayed" Note
-        "the recorder could not write for a while; it wrote the records of this time later";
+        "the recorder could not write for a while; it wrote all records of that time later, so none are missing";
     FOLDED_NAMES "folded_names" Note
         "too many span names differ only in numbers or identifiers; they were merged into one name";
     EMPTY_STREAM "empty_stream" Lost
         "the recorded data of a process ends before its first record; that process is missing";
     DANGLING_RECORD "dangling_record" Skipped
-        "a record refers to an entry that the file lacks, such as a frame or stack, and was not used in full";
+        "a record refers to an entry that the file lacks, such as a frame or stack; the record was used only in part \
+         or not at all";
     UNKNOWN_STATEMENT "unknown_statement" Skipped
         "a newer version of Stackline wrote a record that this version does not know; update Stackline to read it";
     KILLED "process_killed" Lost
-        "a process has no end record (still running, killed, or disk full): its last half second, or all data since \
-         the disk was full, may be missing";
+        "the recording of a process has no end (the process is still running, was killed, or the disk was full): the \
+         data of its last half second, or since the disk was full, may be missing";
     ENDED_BY_PARENT "ended_by_parent" Note
-        "a worker was terminated by its parent, as data loaders and pools do: its last half second may be missing";
+        "a worker process was terminated by its parent, as data loaders and process pools do: the data of its last \
+         half second may be missing";
     AFTER_STEPS "after_last_step" Note
-        "the time between the last step and the end of the killed process belongs to no step";
+        "a process was killed after its last recorded step; the time from the end of that step to the end of the \
+         process belongs to no step";
     IN_FLIGHT "in_flight" Note
-        "a call was still running when the recording ended; if the process was killed, the call was last seen up to \
-         0.5 s before the end and is excluded from counts and times";
+        "a call was still running when the recording ended; if the process was killed, its last record may be 0.5 s \
+         older than its end, and the call is excluded from counts and times";
     LAST_SEEN "last_seen" Note
-        "the main thread of a killed process ran no operator at its last sample; the example is the call path of that \
-         sample";
+        "when the main thread of a killed process was last sampled, it ran no operator; the example is the call path \
+         of that sample";
     OS_EXIT "os_exit" Note "a process ended by os._exit: the last records of its other threads may be missing";
     REPLACED "process_replaced" Note
         "a process was replaced by another program (exec), which has its own recording if it is a Python program";
     TREE_FULL "tree_full" Lost
-        "the call tree was full, so further calls were merged into one node; increase --max-nodes";
+        "the call tree reached its maximum number of nodes, so further calls were merged into one node; increase \
+         --max-nodes";
     NOT_RECORDED "not_recorded" Lost "the recorder dropped some data";
-    LIBRARY_CHANGED "library_changed" Skipped "a library has changed since the recording: its functions have no names";
-    LIBRARY_MISSING "library_missing" Skipped "a library no longer exists: its functions have no names";
+    LIBRARY_CHANGED "library_changed" Skipped "a shared library has changed since the recording, so its functions have \
+                                               no names";
+    LIBRARY_MISSING "library_missing" Skipped "a shared library of the recorded process no longer exists, so its \
+                                               functions have no names";
     LIBRARY_UNKNOWN "library_unknown" Skipped
-        "a library may differ from the recorded one, which cannot be checked: its functions have no names";
-    LIBRARY_UNREADABLE "library_unreadable" Skipped "a library cannot be read: its functions have no names";
+        "a shared library may have changed since the recording, and this cannot be checked, so its functions have no \
+         names";
+    LIBRARY_UNREADABLE "library_unreadable" Skipped "a shared library cannot be read, so its functions have no names";
     WITHOUT_RANK "without_rank" Note
-        "a process without a rank ran no operators; the traces of the ranks do not contain its samples";
+        "a process without a rank ran no operators, so its samples are not part of any rank's trace";
     FREED_IN_USE "freed_in_use" Skipped
-        "memory was freed before the end of an operator that uses it; this access was skipped";
+        "memory was freed before the end of an operator that uses it; the operator's access to that memory was skipped";
     MEMORY_UNKNOWN_FREE "free_without_allocation" Skipped
         "memory was freed at an address without a known allocation; the free is listed without a memory object";
     MEMORY_OVERLAP "overlapping_allocation" Repaired
-        "memory was allocated at the address of a live object; that object was taken as freed just before";
+        "memory was allocated at the address of a live object; that object was assumed to have been freed just before";
     MEMORY_SAME_PLACE "same_addresses" Note
-        "live objects overlap in their addresses; their names differ, so each of them counts";
+        "memory objects with different names are live at overlapping addresses; the bytes of all of them are counted";
     MEMORY_HUGE "implausible_size" Note
-        "an allocation is larger than 1 PiB, more memory than any device has; totals that contain it may reach the \
-         limit of 64-bit numbers and stop there";
+        "an allocation is larger than 1 PiB, more memory than any device has; totals that contain it may be capped at \
+         the largest 64-bit number";
     MEMORY_CLOCK_BACK "memory_clock_back" Repaired
         "memory events are not in time order; the order of the file was used";
     MEMORY_OTHER_SIZE "freed_other_size" Note "memory was freed with a different size than it was allocated with";
     MEMORY_LATE_FREE "free_before_records" Note
-        "the free of a block was completed during the recording, but was requested before it";
+        "the free of a block was completed during the recording, but was requested before the recording began";
     MEMORY_OLDER "older_than_records" Note
-        "objects were allocated before the first record: they count as live from the beginning, and their call path \
-         may be unknown";
+        "memory objects were allocated before the first record: they count as live from the beginning, and their call \
+         paths may be unknown";
     MEMORY_NO_HISTORY "no_memory_history" Note
         "the snapshot has no allocation history, so its peak and call paths are unknown; call \
          torch.cuda.memory._record_memory_history() before creating the model, then _dump_snapshot()";
     MEMORY_NO_SEGMENTS "no_memory_segments" Note
-        "the snapshot lists no segments: allocations from before its history, and reserved but unused memory, are \
-         unknown";
+        "the snapshot lists no segments, so allocations from before its recorded history, and reserved but unused \
+         memory, are unknown";
     MEMORY_NO_BLOCK "object_without_block" Note
-        "objects that are live after the last event have no block in the segments of the snapshot, so their free was \
-         not recorded";
+        "memory objects without a recorded free have no block in the snapshot's segments, so they were freed, but the \
+         free was not recorded";
     MEMORY_NO_ADDRESS "without_addresses" Note
-        "memory events have no addresses: each free was matched to the youngest object of its size";
+        "memory events have no addresses, so each free was matched to the most recent live allocation of the same size";
     MEMORY_TOTALS "totals_disagree" Note
-        "the allocator's total differs from the sum of its allocations and frees: some were not recorded";
+        "the allocator's recorded total of bytes differs from the sum of the recorded allocations and frees, so some \
+         of them were not recorded";
     MEMORY_NO_FREES "without_frees" Note
-        "the file contains no frees: an object counts as live from the operator that returns it to the last operator \
-         that takes it as an input";
+        "the file contains no frees, so each tensor counts as live from the operator that returns it to the last \
+         operator that takes it as an input";
     MEMORY_WINDOW "no_operators_recorded" Note
-        "memory was allocated, but no operator ran: the recording covered only a part of the program";
+        "memory was allocated, but no operator ran while operators were recorded: the recording covered only a part of \
+         the program";
     MEMORY_PROCESSES "one_of_processes" Note
         "the input contains memory traces of several processes, ranks or files, but only one was read (in a \
          recording, the one with the highest peak); select another with --process";
@@ -276,14 +300,16 @@ codes! {
         "a table of the file cannot be read to its end; the rows before the damage were kept";
     TABLE_MISSING "missing_table" Lost "the file lacks its string table: calls, kernels and ranges have no names";
     TABLE_VERSIONS "several_versions_of_a_table" Note
-        "the file contains several versions of a table; the one without a version suffix was read, or else the newest";
+        "the file contains several versions of a table; the version without a suffix in its name was read, or, if \
+         there is none, the newest version";
     TEXT_MISSING "missing_text" Lost
-        "rows refer to a string that the file's string table lacks; they have a general name instead, such as `kernel \
-         without a name`";
+        "rows refer to a string that the file's string table lacks; they are named by their type instead, such as \
+         `kernel without a name`";
     ROW_WITHOUT_NAME "row_without_name" Note
-        "rows of the file have no name; they have a general name instead, such as `kernel without a name`";
+        "rows of the file have no name; they are named by their type instead, such as `kernel without a name`";
     NEGATIVE_VALUE "negative_value" Skipped "a sample value that is negative or not a number was skipped";
-    HUGE_VALUE "value_out_of_range" Repaired "a sample value exceeds 2^63 of the smallest unit and was capped";
+    HUGE_VALUE "value_out_of_range" Repaired "a sample value exceeds the maximum of 2^63 in its smallest unit and was \
+                                              reduced to the maximum";
     FRACTIONAL_VALUE "fractional_values" Repaired
         "sample values have fractions; all values were rounded to thousandths";
     UNMERGED_LOG "unmerged_log" Lost
@@ -292,8 +318,8 @@ codes! {
     TABLE_NOT_READ "table_not_read" Note "this version of Stackline does not read some tables of the file";
     OTHER_PROCESS "process_without_gpu_calls" Note "processes of the file that call no GPU API were skipped";
     GRAPHS_AS_WHOLE "graphs_as_a_whole" Note
-        "launches of CUDA graphs were recorded as a whole, without times of their kernels; record with nsys profile \
-         --cuda-graph-trace=node";
+        "each launch of a CUDA graph was recorded as a whole, without the times of its kernels; to get them, record \
+         with nsys profile --cuda-graph-trace=node";
     PROFILER_MESSAGE "profiler_says" Note "the profiler issued warnings during the recording";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace and was skipped";
 }

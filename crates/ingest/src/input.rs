@@ -316,7 +316,9 @@ fn read_zip(
             let mut bytes = Vec::new();
             stream.by_ref().take(MAX_ZIP_IN_MEMORY + 1).read_to_end(&mut bytes).map_err(io)?;
             if bytes.len() as u64 > MAX_ZIP_IN_MEMORY {
-                let reason = "a zip archive larger than 1 GiB in a pipe or archive; unpack it first".to_owned();
+                let reason = "a zip archive larger than 1 GiB that comes from a pipe or from another archive; unpack \
+                              it first"
+                    .to_owned();
                 return Err(Error::Malformed { path: label.into(), reason, offset: MAX_ZIP_IN_MEMORY });
             }
             Box::new(Cursor::new(bytes))

@@ -42,7 +42,10 @@ pub(crate) fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
     } else if head.starts_with(RIEGELI) {
         ("a profile in Riegeli format", "record a plain .xplane.pb file, the default of jax.profiler and TensorFlow")
     } else if head.starts_with(b"\"Name\",\"Calls\",\"TotalDurationNs\"") {
-        ("a rocprofv3 summary without times", "give the …_trace.csv files of the same folder, or the folder")
+        (
+            "a rocprofv3 summary without start and end times",
+            "give the …_trace.csv files of the same folder, or the folder",
+        )
     } else if head.starts_with(b"\x7fELF") || head.starts_with(b"\x89PNG") || head.starts_with(b"%PDF") {
         ("a binary file, not a trace", READS)
     } else if (head.starts_with(b"<!") || head.starts_with(b"<html")) && !is_known(head) {

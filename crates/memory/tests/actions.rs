@@ -185,7 +185,10 @@ const IN_PLACE: &str = "o i 64; a x 64 kind=temporary dtype=f32 operator=mm; k \
 #[test]
 fn operators_overwrite_their_input_in_place() {
     let (what, bytes, cost, certainty, peaks) = one(IN_PLACE, "in place");
-    assert_eq!(what, "let aten::relu write y over x in place (inplace=True, +=, or the operator with a trailing _)");
+    assert_eq!(
+        what,
+        "let aten::relu write y in place, into the memory of x (inplace=True, +=, or the operator with a trailing _)"
+    );
     assert_eq!((bytes, cost, certainty, peaks), (64, 0, Certainty::Partial, [192, 128]));
     let added = IN_PLACE.replace("k \"aten::mm\" i[:]>x[:]", "c x i; k \"aten::addmm\" i[:],x[:]>x[:]");
     assert_eq!(suggestions_of(&added, "in place").len(), 1, "a bias, and what is added to it");

@@ -293,7 +293,7 @@ fn growth_is_reported_at_calls_of_its_device() {
         only.starts_with("cuda:1: ") && only.contains("(large.py:5 run) the allocator requested 50.00 MiB"),
         "{only}"
     );
-    assert!(only.contains("although 60.00 MiB of its memory were free"), "{only}");
+    assert!(only.contains("although 60.00 MiB of the allocator's reserved memory were free"), "{only}");
 }
 
 proptest! {

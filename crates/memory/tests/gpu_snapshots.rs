@@ -250,7 +250,7 @@ fn fragmentation_of_failed_requests_is_reported() {
     let notes = peaks_table(&trace, &named_peaks(&trace, 1)).notes.join(" ");
     for note in [
         "the allocator reserved at most 980.0 MiB. At call 90 (",
-        "snapshots.py:83 fragments) the allocator requested 192.0 MiB from the device although 364.2 MiB",
+        "snapshots.py:83 fragments) the allocator requested 192.0 MiB from the device, although 364.2 MiB",
     ] {
         assert!(notes.contains(note), "{note}: {notes}");
     }
@@ -266,7 +266,7 @@ fn a_request_over_the_limit_of_the_process_is_explained() {
         "The allocation of 28.61 MiB failed (needs a segment of 30.00 MiB) at ",
         "snapshots.py:69 out_of_memory: the device had enough free memory (65.97 GiB)",
         "a limit of the process (set_per_process_memory_fraction)",
-        "gain at most the 90.38 MiB that are reserved and unused",
+        "gain at most the 90.38 MiB of memory that are reserved and unused",
         "allocated 93.6 % of the 1804 MiB in use (59 objects).",
         "snapshots.py:69 out_of_memory allocated 93.6 %",
     ] {

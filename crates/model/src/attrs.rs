@@ -152,14 +152,17 @@ impl AttrTable {
         table.offset.reserve_exact(table.shape.len());
         for id in &table.shape {
             let length = lengths.get(id.index()).ok_or_else(|| {
-                format!("the stored table of event arguments is inconsistent: it refers to missing layout {id:?}")
+                format!(
+                    "the stored table of event arguments is inconsistent: it refers to layout {id:?}, which does \
+                         not exist"
+                )
             })?;
             table.offset.push(u32::try_from(offset).map_err(|_| "more than 2^32 attribute values".to_owned())?);
             offset += length;
         }
         if offset != table.values.len() {
             return Err(format!(
-                "the stored table of event arguments is inconsistent: it needs {offset} values and has {}",
+                "the stored table of event arguments is inconsistent: it needs {offset} values, but has {}",
                 table.values.len()
             ));
         }

@@ -65,7 +65,7 @@ impl GpuRecords {
             () if self.lack_launches => Some(format!("{unrecorded} of {launches} launches have no device record")),
             () if self.lack_times() => Some(format!("{untimed} of {operations} GPU operations have no plausible time")),
             () if self.breaks_off && self.are_any() => {
-                Some("the file is truncated, so records of GPU operations at any time may be missing".to_owned())
+                Some("the file is truncated, so GPU operations from any part of the run may be missing".to_owned())
             }
             () => None,
         }

@@ -21,8 +21,9 @@ pub struct WorkspaceLibrary {
 static LIBRARIES: [WorkspaceLibrary; 3] = [
     WorkspaceLibrary {
         name: "cuBLAS",
-        sized_by: "CUBLAS_WORKSPACE_CONFIG sets the size for each pair of thread and stream (:4096:2:16:8 for 8.1 \
-                   MiB, :0:0 for none); the default is 32 MiB on Hopper and later",
+        sized_by: "each pair of thread and stream has its own workspace, of the size in CUBLAS_WORKSPACE_CONFIG \
+                   (:4096:2:16:8 means 8.1 MiB, :0:0 means no workspace). The default is 32 MiB on Hopper and later \
+                   GPUs",
         functions: &[
             "at::cuda::setWorkspaceForHandle",
             "at::cuda::getNewWorkspace",
@@ -36,8 +37,8 @@ static LIBRARIES: [WorkspaceLibrary; 3] = [
     },
     WorkspaceLibrary {
         name: "cuDNN",
-        sized_by: "the size depends on the algorithm that cuDNN chooses; torch.backends.cudnn.benchmark and \
-                   torch.backends.cudnn.deterministic change this choice",
+        sized_by: "the size of the workspace depends on the algorithm that cuDNN chooses; \
+                   torch.backends.cudnn.benchmark and torch.backends.cudnn.deterministic influence the choice",
         functions: &["at::native::run_conv_plan", "at::native::run_conv_plan_fused", "at::native::run_single_conv"],
     },
 ];

@@ -168,7 +168,7 @@ impl Trace {
         }
         if order.len() != track.len() {
             return Err(format!(
-                "the stored index of events by time has {} entries for {} events",
+                "the stored index of events by time is inconsistent: it has {} entries for {} events",
                 order.len(),
                 track.len()
             ));
@@ -177,7 +177,8 @@ impl Trace {
             let own = |e: &EventId| track.get(e.index()).is_some_and(|t| t.index() == lane);
             if !order[run[0] as usize..run[1] as usize].iter().all(own) {
                 return Err(format!(
-                    "the stored index of events by time lists an event of another track for track {lane}"
+                    "the stored index of events by time is inconsistent: under track {lane} it lists an event of \
+                     another track"
                 ));
             }
         }

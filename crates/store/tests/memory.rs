@@ -248,7 +248,10 @@ fn inconsistent_traces_are_not_written() {
     trace.blocks[0].object = MemoryObjectId(99);
     let error = write_run(&TraceSet::default(), &[trace], &run, &quick()).unwrap_err();
     assert!(
-        error.to_string().contains("trace sample cannot be written: a block refers to a missing object"),
+        error.to_string().contains(
+            "trace sample cannot be written: a memory block refers to a memory object that does \
+                                    not exist"
+        ),
         "{error}"
     );
     assert!(!run.exists());

@@ -84,7 +84,7 @@ pub(super) fn with_coverage_note(tables: Vec<Table>, trace: &Trace, scope: &Scop
 
 fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
     let share = |part: i64, whole: i64| percent(part as f64, whole as f64);
-    let table = Table::new("coverage", "Share of GPU time whose launch, operator, source and step are known")
+    let table = Table::new("coverage", "Share of GPU time with a known launch, operator, source location or step")
         .text("known", KNOWN.map(|k| Some(k.to_owned())))
         .f64("gpu_time_percent", Unit::Percent, times.iter().map(|&t| share(t, total)))
         .i64("gpu_time_ns", Unit::Ns, times.iter().copied())
@@ -96,8 +96,8 @@ fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
         return if operations == 0 { table.note("The trace has no GPU operations in this scope.") } else { table };
     };
     table.note(format!(
-        "{graph:.1} % of the GPU time comes from launches of CUDA graphs, and counts for the operator and step of the \
-         launch call."
+        "{graph:.1} % of the GPU time comes from launches of CUDA graphs; this time is assigned to the operator and \
+         step of the launch call."
     ))
 }
 

@@ -182,8 +182,8 @@ fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection)
         );
     };
     let table = table.note(
-        "Window: the selected steps with their GPU work. It begins at the end of the GPU work of earlier steps, and \
-         ends with the last step and its GPU work.",
+        "Window: the selected steps and their GPU work, from the end of the GPU work of earlier steps to the end of \
+         the last step and its GPU work.",
     );
     selection.notes.iter().fold(table, |table, note| table.note(note.clone()))
 }

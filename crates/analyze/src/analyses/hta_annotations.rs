@@ -139,9 +139,16 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     }
     let mut lines: Vec<_> = lines.into_iter().collect();
     lines.sort_by_key(|(_, l)| std::cmp::Reverse(l.1));
-    Table::new("kernels_by_annotation", "GPU operations by the annotation around their launch (exact times)")
-        .text("annotation", lines.iter().map(|l| l.0.to_owned()))
-        .i64("count", Unit::None, lines.iter().map(|l| l.1.0))
-        .i64("time_ns", Unit::Ns, lines.iter().map(|l| l.1.1))
-        .note("A row without a name has the operations whose launch is outside of all annotations or unknown.")
+    Table::new(
+        "kernels_by_annotation",
+        "GPU operations by the annotation that contains their launch (times not \
+                                         rounded)",
+    )
+    .text("annotation", lines.iter().map(|l| l.0.to_owned()))
+    .i64("count", Unit::None, lines.iter().map(|l| l.1.0))
+    .i64("time_ns", Unit::Ns, lines.iter().map(|l| l.1.1))
+    .note(
+        "The row without a name contains operations that were launched outside of all annotations, or whose \
+               launch is unknown.",
+    )
 }

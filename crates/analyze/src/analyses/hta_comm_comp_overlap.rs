@@ -53,7 +53,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
             (device, total(&comp), total(&comm), total(&intersect(&comp, &comm)))
         })
         .collect();
-    Table::new("comm_comp_overlap", "Communication overlapped by computation (exact times)")
+    Table::new("comm_comp_overlap", "Communication overlapped by computation (times not rounded)")
         .i64("device", Unit::None, rows.iter().map(|r| i64::from(r.0)))
         .i64("computation_ns", Unit::Ns, rows.iter().map(|r| r.1))
         .i64("communication_ns", Unit::Ns, rows.iter().map(|r| r.2))

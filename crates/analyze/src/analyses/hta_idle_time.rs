@@ -77,7 +77,7 @@ pub fn exact(trace: &Trace, scope: &Scope, threshold_ns: i64) -> Table {
         let all: i64 = sums.iter().map(|s| s.1).sum();
         rows.extend((0..3).map(|i| (key, CAUSES[i], sums[i], all)));
     }
-    Table::new("idle_time", "Idle time between operations of a stream by cause (exact times)")
+    Table::new("idle_time", "Idle time between operations of a stream by cause (times not rounded)")
         .i64("device", Unit::None, rows.iter().map(|r| i64::from(r.0.0)))
         .i64("stream", Unit::None, rows.iter().map(|r| r.0.1))
         .text("cause", rows.iter().map(|r| r.1.to_owned()))

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 /// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_kernel_breakdown",
-    about: "GPU time by kernel kind and by kernel, as HTA counts it, with exact times",
+    about: "GPU time by kernel kind and by kernel, as HTA counts it (column time_ns is not rounded)",
     tables: &["hta_kernel_types", "hta_kernels", "hta_kernels_top"],
     window: DefaultWindow::WholeAs("HTA"),
     commands: &[TableCommand::Kernels],
@@ -181,13 +181,13 @@ pub fn kernels_top(rows: &HtaRows, memory: bool, num_kernels: usize, duration_ra
         rows,
         memory,
         "hta_kernels_top",
-        "GPU kernels with the most time; the row others has the rest",
+        "GPU kernels with the most time; the row `others` sums up all other kernels",
         num_kernels,
         duration_ratio,
     )
     .note(
-        "If a kernel kind has a row `others`, then maximum, minimum, mean and deviation of all its rows are those of \
-         the totals per kernel name, as in HTA.",
+        "If a kernel kind has a row `others`, then max_us, min_us, mean_us and stddev_us in all rows of that kind \
+         describe the totals per kernel name, not single kernels, as in HTA.",
     )
 }
 

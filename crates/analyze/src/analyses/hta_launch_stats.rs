@@ -20,7 +20,7 @@ use stackline_timeline::{DefaultWindow, Scope};
 /// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_launch_stats",
-    about: "Launch calls and launch delays, with counts of short kernels, slow calls and long delays",
+    about: "Launch calls and launch delays, with counts of short kernels, slow launch calls and long launch delays",
     tables: &["launch_stats", "hta_launch_stats", "hta_launches"],
     window: DefaultWindow::WholeAs("HTA"),
     commands: &[TableCommand::Kernels],
@@ -119,8 +119,8 @@ fn summary(name: &str, title: &str, launches: &[Launch]) -> Table {
     );
     table.columns.extend(columns(&values.iter().map(|v| describe(v)).collect::<Vec<_>>(), Unit::Us));
     table.note(format!(
-        "{} launches: {} with GPU work shorter than the call (calls up to {RUNTIME_CUTOFF_US} µs), {} with a longer \
-         call, {} with a launch delay above {LAUNCH_DELAY_CUTOFF_US} µs.",
+        "{} launches: {} with GPU work shorter than the launch call (of calls up to {RUNTIME_CUTOFF_US} µs), {} with a \
+         call longer than {RUNTIME_CUTOFF_US} µs, {} with a launch delay above {LAUNCH_DELAY_CUTOFF_US} µs.",
         launches.len(),
         count(Launch::is_short),
         count(Launch::is_slow_call),
@@ -147,7 +147,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
             launch_delay: delay as f64 / 1e3,
         });
     }
-    summary("launch_stats", "Launches of GPU operations (exact times)", &launches)
+    summary("launch_stats", "Launches of GPU operations (times not rounded)", &launches)
         .note(format!("{orphans} GPU operations have no known launch and are not counted."))
 }
 

@@ -19,7 +19,8 @@ use stackline_timeline::stats::round;
 /// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_temporal_breakdown",
-    about: "GPU time in computation, in other work and idle, as HTA counts it (table gpu_time has exact times)",
+    about: "GPU time in computation, in other work and idle, as HTA counts it, rounded to µs (table gpu_time does not \
+            round)",
     tables: &["hta_temporal_breakdown"],
     window: DefaultWindow::WholeAs("HTA"),
     commands: &[TableCommand::Timeline],
@@ -50,9 +51,10 @@ pub fn hta(rows: &HtaRows) -> Table {
     }
     match (line, possible) {
         (None, _) => table.note("The trace has no event on a GPU stream."),
-        (Some(_), None) => {
-            table.note("HTA fails on this trace: after its rounding, computation time exceeds the GPU's busy time.")
-        }
+        (Some(_), None) => table.note(
+            "HTA fails on this trace: after HTA's rounding to µs, computation time exceeds the GPU's busy \
+                        time.",
+        ),
         _ => rows.note_negative(table),
     }
 }

@@ -8,9 +8,8 @@ use stackline_timeline::{DefaultWindow, Scope};
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "logical_parents",
-    about: "Parents of events that nesting on a thread does not show (launches, forward operators, work handed to \
-            other threads), \
-            with evidence",
+    about: "Parents that do not enclose their events on a thread or stream (launch calls, forward operators, senders \
+            of work to other threads), with evidence",
     tables: &["logical_parents"],
     window: DefaultWindow::Steps,
     commands: &[TableCommand::Timeline],
@@ -31,9 +30,11 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let rows: Vec<Row> = all.iter().copied().filter(|&(event, ..)| is_in_window(event)).collect();
     let table = table(trace, &rows);
     vec![match (all.is_empty(), rows.is_empty()) {
-        (true, _) => table.note("In this trace, nesting on a thread or stream shows the parents of all events."),
-        (false, true) => table
-            .note("No event in the window has a parent that nesting does not show; --whole covers the whole trace."),
+        (true, _) => table.note("In this trace, every parent encloses its events on the same thread or stream."),
+        (false, true) => table.note(
+            "In the window, every parent encloses its events on the same thread or stream; --whole covers the \
+                   whole trace.",
+        ),
         (false, false) => table,
     }]
 }
@@ -46,7 +47,7 @@ fn table(trace: &Trace, rows: &[Row]) -> Table {
     let kind = |event: EventId| Some(trace.kind(event).name().to_owned());
     let process = |event: EventId| Some(trace.process_name(track(event)));
     let thread = |event: EventId| Some(trace.track_name(track(event)));
-    Table::new("logical_parents", "Parents of events that nesting on a thread or stream does not show")
+    Table::new("logical_parents", "Parents that do not enclose their events on a thread or stream")
         .text("name", children().map(name))
         .text("parent", parents().map(name))
         .text("evidence", rows.iter().map(|(.., evidence)| Some(evidence.name().to_owned())))

@@ -117,7 +117,10 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         return table.note("The trace has neither communication kernels nor CPU collectives in this scope.");
     }
     if trace.gpu.is_empty() {
-        return table.note("CPU collectives: time from the call to completion, including the wait for the last rank.");
+        return table.note(
+            "The time of a CPU collective is from the call to its completion, including the wait for the \
+                           last rank.",
+        );
     }
     table.note(view.coverage_note()).note(
         "Bandwidths as in nccl-tests (10^9 bytes/s), from the mean and the shortest duration of this rank's kernels. \

@@ -55,7 +55,7 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     match definition {
         Definition::Exact => table,
         Definition::TraceLens => {
-            table.note("By TraceLens' definition, operations without a flow arrow from their launch are excluded.")
+            table.note("As in TraceLens, GPU operations without a flow arrow from their launch call are excluded.")
         }
     }
 }

@@ -54,8 +54,8 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         .f64("timeline_percent", Unit::Percent, groups.iter().map(|(_, s)| percent(s.sum, total)))
         .note(view.coverage_note())
         .note(
-            "Durations are summed, so kernels that overlap each count in full. Column timeline_percent is the share \
-             of total_time in the table gpu_timeline.",
+            "Durations are summed, so overlapping kernels each count in full. Column timeline_percent: sum_us in \
+             percent of the row total_time of the table gpu_timeline.",
         )
 }
 

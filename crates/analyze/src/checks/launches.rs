@@ -8,7 +8,8 @@ use stackline_model::{EventId, Trace};
 pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
     name: "kernel_before_launch",
     rule: "GPU operations start no earlier than the call that launches them",
-    consequence: "clocks of host and device differ, so launch delays and idle causes are wrong by the same amount",
+    consequence: "the clocks of host and device differ, so launch delays are wrong by the difference, and causes of \
+                  idle time may be wrong",
     read_codes: &["kernel_before_launch"],
     run: |trace| {
         let mut outcome = Outcome::default();
@@ -30,8 +31,8 @@ pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
 /// Every launch call has an operation.
 pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
     name: "launch_without_record",
-    rule: "launch calls have a GPU operation, except calls captured into a graph, and fills (memset), which profilers \
-           may omit",
+    rule: "launch calls have a GPU operation, except calls captured into a CUDA graph, and fills (memset), which \
+           profilers may omit",
     consequence: "GPU times of operators are too small, and idle times are too large",
     read_codes: &["kernels_not_recorded"],
     run: |trace| {

@@ -7,7 +7,8 @@ use stackline_model::EventKind;
 pub(super) const TIMES_LEFT_OUT: Check = Check {
     name: "times_left_out",
     rule: "records have plausible times",
-    consequence: "sums and windows exclude these records, so times are too small; `stackline doctor` lists the reasons",
+    consequence: "totals and time windows exclude these records, so reported times are too small; `stackline doctor` \
+                  lists the reasons",
     read_codes: &[
         "bad_time",
         "no_time",

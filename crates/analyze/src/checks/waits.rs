@@ -8,7 +8,7 @@ use stackline_model::{EventId, EventKind, Trace};
 pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     name: "wait_without_record",
     rule: "the record of a stream's wait for a CUDA event names the call that recorded the event",
-    consequence: "the cause of these waits is unknown, so the critical path cannot continue there",
+    consequence: "the work that these waits wait for is unknown, so the critical path cannot be followed beyond them",
     read_codes: &[],
     run: |trace| {
         let calls = calls_by_correlation(trace);
@@ -49,7 +49,7 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
             let begun = own.i64(wait).and_then(|id| calls.get(&id)).map_or(start(wait), |call| start(*call));
             let late = start(*record).saturating_sub(begun);
             if late > 0 {
-                outcome.breaches.push((wait, format!("the event is recorded {late} ns after the wait begins")));
+                outcome.breaches.push((wait, format!("the event is recorded {late} ns after the start of the wait")));
             }
         }
         outcome
@@ -60,7 +60,8 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
 pub(super) const SYNC_ENDS_EARLY: Check = Check {
     name: "sync_ends_early",
     rule: "synchronization calls return no earlier than the end of the previously launched work that they wait for",
-    consequence: "clocks differ or kernel durations are wrong, so waits on the critical path are too short",
+    consequence: "the clocks of host and device differ or kernel durations are wrong, so waits on the critical path \
+                  are too short",
     read_codes: &["kernel_after_wait"],
     run: sync_ends_early,
 };

@@ -166,30 +166,31 @@ impl Exact<'_> {
             (
                 "clocks_disagree",
                 self.clocks_disagree.len() as u64,
-                "the clocks of host and GPU disagree (`stackline doctor` shows by how much), so dependencies between them are \
-                 inferred and their times have that error; `stackline what-if` corrects the clocks by a likely offset",
+                "the clocks of host and GPU disagree (`stackline doctor` shows by how much), so dependencies between \
+                 host and GPU are inferred, and their times may be wrong by as much; `stackline what-if` corrects the \
+                 clocks by a likely offset",
             ),
             (
                 "overlong_operations",
                 self.overlong.len() as u64,
                 "GPU operations end long after the start of the next one on their stream, so their end times are \
-                 doubtful; --clip-overlaps moves their ends to that start",
+                 doubtful; --clip-overlaps ends them at the start of the next operation",
             ),
             (
                 "broken_cycles",
                 self.graph.broken_cycles,
-                "dependencies were removed from the graph, because they formed a cycle",
+                "dependencies were removed from the dependency graph, because they formed a cycle",
             ),
             (
                 "unexplained_waits",
                 self.unexplained_waits,
-                "waits of streams have no recorded target, so the work that they waited for is unknown",
+                "waits of GPU streams have no record of the work that they waited for, so that work is unknown",
             ),
             (
                 "awaited_operations_left_out",
                 self.left_out,
-                "awaited GPU operations were left out of the graph: each wait depends only on the 256 operations that \
-                 ended last",
+                "GPU operations that a call waited for were left out of the dependency graph: each wait depends only \
+                 on the 256 operations that ended last",
             ),
             (
                 "no_gpu_work",

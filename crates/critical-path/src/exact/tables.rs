@@ -23,14 +23,13 @@ pub fn with_rows(tables: Vec<Table>) -> Vec<Table> {
 
 /// Table of slack per event. `is_unknown` adds a note that clocks disagree ([`super::Exact::slack_is_unknown`]).
 pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
-    let table =
-        Table::new(SLACK, "Slack: time by which an event could take longer without delaying the end of the window")
-            .i64("start_ns", Unit::Ns, rows.iter().map(|r| r.start_ns))
-            .i64("dur_ns", Unit::Ns, rows.iter().map(|r| r.dur_ns))
-            .i64("slack_ns", Unit::Ns, rows.iter().map(|r| r.slack_ns))
-            .text("kind", rows.iter().map(|r| r.kind.name().to_owned()))
-            .i64("event", Unit::None, rows.iter().map(|r| i64::from(r.event)))
-            .text("name", rows.iter().map(|r| r.name.to_owned()));
+    let table = Table::new(SLACK, "Slack: how much longer an event could take without delaying the end of the window")
+        .i64("start_ns", Unit::Ns, rows.iter().map(|r| r.start_ns))
+        .i64("dur_ns", Unit::Ns, rows.iter().map(|r| r.dur_ns))
+        .i64("slack_ns", Unit::Ns, rows.iter().map(|r| r.slack_ns))
+        .text("kind", rows.iter().map(|r| r.kind.name().to_owned()))
+        .i64("event", Unit::None, rows.iter().map(|r| i64::from(r.event)))
+        .text("name", rows.iter().map(|r| r.name.to_owned()));
     if is_unknown {
         table.note("Slack between host and GPU events is unknown, because the clocks of host and GPU differ too much.")
     } else {
@@ -76,15 +75,15 @@ fn false_hotspots_table(rows: &[FalseHotspot]) -> Table {
 
 fn steps_table(rows: &[StepSpread]) -> Table {
     let name = |s: &StepSpread| s.category.map_or("step", |c| c.name()).to_owned();
-    Table::new(STEPS, "Critical path per step: minimum, median and maximum over all steps")
+    Table::new(STEPS, "Critical path of the steps by cause: minimum, median and maximum over all steps")
         .text("bound_by", rows.iter().map(name))
         .i64("min_ns", Unit::Ns, rows.iter().map(|s| s.min_ns))
         .i64("median_ns", Unit::Ns, rows.iter().map(|s| s.median_ns))
         .i64("max_ns", Unit::Ns, rows.iter().map(|s| s.max_ns))
         .i64("max_step", Unit::None, rows.iter().map(|s| s.max_step))
         .note(
-            "The critical path of a step ends with the step on its own thread and excludes later GPU work. It may \
-             differ from the critical path of the whole trace.",
+            "The critical path of a step ends when the step ends on its CPU thread, so it excludes GPU work that ends \
+             later. It may differ from the critical path of the whole trace.",
         )
 }
 

@@ -188,7 +188,8 @@ pub fn one_trace(path: &Path, mut traces: Vec<MemoryTrace>) -> Result<MemoryTrac
             Err(unsupported(
                 path,
                 &found,
-                "give one of them (unpack an archive first), or compare all with `stackline memory`",
+                "give only one of them (if the input is an archive, unpack it first), or compare all with `stackline \
+                 memory`",
             ))
         }
         (None, _) => Err(as_memory_error(Error::NoTrace { path: path.to_owned() })),
@@ -277,7 +278,8 @@ fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<
         return Ok(execution_trace::read(label, &values, root));
     }
     if timeline::is_sums_document(&values, root) {
-        let found = "totals by category without single tensors, as export_memory_timeline writes them to a .json file";
+        let found = "memory totals per category without individual tensors, as export_memory_timeline writes them to a \
+                     .json file";
         return Err(unsupported(
             path,
             found,
@@ -286,7 +288,7 @@ fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<
     }
     let advice =
         "give the file of `torch.cuda.memory._dump_snapshot()` or `pickle.dump(torch.cuda.memory._snapshot(), file)`";
-    Err(unsupported(path, "not a memory snapshot (plain data without segments and device_traces)", advice))
+    Err(unsupported(path, "not a memory snapshot (the data lacks the keys segments and device_traces)", advice))
 }
 
 fn whole_text(path: &Path, stream: &mut dyn Read) -> Result<String, Error> {

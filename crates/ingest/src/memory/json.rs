@@ -47,7 +47,7 @@ impl Target {
         self.until_check = CHECK_EVERY;
         let open = self.open_items.saturating_mul(size_of::<Value>() as u64);
         if self.values.memory().saturating_add(self.text_bytes).saturating_add(open) > self.memory {
-            return Err(E::custom(format!("the document unpacks to more than {} bytes", self.memory)));
+            return Err(E::custom(format!("the JSON document needs more than {} bytes of memory", self.memory)));
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ mod tests {
         let limits = Limits { memory: 1 << 20, ..Limits::default() };
         let lists = format!("[{}[]]", "[],".repeat(100_000));
         let message = read(lists.as_bytes(), limits).unwrap_err().to_string();
-        assert!(message.starts_with("the document unpacks to more than 1048576 bytes"), "{message}");
+        assert!(message.starts_with("the JSON document needs more than 1048576 bytes of memory"), "{message}");
         let texts: Vec<String> = (0..40_000).map(|number| format!("\"a rather long text {number}\"")).collect();
         assert!(read(format!("[{}]", texts.join(",")).as_bytes(), limits).is_err());
         let flat = format!("[{}0]", "0,".repeat(200_000));

@@ -125,7 +125,7 @@ impl<R: Read> Machine<R> {
             + self.input.text_bytes()
             + (8 * (self.stack.len() + self.marks.len() + self.memo.len() + 3 * self.far_memo.len())) as u64;
         if taken > self.limits.memory {
-            return Err(format!("the pickle unpacks to more than {} bytes", self.limits.memory));
+            return Err(format!("the pickle needs more than {} bytes of memory", self.limits.memory));
         }
         Ok(())
     }
@@ -321,7 +321,7 @@ impl<R: Read> Machine<R> {
     fn load_memo(&mut self, opcode: u8) -> Step {
         let number = if opcode == b'h' { u32::from(self.byte()?) } else { u32::from_le_bytes(self.array()?) };
         let found = self.memo.get(number as usize).or_else(|| self.far_memo.get(&number)).copied();
-        let value = found.ok_or_else(|| format!("a reference to undefined pickle memo entry {number}"))?;
+        let value = found.ok_or_else(|| format!("a reference to pickle memo entry {number}, which is not defined"))?;
         self.push(value);
         Ok(())
     }

@@ -2,13 +2,13 @@
 
 /// Description of each kind of dropped record; the diagnostic adds the count.
 const SENTENCES: [(&str, &str); 16] = [
-    ("tree_full", "calls were merged into one node, because the call tree was full"),
+    ("tree_full", "calls were merged into one node, because the call tree reached its maximum number of nodes"),
     ("calls_too_fast", "individual calls were dropped, because there were more per second than could be written"),
     ("calls_not_written", "individual calls were dropped, because the disk could not be written"),
     ("calls_over_limit", "individual calls were dropped, because the recording reached its size limit"),
     (
         "calls_without_names",
-        "individual calls have a merged name, because too many span names differ only in numbers or identifiers",
+        "individual calls share one merged name, because too many span names differ only in numbers or identifiers",
     ),
     (
         "touches_too_fast",
@@ -23,20 +23,20 @@ const SENTENCES: [(&str, &str); 16] = [
         "touches_damaged",
         "allocations and memory accesses may be missing, because a part of the recorded data is damaged",
     ),
-    ("samples_not_written", "single samples were dropped, because the disk could not be written"),
+    ("samples_not_written", "individual samples were dropped, because the disk could not be written"),
     (
         "threads_not_written",
         "calls of threads were dropped, because the threads ended while the disk could not be written",
     ),
     ("threads_over_limit", "threads were not sampled, because the limit is 1,024 threads"),
-    ("inputs_over_limit", "tensors were not recorded, because the limit is 4,096 per call"),
+    ("inputs_over_limit", "tensors were not recorded, because the limit is 4,096 tensors per call"),
     (
         "native_frames_without_stack",
-        "operators have no native frames, because their threads had too little stack left for unwinding",
+        "operators have no native frames, because their threads had too little stack space left for unwinding",
     ),
     (
         "forward_links_over_limit",
-        "backward nodes have no forward operator, because too many operators ran between the two",
+        "backward operators are not linked to their forward operators, because too many operators ran between them",
     ),
     ("names_over_limit", "tensors have no names, because the limit of named tensors was reached"),
 ];

@@ -66,14 +66,14 @@ fn bounds(clock: &DeviceClock) -> String {
             let by_wait =
                 if most >= 0 { format!("at most {most} ns behind") } else { format!("at least {} ns ahead", -most) };
             format!(
-                "by a launch the clock is {by_launch}, but by a wait {by_wait}: it drifts or jumps, or records are \
-                 wrong"
+                "a launch shows that the clock is {by_launch}, but a wait shows that it is {by_wait}: the clock drifts \
+                 or jumps, or records are wrong"
             )
         }
         (Some(least), Some(most)) if least > 0 => format!("the clock is {least} to {most} ns behind the host's"),
         (Some(least), None) if least > 0 => format!("the clock is at least {least} ns behind the host's"),
         (Some(least), Some(most)) if most < 0 => format!("the clock is {} to {} ns ahead of the host's", -most, -least),
         (None, Some(most)) if most < 0 => format!("the clock is at least {} ns ahead of the host's", -most),
-        _ => "the clock may be right".to_owned(),
+        _ => "the clock may agree with the host's".to_owned(),
     }
 }

@@ -70,7 +70,8 @@ pub(super) fn apply(trace: &mut Trace) -> Shifts {
     let Found { shifts, contradicted } = find(trace, host);
     for (device, by) in contradicted {
         let example = format!(
-            "device {device}: its launches require a shift of its times by {:.6} s, which its waits contradict",
+            "device {device}: its launches require a shift of its times by {:.6} s, but the calls that wait for it do \
+             not allow that shift",
             by as f64 / 1e9
         );
         diagnostics::CLOCK_CONTRADICTED.count(&mut trace.report, None, &example);

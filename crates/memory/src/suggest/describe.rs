@@ -68,7 +68,8 @@ fn describe_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
             let operator = trace.strings.get(operator_of(trace, suggestion.object));
             let by = if operator.is_empty() { "the operator that allocates it" } else { operator };
             format!(
-                "let {by} write {object} over {} in place (inplace=True, +=, or the operator with a trailing _)",
+                "let {by} write {object} in place, into the memory of {} (inplace=True, +=, or the operator with a \
+                 trailing _)",
                 named(trace, *owner)
             )
         }
@@ -89,8 +90,8 @@ fn describe_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
             let device = trace.devices.get(trace.objects.device[suggestion.object.index()].index());
             let device = device.map_or("the device", |device| trace.strings.get(device.name));
             format!(
-                "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; the allocator model predicts {} less reserved \
-                 memory on {device}",
+                "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; a model of the allocator predicts {} less \
+                 reserved memory on {device}",
                 bytes(suggestion.bytes)
             )
         }

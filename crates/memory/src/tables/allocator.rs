@@ -122,10 +122,12 @@ fn add(sum: &mut u64, bytes: u64) {
 }
 
 /// Note on the columns of [`segments_table`].
-pub const SEGMENTS_NOTE: &str = "Column free_segments: whole segments that torch.cuda.empty_cache() returns to the \
-    device. Column free_split: free bytes between used blocks, which only requests of the same pool and stream can \
-    use. Column free_private: free bytes of a private pool (such as a CUDA graph's), which the pool keeps while it \
-    exists. Column fragmentation: 100 % minus the largest free block's share of the free bytes.";
+pub const SEGMENTS_NOTE: &str = "Column free_segments: bytes of entirely free segments, which torch.cuda.empty_cache() \
+                                 returns to the device. Column free_split: free bytes between used blocks, which only \
+                                 requests of the same pool and stream can use. Column free_private: free bytes of a \
+                                 private pool (such as the pool of a CUDA graph), which stay reserved as long as the \
+                                 pool exists. Column fragmentation: 100 % minus the share of the largest free block in \
+                                 all free bytes.";
 
 /// Segments and blocks at the time of the snapshot, by device and pool; `None` if the source has none.
 pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {

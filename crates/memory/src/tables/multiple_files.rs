@@ -214,7 +214,7 @@ impl SeveralMemories {
         let count = empty().count();
         let more = if count > named.len() { format!(" and {} more", count - named.len()) } else { String::new() };
         (count > 0)
-            .then(|| format!("Not compared, because the files contain no allocations: {}{more}.", named.join(", ")))
+            .then(|| format!("These files contain no allocations and were not compared: {}{more}.", named.join(", ")))
     }
 
     fn ranks_table(&self) -> Table {
@@ -230,7 +230,7 @@ impl SeveralMemories {
         let whose = if self.knows_ranks() { "rank" } else { "file" };
         Table::new(
             "memory_ranks",
-            &format!("Highest memory peak of each {whose}, and the source lines that own most of it"),
+            &format!("Highest memory peak of each {whose}, and the source lines that allocated most of it"),
         )
         .i64("rank", Unit::None, rows.iter().map(|(rank, ..)| *rank))
         .i64("bytes", Unit::Bytes, rows.iter().map(|(.., highest)| highest.map(|(_, peak)| int(peak.bytes))))
@@ -239,8 +239,8 @@ impl SeveralMemories {
         .text("device", rows.iter().map(|(.., highest)| highest.map(|(device, _)| device.clone())))
         .text("file", rows.iter().map(|(_, file, _)| Some(file.file.clone())))
         .note(format!(
-            "Column bytes: requested bytes at the highest peak. Column beside_median: difference from the median \
-                 of the {whose}s."
+            "Column bytes: requested bytes at the highest peak. Column beside_median: difference from the median over \
+             all {whose}s."
         ))
     }
 
@@ -300,7 +300,8 @@ impl SeveralMemories {
         let grows = self.growth().into_iter().find(|row| peaks.len() > 1 && row.change() > 0);
         if let Some(row) = grows {
             sentences.push(format!(
-                "Largest growth: {}, from {} to {}; it grew in {} of the {} intervals between files.",
+                "The memory of source line {} grew most, from {} to {}. It grew in {} of the {} intervals between \
+                 files.",
                 row.place,
                 words(row.first()),
                 words(row.last()),
@@ -348,8 +349,8 @@ impl SeveralMemories {
             .i64("last_bytes", Unit::Bytes, rows.iter().map(|row| int(row.last())))
             .i64("grows", Unit::None, rows.iter().map(|row| int(row.grows() as u64)))
             .note(
-                "Column grows: number of intervals between consecutive files in which the bytes of the line at the \
-                 highest peak grew.",
+                "Column grows: number of files in which the line owns more bytes at the highest peak than in the \
+                 previous file.",
             )
     }
 }

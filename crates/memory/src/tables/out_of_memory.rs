@@ -145,8 +145,8 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
                 bytes(situation.allocated)
             );
         }
-        return "cause unknown, because the input lacks the free bytes of the device and the allocator. Record a CUDA \
-            memory snapshot (torch.cuda.memory._dump_snapshot) after the failure"
+        return "cause unknown, because the input does not contain how many bytes the device and the allocator had \
+                free. Record a CUDA memory snapshot (torch.cuda.memory._dump_snapshot) after the failure"
             .to_owned();
     };
     if let Some(why) = contradiction(situation, reserved, device_free) {
@@ -157,8 +157,8 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
     if missing == 0 {
         return format!(
             "the device had enough free memory ({}), but a limit of the process (set_per_process_memory_fraction) or a \
-             missing address range prevented its use. Raise the limit, or lower the peak; other allocator settings \
-             gain at most the {} that are reserved and unused",
+             lack of free virtual addresses prevented its use. Raise the limit, or lower the peak; other allocator \
+             settings gain at most the {} of memory that are reserved and unused",
             bytes(device_free),
             bytes(cached)
         );
@@ -170,19 +170,19 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
     }
     if cached >= oom.requested {
         return "fragmentation: enough memory was reserved and unused, but not in one piece. Set \
-            PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which joins pieces"
+                PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which lets the allocator join free pieces"
             .to_owned();
     }
     if cached >= missing {
-        return "fragmentation: unused reserved memory plus free device memory would have sufficed, but used blocks in \
-                the same segments kept it from being returned to the device. Set \
-                PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which returns such pieces"
+        return "fragmentation: unused reserved memory plus free device memory would have sufficed, but the unused \
+                memory could not be returned to the device, because the same segments contain used blocks. Set \
+                PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which returns unused parts of segments"
             .to_owned();
     }
     let short = bytes(missing - cached);
     format!(
-        "not enough memory: {short} were missing, even if all unused reserved memory were used. Lower the peak by that \
-         much (smaller batch, activation checkpointing, or the suggestions below), or free memory of other processes"
+        "not enough memory: even with all unused reserved memory, {short} were missing. Lower the peak by that much \
+         (smaller batch, activation checkpointing, or the suggestions below), or free memory of other processes"
     )
 }
 

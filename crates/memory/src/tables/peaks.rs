@@ -118,8 +118,8 @@ fn growth_while_free(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], mo
     let place = place.map_or_else(String::new, |place| format!(" ({place})"));
     (unused as f64 >= MIN_UNUSED * most as f64).then(|| {
         format!(
-            " At call {}{place} the allocator requested {} from the device, although {} of its reserved memory were \
-             free: their blocks were too small or belong to another pool or stream.",
+            " At call {}{place} the allocator requested {} from the device, although {} of the allocator's reserved \
+             memory were free: the free blocks were too small or belonged to another pool or stream.",
             count(u64::from(at)),
             bytes(growth),
             bytes(unused),

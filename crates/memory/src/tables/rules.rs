@@ -18,15 +18,19 @@ pub fn rules_table(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Table {
     let within = [Pattern::Overallocation, Pattern::NonUniformAccess, Pattern::StructuredAccess, Pattern::NeverRead];
     let theirs = |pattern: Pattern| (!within.contains(&pattern)).then(|| i64::from(artifact.count_of(pattern)));
     let of_paper = |pattern: Pattern| (pattern == Pattern::RedundantAllocation).then_some(paper as i64);
-    Table::new("memory_rules", "Memory objects per waste pattern, by the rules of DrGPUM and of Stackline")
-        .text("pattern", Pattern::all().map(|pattern| Some(pattern.name().to_owned())))
-        .text("short", Pattern::all().map(|pattern| Some(pattern.short().to_owned())))
-        .i64("drgpum", Unit::None, Pattern::all().map(theirs))
-        .i64("paper", Unit::None, Pattern::all().map(of_paper))
-        .i64("ours", Unit::None, Pattern::all().map(ours))
-        .note(
-            "Column drgpum: count by DrGPUM's published program, for which objects that are written and never read \
-             are unused, too. Column paper: count by the one-pass algorithm in section 5.1 of DrGPUM's paper. Column \
-             ours: count by Stackline's rules; docs/reference/memory-patterns.md lists the differences.",
-        )
+    Table::new(
+        "memory_rules",
+        "Number of memory objects with each waste pattern, by the rules of DrGPUM and of \
+                                Stackline",
+    )
+    .text("pattern", Pattern::all().map(|pattern| Some(pattern.name().to_owned())))
+    .text("short", Pattern::all().map(|pattern| Some(pattern.short().to_owned())))
+    .i64("drgpum", Unit::None, Pattern::all().map(theirs))
+    .i64("paper", Unit::None, Pattern::all().map(of_paper))
+    .i64("ours", Unit::None, Pattern::all().map(ours))
+    .note(
+        "Column drgpum: number by DrGPUM's published program, which also counts objects as unused that are written \
+             but never read. Column paper: number by the one-pass algorithm in section 5.1 of DrGPUM's paper. Column \
+             ours: number by Stackline's rules; docs/reference/memory-patterns.md lists the differences.",
+    )
 }

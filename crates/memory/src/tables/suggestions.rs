@@ -150,7 +150,7 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
     let device = |at: usize| trace.devices.get(rows[at].0.index()).map(|device| device.name).unwrap_or_default();
     let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     let share = |before: u64, after: u64| super::percent(before.saturating_sub(after), before);
-    let table = Table::new("memory_applied", "Memory peaks with the applied suggestions")
+    let table = Table::new("memory_applied", "Memory peaks before and after applying the suggestions")
         .text("device", (0..rows.len()).map(|at| Some(trace.strings.get(device(at)).to_owned())))
         .text("applied", rows.iter().map(|row| Some(list(&row.3))))
         .i64("peak_before", Unit::Bytes, rows.iter().map(|row| int(row.1.bytes)))
@@ -159,11 +159,12 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
         .i64("reserved_before", Unit::Bytes, rows.iter().map(|row| row.4.map(|(before, _)| int(before))))
         .i64("reserved_after", Unit::Bytes, rows.iter().map(|row| row.4.map(|(_, after)| int(after))))
         .i64("at_call", Unit::None, rows.iter().map(|row| int(row.2.position.index() as u64)));
-    let model = "Columns reserved_before and reserved_after: most memory that PyTorch's caching allocator would \
-                 reserve, predicted by a model of its rules (docs/explanation/memory-analysis.md).";
+    let model = "Columns reserved_before and reserved_after: maximum memory that PyTorch's caching allocator would \
+                 reserve, predicted by a model of the allocator (docs/explanation/memory-analysis.md).";
     let table = if rows.iter().any(|row| row.4.is_some()) { table.note(model) } else { table };
     Ok(table.note(
-        "On each device, suggestions that conflict with an earlier one or concern another device are not applied.",
+        "A suggestion is not applied on a device if it conflicts with an earlier suggestion or concerns another \
+         device.",
     ))
 }
 

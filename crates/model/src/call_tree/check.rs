@@ -58,6 +58,6 @@ impl CallingContextTree {
 fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), String> {
     match values.iter().position(|value| !holds(value)) {
         None => Ok(()),
-        Some(row) => Err(format!("row {row} of {column} refers to an entry that does not exist")),
+        Some(row) => Err(format!("row {row} of the stored {column} refers to an entry that does not exist")),
     }
 }

@@ -209,7 +209,7 @@ impl MemoryAccesses {
             return Err("the columns of the table of memory accesses differ in length".to_owned());
         }
         if self.object.iter().any(|object| object.index() >= objects) {
-            return Err("a memory access refers to a missing object".to_owned());
+            return Err("a memory access refers to a memory object that does not exist".to_owned());
         }
         let in_order =
             self.range_row.is_sorted() && self.range_row.last().is_none_or(|row| (*row as usize) < self.len());
@@ -220,7 +220,7 @@ impl MemoryAccesses {
         if in_order && disjoint {
             Ok(())
         } else {
-            Err("the byte ranges of memory accesses are not in order".to_owned())
+            Err("the byte ranges of memory accesses are in the wrong order".to_owned())
         }
     }
 }

@@ -216,7 +216,11 @@ impl MemoryCalls {
             return Err("the columns of the table of memory calls differ in length".to_owned());
         }
         if !self.access_end.is_sorted() || self.access_end.last().map_or(0, |end| *end as usize) != accesses {
-            return Err("the number of memory accesses differs from the number that the calls refer to".to_owned());
+            return Err(
+                "the table of memory accesses does not have the number of rows that the table of memory calls \
+                        requires"
+                    .to_owned(),
+            );
         }
         Ok(())
     }

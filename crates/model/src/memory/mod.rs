@@ -265,19 +265,28 @@ impl MemoryTrace {
         let (calls, devices, streams) = (self.calls.len(), self.devices.len(), self.streams.len());
         let in_range = |rows: usize, handle: u32| handle == u32::MAX || (handle as usize) < rows;
         let rules: [(&str, bool); 6] = [
-            ("a call refers to a missing stream", self.calls.stream.iter().all(|s| in_range(streams, s.0))),
-            ("an object refers to a missing device", self.objects.device.iter().all(|d| in_range(devices, d.0))),
             (
-                "the allocation of an object refers to a missing call",
+                "a memory call refers to a stream that does not exist",
+                self.calls.stream.iter().all(|s| in_range(streams, s.0)),
+            ),
+            (
+                "a memory object refers to a device that does not exist",
+                self.objects.device.iter().all(|d| in_range(devices, d.0)),
+            ),
+            (
+                "a memory object is allocated by a call that does not exist",
                 self.objects.allocated_by.iter().all(|c| in_range(calls, c.0)),
             ),
             (
-                "the free of an object refers to a missing call",
+                "a memory object is freed by a call that does not exist",
                 self.objects.freed_by.iter().all(|c| in_range(calls, c.0)),
             ),
-            ("a stream refers to a missing device", self.streams.iter().all(|s| in_range(devices, s.device.0))),
             (
-                "a segment refers to missing blocks",
+                "a stream refers to a device that does not exist",
+                self.streams.iter().all(|s| in_range(devices, s.device.0)),
+            ),
+            (
+                "a memory segment refers to blocks that do not exist",
                 self.segments.iter().all(|s| s.blocks.start <= s.blocks.end && s.blocks.end <= self.blocks.len()),
             ),
         ];
@@ -298,27 +307,37 @@ impl MemoryTrace {
         let on = MemoryStreamId::NONE;
         let rules: [(&str, bool); 8] = [
             (
-                "an object refers to a missing stream",
+                "a memory object refers to a stream that does not exist",
                 self.objects.stream.iter().all(|s| place(MemoryDeviceId::NONE, *s)),
             ),
             (
-                "changes of the kind of objects are not in order, or refer to a missing object or call",
+                "the table of changes of the kind of memory objects has the wrong order, or refers to an object or \
+                 call that does not exist",
                 self.kind_changes.iter().all(|c| c.object.index() < objects && between(c.before))
                     && self.kind_changes.is_sorted_by_key(|c| (c.object, c.before)),
             ),
-            ("a phase refers to missing calls", self.phases.iter().all(|p| between(p.first) && between(p.end))),
             (
-                "an allocator segment event refers to a missing call, device or stream",
+                "a phase refers to memory calls that do not exist",
+                self.phases.iter().all(|p| between(p.first) && between(p.end)),
+            ),
+            (
+                "an event of an allocator segment refers to a call, device or stream that does not exist",
                 self.segment_events.iter().all(|e| between(e.before) && place(e.device, e.stream)),
             ),
-            ("a segment refers to a missing device or stream", self.segments.iter().all(|s| place(s.device, s.stream))),
-            ("a block refers to a missing object", self.blocks.iter().all(|b| in_range(objects, b.object.0))),
             (
-                "a total of the allocator refers to a missing device or call",
+                "a memory segment refers to a device or stream that does not exist",
+                self.segments.iter().all(|s| place(s.device, s.stream)),
+            ),
+            (
+                "a memory block refers to a memory object that does not exist",
+                self.blocks.iter().all(|b| in_range(objects, b.object.0)),
+            ),
+            (
+                "a total of the allocator refers to a device or call that does not exist",
                 self.totals.iter().all(|t| place(t.device, on) && in_range(calls, t.after.0)),
             ),
             (
-                "a failed allocation refers to a missing call, device or stream",
+                "a failed allocation refers to a call, device or stream that does not exist",
                 self.out_of_memory.iter().all(|o| between(o.before) && place(o.device, o.stream)),
             ),
         ];
@@ -336,7 +355,7 @@ impl MemoryTrace {
             };
             if target != u32::MAX && target as usize >= rows {
                 return Err(format!(
-                    "call {} ({}) refers to a missing object, call or stream",
+                    "memory call {} ({}) refers to an object, call or stream that does not exist",
                     call.index(),
                     kind.name()
                 ));

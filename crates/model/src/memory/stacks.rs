@@ -58,7 +58,7 @@ impl MemoryStacks {
         if self.parent.len() == self.frame.len() && parents_first && known {
             Ok(())
         } else {
-            Err("the table of call paths is not in order".to_owned())
+            Err("the rows of the table of call paths are in the wrong order".to_owned())
         }
     }
 }

@@ -94,7 +94,11 @@ fn wrong_handles_are_refused() {
     assert!(trace.check().is_err());
     trace.objects.freed_by[object.index()] = MemoryCallId::NONE;
     trace.calls.target[0] = 7;
-    assert_eq!(trace.check().unwrap_err(), "call 0 (allocate) refers to a missing object, call or stream");
+    assert_eq!(
+        trace.check().unwrap_err(),
+        "memory call 0 (allocate) refers to an object, call or stream that does not \
+                                            exist"
+    );
 }
 
 /// A damaged file may name very many of them, so each is found without a linear search.

@@ -105,12 +105,12 @@ pub(super) fn apply<'e>(
     if !pinned.is_empty() {
         let how = match keep_up {
             true => {
-                "workers have idle time, so the prediction assumes that each batch is ready when requested; the lower \
-                 bound uses the recorded times of batches"
+                "the workers have idle time, so the prediction assumes that each batch is ready when requested; the \
+                 lower bound assumes that batches become ready when they did in the recording"
             }
             false => {
-                "the prediction uses the recorded times of batches; the upper bound assumes that each batch is ready \
-                 when requested"
+                "the prediction assumes that batches become ready when they did in the recording; the upper bound \
+                 assumes that each batch is ready when requested"
             }
         };
         notes.push(format!("the trace does not show which loader worker makes which batch: {how}"));

@@ -68,8 +68,8 @@ impl<'e> Cases<'e> {
         let likely = of_case(Case::Likely);
         if likely.is_empty() {
             let text = edits[0].to_string();
-            let reason = "this edit is only an alternative for the bounds; also give the main edits, which begin \
-                          without a case, lower or upper"
+            let reason = "this edit is only an alternative, used to compute the bounds; also give a main edit, which \
+                          does not begin with `case N:`, `lower:` or `upper:`"
                 .to_owned();
             return Err(CriticalPathError::RefusedEdit { text, reason });
         }
@@ -143,7 +143,8 @@ impl WhatIf<'_, '_> {
                 Ok(gain) => gain,
                 Err(error) => {
                     found.notes.push(format!(
-                        "the alternative '{case}…' could not be simulated, so the bounds do not cover it: {error}"
+                        "the alternative edits '{case}…' could not be simulated, so the bounds do not cover them: \
+                         {error}"
                     ));
                     continue;
                 }

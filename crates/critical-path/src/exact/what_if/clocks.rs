@@ -180,7 +180,7 @@ pub fn sweep(
     }
     found.interrupted |= stop();
     let stopped = if found.interrupted {
-        " The simulation was canceled before its end, so the bounds may cover only the likely shift."
+        " The simulation was canceled before its end, so the bounds may cover only the likely shift of the clock."
     } else {
         ""
     };

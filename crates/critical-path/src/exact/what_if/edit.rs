@@ -98,7 +98,8 @@ impl Edit {
         let named = missing.iter().take(MAX_MISSING_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
         (!missing.is_empty()).then(|| {
             format!(
-                "the selector `events:` lists positions without an event in the trace; they are ignored: {named}{more}"
+                "the selector `events:` lists event numbers that the trace does not have; they were ignored: \
+                 {named}{more}"
             )
         })
     }
@@ -123,10 +124,14 @@ impl Edit {
                 Some("a duration must be a number of ns from 0 to 1000000000000 (1,000 s)")
             }
             Action::SetNs(_) if !(is_span || is_gpu) => Some("only the duration of kernels and spans can be set"),
-            Action::Fuse | Action::Graph if !is_span => {
-                Some("select the spans that launch the kernels with module:, annotation:, operator: or frame:")
-            }
-            Action::Overlap if !is_gpu => Some("select GPU work with collective:, kernel: or stream:"),
+            Action::Fuse | Action::Graph if !is_span => Some(
+                "this edit needs spans that launch kernels; select them with module:, annotation:, operator: or \
+                      frame:",
+            ),
+            Action::Overlap if !is_gpu => Some(
+                "this edit needs GPU work; select it with collective:, kernel: or \
+                                                stream:",
+            ),
             Action::AddLoaderWorkers(_) => Some("more-workers takes no selector"),
             _ => None,
         }

@@ -45,8 +45,8 @@ impl Applier<'_, '_> {
         match all - selected.count {
             0 => Ok(()),
             n if n == all => {
-                let reason = "none of the selected operations has the name of a collective, and only collectives can \
-                              be overlapped; select them with collective:";
+                let reason = "only collectives can be overlapped, but no selected operation has the name of a \
+                              collective; select collectives with collective:";
                 Err(self.no_match_error(selector, reason))
             }
             others => {
@@ -64,26 +64,26 @@ impl Applier<'_, '_> {
         let Some(selector) = &edit.selector else { return };
         let is_about_waits = matches!(selector.target, Target::Names(NameKind::Sync | NameKind::Wait, _));
         let note = if is_about_waits && matches!(edit.action, Action::Scale(_)) {
-            "a wait lasts until the awaited work ends, even if the call itself takes no time; scale that work or \
-             remove the wait"
+            "a wait lasts until the awaited work ends, so a faster call does not shorten the wait; scale the awaited \
+             work, or remove the wait"
         } else if self.has_effect(before) {
             return;
         } else {
             match (edit.action, &selector.target) {
-                (Action::Scale(1.0), _) => "a factor of 1 keeps the time",
-                (Action::Overlap, _) => "no GPU work waits for these events",
-                (_, Target::Categories(_)) => "no time of this cause delays other work",
+                (Action::Scale(1.0), _) => "a factor of 1 does not change the time",
+                (Action::Overlap, _) => "no GPU work waits for the selected collectives",
+                (_, Target::Categories(_)) => "no time of this category delays other work",
                 (Action::SetNs(_), Target::Names(NameKind::Kernel | NameKind::Collective, _) | Target::Stream(_)) => {
-                    "the events already have this duration"
+                    "the selected events already have this duration"
                 }
                 (
                     _,
                     Target::Names(NameKind::Kernel | NameKind::Collective | NameKind::Sync | NameKind::Wait, _)
                     | Target::Stream(_),
-                ) => "the events take no time",
+                ) => "the selected events take no time",
                 _ => {
-                    "in these events the thread only waits, and the wait lasts until the awaited work ends; change \
-                     that work instead"
+                    "in these events the thread only waits for other work, and the wait lasts until that work ends; \
+                     change that work instead"
                 }
             }
         };
@@ -120,11 +120,10 @@ impl WhatIf<'_, '_> {
         let first = applied.changes.first_position()?;
         let start = self.exact.graph.start[self.plan.node[first as usize] as usize];
         if start >= measured.window.end {
-            return Some("all changed work comes after the analyzed window".to_owned());
+            return Some("all changed work runs after the end of the analyzed time window".to_owned());
         }
-        (taken == 0).then(|| {
-            "no changed work is on the critical path, so its duration does not decide the end of the window".to_owned()
-        })
+        (taken == 0)
+            .then(|| "none of the changed work is on the critical path, so the window does not end earlier".to_owned())
     }
 }
 

@@ -60,14 +60,19 @@ impl Applier<'_, '_> {
             let reason = match left_out {
                 0 => "no selected span has two or more launches, so a CUDA graph would save nothing",
                 _ => {
-                    "all selected spans wait, record events or signal other threads, which a CUDA graph cannot contain"
+                    "all selected spans wait, record CUDA events or signal other threads, and a CUDA graph cannot \
+                     contain such calls"
                 }
             };
             return Err(self.no_match_error(selector, reason));
         }
         if left_out > 0 {
             let all = done + left_out;
-            self.notes.push(format!("{left_out} of {all} spans of {} cannot become CUDA graphs because they wait, record events or signal other threads", selector.text));
+            self.notes.push(format!(
+                "{left_out} of {all} spans of {} cannot become CUDA graphs because they wait, \
+                                     record CUDA events or signal other threads",
+                selector.text
+            ));
         }
         Ok(())
     }
@@ -147,8 +152,8 @@ impl Applier<'_, '_> {
             }
         }
         self.notes.push(
-            "a trace does not show which work uses the result of a collective, so in the prediction only the host \
-             waits for it"
+            "a trace does not show which GPU work uses the result of a collective, so the prediction assumes that no \
+             GPU work waits for the collective, only the host"
                 .to_owned(),
         );
     }

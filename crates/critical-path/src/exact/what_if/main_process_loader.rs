@@ -102,7 +102,8 @@ impl Applier<'_, '_> {
         }
         let (are, each) = if workers == 1 { ("1 worker process", "") } else { ("worker processes", "each ") };
         self.notes.push(format!(
-            "the main process loads the data; the prediction assumes {are} of the same speed, {each}on its own CPU core ({workers} in total)"
+            "the main process loads the data; the prediction assumes {are}, {each}as fast as the main process and on \
+             its own CPU core ({workers} in total)"
         ));
         if allowed < 1.0 {
             self.notes.push(

@@ -166,7 +166,10 @@ impl Selector {
 fn grammar() -> String {
     let kinds: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
     let kinds = kinds.join(", ");
-    format!("write WHAT:NAME, where WHAT is {kinds}, stream, category or events, and NAME may contain * or be ~REGEX")
+    format!(
+        "write WHAT:NAME, where WHAT is {kinds}, stream, category or events, and NAME is a name, a name with * for \
+             any text, or ~REGEX"
+    )
 }
 
 fn stream(text: &str) -> Result<Pattern, String> {
@@ -174,7 +177,7 @@ fn stream(text: &str) -> Result<Pattern, String> {
     if text.starts_with('~') || text.split('/').count() <= 2 && text.split('/').all(is_number) {
         return Pattern::parse(text);
     }
-    Err("write a stream as 7, as 0/7 with its device (* matches any digits), or as ~REGEX".to_owned())
+    Err("write a stream as 7, as 0/7 (device 0, stream 7; * matches any number), or as ~REGEX".to_owned())
 }
 
 fn category(text: &str) -> Result<Target, String> {
@@ -193,7 +196,7 @@ fn pattern(what: NameKind, text: &str) -> Result<Pattern, String> {
         return Pattern::parse(text);
     }
     if text.is_empty() {
-        return Err("the name is missing; write * for all".to_owned());
+        return Err("the name is missing; write * for all names".to_owned());
     }
     let has_star = text.contains(['*', '?']);
     Ok(match what {

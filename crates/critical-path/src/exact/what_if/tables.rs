@@ -57,9 +57,13 @@ pub fn sweep_table(sweep: &Sweep) -> Table {
 /// Tables of a sweep for a terminal, where long names leave no space: edits of the same time are in a separate table.
 pub fn sweep_tables(sweep: &Sweep) -> Vec<Table> {
     let same = || sweep.candidates.iter().flat_map(|c| c.also.iter().map(move |also| (also, &c.edit)));
-    let names = Table::new("same_time", "Other what-if edits that change the same time as a listed one")
-        .text("edit", same().map(|(also, _)| also.clone()))
-        .text("listed_as", same().map(|(_, edit)| edit.clone()));
+    let names = Table::new(
+        "same_time",
+        "What-if edits not listed above, because they change the same time as a listed \
+                                         edit",
+    )
+    .text("edit", same().map(|(also, _)| also.clone()))
+    .text("listed_as", same().map(|(_, edit)| edit.clone()));
     let any = same().next().is_some();
     std::iter::once(by_gain(sweep)).chain(any.then_some(names)).collect()
 }

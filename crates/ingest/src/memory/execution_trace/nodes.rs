@@ -132,7 +132,7 @@ pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nod
         diagnostics::MEMORY_BAD_EVENT.count(
             report,
             None,
-            "lists of tensors that refer to too many tensors; some were skipped",
+            "lists contain too many tensors; some of the tensors were skipped",
         );
     }
     nodes.all.sort_by_key(|node| node.id);

@@ -25,7 +25,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     match () {
         () if has(SCHEMA) => Sniff::Yes("the speedscope schema"),
         () if has(b"\"shared\"") && has(b"\"frames\"") || has(b"\"profiles\"") && has(b"\"endValue\"") => {
-            Sniff::Yes("shared frames, or profiles with an end value")
+            Sniff::Yes("the speedscope keys shared and frames, or profiles and endValue")
         }
         () => Sniff::No,
     }

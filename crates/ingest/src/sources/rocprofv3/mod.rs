@@ -66,7 +66,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         database::note_unread(file, &mut first.report);
     }
     if traces.is_empty() {
-        let without = || format!("a rocprofv3 recording without kernels, copies and calls: {why}");
+        let without = || format!("a rocprofv3 recording without kernels, copies or API calls: {why}");
         let cut =
             |error| format!("a rocprofv3 recording that is truncated or damaged before its first record: {error}");
         let reason = broken.map_or_else(without, cut);

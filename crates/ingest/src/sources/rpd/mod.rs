@@ -59,7 +59,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     let why = processes.reason_if_empty("no GPU work ran during the recording");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
-        let reason = format!("a rocmProfileData recording without calls and operations: {why}");
+        let reason = format!("a rocmProfileData recording without API calls or GPU operations: {why}");
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     };
     tables::note_unread(file, |table| KNOWN.contains(&table), &mut first.report);
