@@ -2,7 +2,7 @@
 //!
 //! A file may contain views, triggers and virtual tables, which run code of their author. Only plain tables are read,
 //! in one scan each, so no such code runs, and functions in the schema of a file are not trusted. The file is opened as
-//! immutable: it is not locked, and no other file is written.
+//! immutable: it is not locked, and no other file is written. Pages in the plain form are decoded without SQLite.
 //!
 //! ```no_run
 //! let file = stackline_sqlite::Database::open("report.sqlite".as_ref())?;
@@ -14,6 +14,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod pages;
+
+use pages::{Pages, Plan, Value};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
@@ -51,17 +54,18 @@ pub struct Stop;
 /// One row of a scan. Columns are numbered in the requested order.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    row: &'a rusqlite::Row<'a>,
+    values: &'a [Value<'a>],
 }
 
 impl<'a> Row<'a> {
     /// Read an integer from a row; `None` if the value is null, missing from the table, or of another type. Text with
     /// an integer counts, because columns without a type keep the written type.
     #[must_use]
+    #[inline]
     pub fn i64(&self, column: usize) -> Option<i64> {
         match self.value(column) {
-            ValueRef::Integer(value) => Some(value),
-            ValueRef::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok(),
+            Value::Int(value) => Some(value),
+            Value::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok(),
             _ => None,
         }
     }
@@ -71,8 +75,8 @@ impl<'a> Row<'a> {
     #[must_use]
     pub fn f64(&self, column: usize) -> Option<f64> {
         match self.value(column) {
-            ValueRef::Real(value) => Some(value),
-            ValueRef::Integer(value) => Some(value as f64),
+            Value::Real(value) => Some(value),
+            Value::Int(value) => Some(value as f64),
             _ => None,
         }
     }
@@ -82,22 +86,35 @@ impl<'a> Row<'a> {
     #[must_use]
     pub fn text(&self, column: usize) -> Option<std::borrow::Cow<'a, str>> {
         match self.value(column) {
-            ValueRef::Text(text) => Some(String::from_utf8_lossy(text)),
+            Value::Text(text) => Some(String::from_utf8_lossy(text)),
             _ => None,
         }
     }
 
-    /// Size of a text or blob in a row, in bytes.
-    fn length(&self, column: usize) -> u64 {
-        match self.value(column) {
-            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len() as u64,
+    /// Size of the texts and blobs in a row, in bytes.
+    fn length(&self) -> u64 {
+        let of_value = |value: &Value<'_>| match value {
+            Value::Text(bytes) | Value::Blob(bytes) => bytes.len() as u64,
             _ => 0,
-        }
+        };
+        self.values.iter().map(of_value).sum()
     }
 
-    fn value(&self, column: usize) -> ValueRef<'a> {
-        self.row.get_ref(column).unwrap_or(ValueRef::Null)
+    fn value(&self, column: usize) -> Value<'a> {
+        self.values.get(column).copied().unwrap_or(Value::Null)
     }
+}
+
+/// Values of a row that SQLite read.
+fn values<'r>(row: &'r rusqlite::Row<'_>, columns: usize) -> Vec<Value<'r>> {
+    let value = |column| match row.get_ref(column).unwrap_or(ValueRef::Null) {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(value) => Value::Int(value),
+        ValueRef::Real(value) => Value::Real(value),
+        ValueRef::Text(bytes) => Value::Text(bytes),
+        ValueRef::Blob(bytes) => Value::Blob(bytes),
+    };
+    (0..columns).map(value).collect()
 }
 
 /// An open file.
@@ -109,6 +126,8 @@ pub struct Database {
     is_cut: bool,
     /// Size of the file in bytes.
     size: u64,
+    /// Pages of a file in the plain form.
+    pages: Option<Pages>,
 }
 
 impl Database {
@@ -139,7 +158,8 @@ impl Database {
         connection.pragma_update(None, "cell_size_check", true)?;
         let tables = tables(&connection)?;
         let size = path.metadata().map_or(0, |meta| meta.len());
-        Ok(Self { connection, tables, is_cut, size })
+        let pages = if is_cut { None } else { Pages::open(path) };
+        Ok(Self { connection, tables, is_cut, size, pages })
     }
 
     /// True if the file is truncated: tables may end too early or be missing.
@@ -185,18 +205,34 @@ impl Database {
             columns.push("NULL".to_owned());
         }
         let query = format!("SELECT {} FROM {} NOT INDEXED", columns.join(", "), quoted(table));
-        let mut statement = self.connection.prepare(&query)?;
-        let mut rows = statement.query([])?;
         // SQLite would follow cyclic pages without end.
         let (mut count, mut text) = (0_u64, 0_u64);
-        while let Some(row) = rows.next()? {
-            let row = Row { row };
+        let mut take = |values: &[Value<'_>]| {
+            let row = Row { values };
             count += 1;
-            text += (0..columns.len()).map(|column| row.length(column)).sum::<u64>();
+            text += row.length();
             if count > self.size / SMALLEST_ROW || text > self.size {
                 return Err(Error::Endless);
             }
-            take(&row).map_err(|Stop| Error::Stopped)?;
+            take(&row).map_err(|Stop| Error::Stopped)
+        };
+        let mut passed = 0;
+        if let Some(pages) = &self.pages
+            && let Some(plan) = Plan::new(&self.connection, &query, columns.len())
+        {
+            match pages.scan(&plan, &mut take)? {
+                None => return Ok(()),
+                Some(rows) => passed = rows,
+            }
+        }
+        let mut statement = self.connection.prepare(&query)?;
+        let mut rows = statement.query([])?;
+        let mut at = 0;
+        while let Some(row) = rows.next()? {
+            at += 1;
+            if at > passed {
+                take(&values(row, columns.len()))?;
+            }
         }
         Ok(())
     }
@@ -209,7 +245,8 @@ fn tables(connection: &Connection) -> Result<BTreeMap<String, Vec<String>>, Erro
         let mut statement = connection.prepare("PRAGMA main.table_list")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let row = Row { row };
+            let values = values(row, 3);
+            let row = Row { values: &values };
             let [schema, name, kind] = [0, 1, 2].map(|column| row.text(column).unwrap_or_default());
             if schema == "main" && kind == "table" && !name.starts_with("sqlite_") && names.len() < MOST_TABLES {
                 names.push(name.into_owned());
@@ -222,7 +259,7 @@ fn tables(connection: &Connection) -> Result<BTreeMap<String, Vec<String>>, Erro
         let mut rows = statement.query([])?;
         let mut columns = Vec::new();
         while let Some(row) = rows.next()? {
-            columns.extend(Row { row }.text(1).map(std::borrow::Cow::into_owned));
+            columns.extend(Row { values: &values(row, 2) }.text(1).map(std::borrow::Cow::into_owned));
         }
         tables.insert(name, columns);
     }

@@ -185,7 +185,13 @@ impl Operations {
         sequence.sort_by_key(|&(start, end, _)| (start, end));
         let mut starts: Vec<i64> = here.iter().map(|&gpu| times(gpu).0).collect();
         starts.sort_unstable();
-        let bounding = here.iter().filter(|gpu| delimits_step(trace, trace.gpu.event[gpu.index()]));
+        // Operations are many, and their names few.
+        let mut known: FxHashMap<(StrId, bool), bool> = FxHashMap::default();
+        let bounding = here.iter().filter(|gpu| {
+            let event = trace.gpu.event[gpu.index()];
+            let key = (name(**gpu), trace.kind(event) == EventKind::Memcpy);
+            *known.entry(key).or_insert_with(|| delimits_step(trace, event))
+        });
         let mut bounds: Vec<i64> = bounding.map(|&gpu| times(gpu).0).collect();
         bounds.sort_unstable();
         let mut busy_ns = vec![0i64];

@@ -6,10 +6,10 @@
 
 use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
-use rustc_hash::FxHashSet;
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, Phase, Trace, TrackId, TrackKind, flags};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Tolerance for clocks and rounding, in ns, at least a tenth of the recording.
 const SLACK_NS: i64 = 100_000_000;
@@ -200,16 +200,23 @@ fn last_plausible(times: &[i64], limit: i64) -> i64 {
 fn impossible_lengths(trace: &Trace) -> Vec<EventId> {
     let events = &trace.events;
     let is_long = |event: &EventId| events.dur[event.index()] > SLACK_NS && is_call(trace.kind(*event));
-    let tracks: FxHashSet<TrackId> = host(trace).filter(is_long).map(|event| events.track[event.index()]).collect();
-    if tracks.is_empty() {
+    let track = |event: EventId| events.track[event.index()];
+    let mut threads: BTreeMap<TrackId, Vec<EventId>> =
+        host(trace).filter(is_long).map(|event| (track(event), Vec::new())).collect();
+    if threads.is_empty() {
         return Vec::new();
     }
-    let mut spans: Vec<EventId> = host(trace).filter(|e| tracks.contains(&events.track[e.index()])).collect();
-    spans.sort_unstable_by_key(|&e| (events.track[e.index()], events.start[e.index()], Reverse(events.end(e)), e));
+    for event in host(trace) {
+        if let Some(spans) = threads.get_mut(&track(event)) {
+            spans.push(event);
+        }
+    }
     let mut found = Vec::new();
-    for thread in spans.chunk_by(|a, b| events.track[a.index()] == events.track[b.index()]) {
+    for mut spans in threads.into_values() {
+        // A stable sort is fast here: each table of a source is mostly in order.
+        spans.sort_by_key(|&e| (events.start[e.index()], Reverse(events.end(e)), e));
         let mut torn = LengthCheck { trace, open: Vec::new(), gpu_calls: Vec::new(), found: Vec::new() };
-        thread.iter().for_each(|&event| torn.take(event));
+        spans.into_iter().for_each(|event| torn.take(event));
         found.extend(torn.found);
     }
     found.sort_unstable();

@@ -1,9 +1,10 @@
 //! Traces by process, for inputs whose tables contain several processes.
 
-use super::row::{Appender, MAX_NS, NewRow, Value};
+use super::row::{Appender, MAX_NS, NewRow, Recurring, Value};
 use crate::byte_offsets::ByteOffsets;
 use crate::diagnostics::{self, Code};
 use crate::{ReadOptions, resolve};
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, Phase, ReadReport, Trace, TrackId, TrackKind, flags};
 use std::collections::{BTreeMap, BTreeSet};
@@ -287,12 +288,13 @@ pub(crate) struct ProcessTrace {
     /// Records of events on streams by event number: the stream and the recording call.
     pub(crate) records: BTreeMap<i64, EventRecord>,
     rows: Appender,
+    category: Recurring,
 }
 
 impl ProcessTrace {
     fn new(pid: i64) -> Self {
         let (trace, records) = (Trace::default(), BTreeMap::new());
-        Self { pid, trace, device: None, records, rows: Appender::default() }
+        Self { pid, trace, device: None, records, rows: Appender::default(), category: Recurring::default() }
     }
 
     /// Check if the process has GPU API calls or GPU work.
@@ -329,10 +331,22 @@ impl ProcessTrace {
         }
         let (pid, tid, kind) = event.track;
         let track: TrackId = trace.tracks.track(pid, tid, kind);
-        let (name, category) = (trace.strings.intern(event.name), trace.strings.intern(event.category));
+        let name = trace.strings.intern(event.name);
+        let category = self.category.intern(&mut trace.strings, 0, event.category);
         let &Event { kind, phase, .. } = event;
         let row = NewRow { start, dur, track, name, category, kind, phase, flags: bits };
         self.rows.push(trace, row, event.arguments)
+    }
+}
+
+/// Seal the traces of several processes, in parallel if the options permit it.
+pub(crate) fn seal_all(traces: &mut [(i64, Trace)], options: &ReadOptions) {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads.min(traces.len())).build();
+    match pool {
+        Ok(pool) if traces.len() > 1 && options.threads != 1 => {
+            pool.install(|| traces.par_iter_mut().for_each(|(_, trace)| seal(trace, options)));
+        }
+        _ => traces.iter_mut().for_each(|(_, trace)| seal(trace, options)),
     }
 }
 

@@ -6,6 +6,11 @@ use stackline_model::EventKind;
 /// Formats with such operators, which lack the thread of the forward operator.
 pub(crate) const FORMATS: &[&str] = &[super::nsys::FORMAT, super::rocprofv3::FORMAT, super::rpd::FORMAT];
 
+/// Parts after the name in a range text.
+const SEQUENCE: &str = ", seq = ";
+const OPERATOR: &str = ", op_id = ";
+const SIZES: &str = ", sizes = ";
+
 /// A parsed range text. PyTorch writes `aten::mm, seq = 12, op_id = 40, sizes = [[2, 3], [3, 4]]`, without unknown
 /// parts.
 #[derive(Debug, PartialEq)]
@@ -20,21 +25,19 @@ pub(crate) struct Range<'t> {
 impl<'t> Range<'t> {
     pub(crate) fn parse(text: &'t str) -> Self {
         let plain = Self { name: text, is_operator: false, sequence: None, operator: None, sizes: None };
-        let Some(at) = [", seq = ", ", op_id = ", ", sizes = "].iter().filter_map(|key| text.find(key)).min() else {
-            return plain;
-        };
+        let is_key = |at: &usize| [SEQUENCE, OPERATOR, SIZES].iter().any(|key| text[*at..].starts_with(key));
+        let Some(at) = commas(text).find(is_key) else { return plain };
         let (name, rest) = text.split_at(at);
         let number = |key: &str| {
-            let value = rest.split_once(key)?.1;
+            let value = after(rest, key)?;
             value[..value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len())].parse().ok()
         };
-        let sizes =
-            rest.split_once(", sizes = ").map(|(_, sizes)| sizes.split_once("]], ").map_or(sizes, |_| list(sizes)));
+        let sizes = after(rest, SIZES).map(|sizes| if sizes.contains("]], ") { list(sizes) } else { sizes });
         Self {
             name,
-            is_operator: name.contains("::") || is_autograd_node(name),
-            sequence: number(", seq = "),
-            operator: number(", op_id = "),
+            is_operator: has_namespace(name) || is_autograd_node(name),
+            sequence: number(SEQUENCE),
+            operator: number(OPERATOR),
             sizes: sizes.filter(|sizes| serde_json::from_str::<serde::de::IgnoredAny>(sizes).is_ok()),
         }
     }
@@ -54,6 +57,21 @@ impl<'t> Range<'t> {
             ("Input Dims", self.sizes.map_or(Value::Int(None), Value::Json)),
         ]
     }
+}
+
+/// Offsets of the commas in a text.
+fn commas(text: &str) -> impl Iterator<Item = usize> {
+    memchr::memchr_iter(b',', text.as_bytes())
+}
+
+/// The text after the first occurrence of a key, which begins with a comma.
+fn after<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    commas(text).find_map(|at| text[at..].strip_prefix(key))
+}
+
+fn has_namespace(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    memchr::memchr_iter(b':', bytes).any(|at| bytes.get(at + 1) == Some(&b':'))
 }
 
 /// The nested list at the start of a text.

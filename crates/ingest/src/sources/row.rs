@@ -1,7 +1,7 @@
 //! Rows of tables and binary formats that become events.
 
 use crate::diagnostics;
-use stackline_model::{AttrType, AttrValue, EventId, EventKind, NewEvent, Phase, StrId, Trace, TrackId};
+use stackline_model::{AttrType, AttrValue, EventId, EventKind, NewEvent, Phase, StrId, StringTable, Trace, TrackId};
 
 /// Number of rows between two checks for a stop request.
 pub(crate) const ROWS_BETWEEN_CHECKS: u32 = 4096;
@@ -37,6 +37,28 @@ pub(crate) struct NewRow {
 pub(crate) struct Appender {
     fields: Vec<(StrId, AttrType)>,
     values: Vec<u64>,
+    recurring: Recurring,
+}
+
+/// Handles of texts that mostly recur from row to row, by their place in the row.
+#[derive(Debug, Default)]
+pub(crate) struct Recurring(Vec<StrId>);
+
+impl Recurring {
+    /// Handle of a text, without a search if the previous row had the same text in this place.
+    #[inline]
+    pub(crate) fn intern(&mut self, strings: &mut StringTable, place: usize, text: &str) -> StrId {
+        if let Some(known) = self.0.get(place).and_then(|known| known.some())
+            && strings.get(known) == text
+        {
+            return known;
+        }
+        if self.0.len() <= place {
+            self.0.resize(place + 1, StrId::NONE);
+        }
+        self.0[place] = strings.intern(text);
+        self.0[place]
+    }
 }
 
 impl Appender {
@@ -46,7 +68,7 @@ impl Appender {
         trace.report.records += 1;
         self.fields.clear();
         self.values.clear();
-        for (key, value) in arguments {
+        for (place, (key, value)) in arguments.iter().enumerate() {
             let value = match *value {
                 Value::Int(value) => value.map(AttrValue::Int),
                 Value::Float(value) => value.map(AttrValue::Float),
@@ -54,7 +76,7 @@ impl Appender {
                 Value::Json(text) => Some(AttrValue::Json(trace.strings.intern(text))),
             };
             if let Some((kind, raw)) = value.map(AttrValue::to_raw) {
-                self.fields.push((trace.strings.intern(key), kind));
+                self.fields.push((self.recurring.intern(&mut trace.strings, place, key), kind));
                 self.values.push(raw);
             }
         }

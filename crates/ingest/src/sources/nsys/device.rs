@@ -5,6 +5,7 @@ use super::ids::process;
 use crate::diagnostics;
 use crate::sources::processes::{Event, EventRecord, Processes};
 use crate::sources::row::Value;
+use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, Key, Phase, TrackKind};
 use stackline_sqlite::Row;
 
@@ -97,21 +98,26 @@ fn kernels(export: &Export<'_>, processes: &mut Processes<'_>) {
         "graphId",
         "graphNodeId",
     ];
+    let mut sizes: FxHashMap<[i64; 3], Box<str>> = FxHashMap::default();
     export.rows(KERNELS, &[&COMMON[..], &own].concat(), processes, |row, processes| {
         let column = |at: usize| row.i64(COMMON.len() + at);
         let name = export.name(&[0, 1, 2].map(column), "kernel without a name", processes);
-        let size = |at: usize| match [column(at), column(at + 1), column(at + 2)] {
-            [Some(x), Some(y), Some(z)] => Some(format!("[{x},{y},{z}]")),
+        let [grid, block] = [3, 6].map(|at| match [column(at), column(at + 1), column(at + 2)] {
+            [Some(x), Some(y), Some(z)] => Some([x, y, z]),
             _ => None,
-        };
-        let (grid, block) = (size(3), size(6));
+        });
+        for size in [grid, block].into_iter().flatten() {
+            let [x, y, z] = size;
+            sizes.entry(size).or_insert_with(|| format!("[{x},{y},{z}]").into());
+        }
+        let [grid, block] = [grid, block].map(|size| sizes.get(&size?).map(|text| &**text));
         let shared = match (column(10), column(11)) {
             (None, None) => None,
             (fixed, dynamic) => Some(fixed.unwrap_or(0).saturating_add(dynamic.unwrap_or(0))),
         };
         let more = [
-            ("grid", json(grid.as_deref())),
-            ("block", json(block.as_deref())),
+            ("grid", json(grid)),
+            ("block", json(block)),
             ("registers per thread", Value::Int(column(9))),
             ("shared memory", Value::Int(shared)),
             ("graph id", Value::Int(column(12))),

@@ -63,10 +63,8 @@ fn calls(export: &Export<'_>, processes: &mut Processes<'_>) {
 
 /// Name of a function without its API version: `cudaLaunchKernel_v7000`.
 fn plain_name(name: &str) -> &str {
-    match name.rsplit_once("_v") {
-        Some((plain, version)) if !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit()) => plain,
-        _ => name,
-    }
+    let without_digits = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    without_digits.strip_suffix("_v").filter(|_| without_digits.len() < name.len()).unwrap_or(name)
 }
 
 /// Check for a driver call such as `cuLaunchKernel`, in contrast to `cudaLaunchKernel`.

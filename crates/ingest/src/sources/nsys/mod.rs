@@ -105,8 +105,8 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     machine::note_diagnostics(&export, first);
     for (pid, trace) in &mut traces {
         machine::describe(&export, &gpus, *pid, trace);
-        processes::seal(trace, options);
     }
+    processes::seal_all(&mut traces, options);
     Ok(traces.into_iter().map(|(_, trace)| trace).collect())
 }
 

@@ -40,8 +40,9 @@ pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
             _ => range.kind().1,
         };
         let category = range.kind().0;
-        let mut arguments = vec![("domain", Value::Int(row.i64(6).filter(|&domain| domain != 0)))];
-        arguments.extend(range.arguments());
+        let [sequence, operator, sizes] = range.arguments();
+        let domain = ("domain", Value::Int(row.i64(6).filter(|&domain| domain != 0)));
+        let arguments = [domain, sequence, operator, sizes];
         let span = Span { name: range.name, category, kind, phase, arguments: &arguments };
         span.push(processes, global, (row.i64(0), row.i64(1)));
     });
