@@ -28,6 +28,8 @@ impl ContentKinds {
 /// Content of one input, and members of archives without such content.
 pub(crate) struct Found {
     pub(crate) requested: ContentKinds,
+    /// Number of threads that parse an uncompressed file; 0 uses all cores.
+    pub(crate) threads: usize,
     pub(crate) traces: Vec<Trace>,
     /// Profiles.
     pub(crate) calls: Vec<CallingContextTree>,
@@ -43,6 +45,7 @@ impl Found {
     pub(crate) fn new(requested: ContentKinds) -> Self {
         Self {
             requested,
+            threads: 1,
             traces: Vec::new(),
             calls: Vec::new(),
             memory: Vec::new(),

@@ -1,7 +1,7 @@
 //! Conversion of files, directories, archives and streams to byte streams of traces. The content determines the format,
 //! never the name.
 
-use crate::content_kinds::{ContentKinds, Found};
+use crate::content_kinds::Found;
 use crate::runs::PendingFile;
 use crate::sources::{Content, Reader, Source};
 use crate::text::without_byte_order_mark;
@@ -23,14 +23,7 @@ type Stream<'a> = Box<dyn Read + Send + 'a>;
 /// Start of the description of an unknown format.
 pub(crate) const UNKNOWN: &str = "an unknown format";
 
-/// Read one file, folder of a single run, or standard input (`-`); `kinds` limits the content.
-pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions, kinds: ContentKinds) -> Result<Found, Error> {
-    let mut found = Found::new(kinds);
-    read_into(path, label, options, &mut found)?;
-    Ok(found)
-}
-
-/// Read like [`read_file`], and append to earlier content.
+/// Read one file, folder of a single run, or standard input (`-`), and append to earlier content.
 pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let stream: Stream<'_> = if path == Path::new("-") {
@@ -169,11 +162,12 @@ fn read_plain(
         found.parts.push(PendingFile::new(source, path, label, stream, is_plain, options)?);
         return Ok(());
     }
+    // One thread parses compressed text: unpacking has a thread of its own, and gzip is unpacked more slowly.
+    let own = ReadOptions { threads: if packed { 1 } else { found.threads }, ..options.clone() };
     let traces = if packed && options.threads != 1 {
-        crate::prefetch::with_prefetch(stream, |stream| read(label, Content::Bytes { head, stream }, options))
+        crate::prefetch::with_prefetch(stream, |stream| read(label, Content::Bytes { head, stream }, &own))
     } else {
-        let mut stream = stream;
-        read(label, Content::Bytes { head, stream: &mut stream }, options)
+        read(label, Content::Bytes { head, stream: &mut stream }, &own)
     };
     if options.is_cancelled() {
         return Err(Error::Cancelled);

@@ -84,7 +84,7 @@ impl ReadOptions {
 /// # Errors
 /// If the bytes contain no trace.
 pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Trace, Error> {
-    let mut found = Found::new(ContentKinds::TRACES);
+    let mut found = Found { threads: options.threads, ..Found::new(ContentKinds::TRACES) };
     input::read_stream(Path::new(name), name, Box::new(bytes), 0, options, &mut found)?;
     let Found { mut traces, mut skipped, parts, .. } = found;
     let runs = runs::read(parts, options)?;
@@ -120,8 +120,16 @@ fn read(
 ) -> Result<(TraceSet, Vec<MemoryTrace>), Error> {
     let jobs = expand(paths, &options.leave_out)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads.min(jobs.len())).build();
+    // Threads without a file of their own help to parse the others.
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let threads = (threads / jobs.len().max(1)).max(1);
     let read = |job: &Job| {
-        input::read_file(&job.path, &job.label, options, requested).map_err(|e| e.located(&job.label, &job.path))
+        let mut found = Found { threads, ..Found::new(requested) };
+        let read = input::read_into(&job.path, &job.label, options, &mut found);
+        read.map(|()| found).map_err(|e| e.located(&job.label, &job.path))
     };
     let results: Vec<Result<Found, Error>> = match pool {
         Ok(pool) if jobs.len() > 1 && options.threads != 1 => pool.install(|| jobs.par_iter().map(read).collect()),

@@ -3,8 +3,24 @@
 use std::io::Read;
 
 /// Limit on the window in bytes: no event or metadata entry is that long.
-const MAX_WINDOW: usize = 512 << 20;
+pub(crate) const MAX_WINDOW: usize = 512 << 20;
 const FIRST_WINDOW: usize = 1 << 20;
+
+/// Text of a document, of which the scanner sees one slice at a time.
+pub(crate) trait Text {
+    /// Next bytes that the scanner has not consumed.
+    fn bytes(&self) -> &[u8];
+    /// Stream offset of the first byte of [`Self::bytes`].
+    fn offset(&self) -> u64;
+    /// Drop `n` bytes at the front of [`Self::bytes`].
+    fn consume(&mut self, n: usize);
+    /// True if no bytes follow [`Self::bytes`].
+    fn is_final(&self) -> bool;
+    /// Make more bytes available, after the existing ones.
+    fn refill(&mut self) -> Refill;
+    /// Error that ended the stream early, if any.
+    fn take_failure(&mut self) -> Option<std::io::Error>;
+}
 
 /// Result of a refill.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,8 +44,7 @@ pub(crate) struct Window<R> {
     /// Stream offset of `buffer[0]`.
     base: u64,
     ended: bool,
-    /// Error that ended the stream early, if any.
-    pub(crate) failure: Option<std::io::Error>,
+    failure: Option<std::io::Error>,
 }
 
 impl<R: Read> Window<R> {
@@ -37,41 +52,65 @@ impl<R: Read> Window<R> {
         Self { reader, buffer: Vec::new(), filled: 0, from: 0, base: 0, ended: false, failure: None }
     }
 
-    /// Bytes in the window that the scanner has not consumed.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.buffer[self.from..self.filled]
-    }
-
-    /// Stream offset of the first byte of [`Self::bytes`].
-    pub(crate) fn offset(&self) -> u64 {
-        self.base + self.from as u64
-    }
-
-    /// Drop `n` bytes at the front of the window.
-    pub(crate) fn consume(&mut self, n: usize) {
-        self.from = (self.from + n).min(self.filled);
-    }
-
-    /// True if the byte stream has no bytes beyond the window.
-    pub(crate) fn is_final(&self) -> bool {
-        self.ended
-    }
-
-    /// Read more bytes into the window, after the existing ones.
-    pub(crate) fn refill(&mut self) -> Refill {
-        if self.ended {
-            return Refill::End;
-        }
+    /// Move the unconsumed bytes to the front of the buffer.
+    fn slide(&mut self) {
         self.buffer.copy_within(self.from..self.filled, 0);
         self.filled -= self.from;
         self.base += self.from as u64;
         self.from = 0;
+    }
+
+    /// Append text that is not from the reader; the number of bytes that fit.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
+        self.slide();
+        let fitting = bytes.len().min(MAX_WINDOW.saturating_sub(self.filled));
+        self.buffer.truncate(self.filled);
+        self.buffer.extend_from_slice(&bytes[..fitting]);
+        self.filled += fitting;
+        fitting
+    }
+
+    /// Move an empty window over text that is not from the reader.
+    pub(crate) fn skip(&mut self, n: usize) {
+        debug_assert_eq!(self.from, self.filled, "only an empty window can be moved");
+        self.base += n as u64;
+    }
+
+    /// Mark the stream as ended after the window.
+    pub(crate) fn end(&mut self, failure: Option<std::io::Error>) {
+        self.ended = true;
+        self.failure = failure;
+    }
+}
+
+impl<R: Read> Text for Window<R> {
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.from..self.filled]
+    }
+
+    fn offset(&self) -> u64 {
+        self.base + self.from as u64
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.from = (self.from + n).min(self.filled);
+    }
+
+    fn is_final(&self) -> bool {
+        self.ended
+    }
+
+    fn refill(&mut self) -> Refill {
+        if self.ended {
+            return Refill::End;
+        }
+        self.slide();
         let have = self.filled;
         if have >= MAX_WINDOW {
             return Refill::TooLarge;
         }
         // Doubling keeps the work linear if one element is larger than the window.
-        let target_len = have + FIRST_WINDOW.max(have);
+        let target_len = MAX_WINDOW.min(have + FIRST_WINDOW.max(have));
         if self.buffer.len() < target_len {
             self.buffer.resize(target_len, 0);
         }
@@ -87,6 +126,10 @@ impl<R: Read> Window<R> {
             }
         }
         if self.filled > have { Refill::More } else { Refill::End }
+    }
+
+    fn take_failure(&mut self) -> Option<std::io::Error> {
+        self.failure.take()
     }
 }
 

@@ -139,17 +139,17 @@ impl Builder {
         self.next_index = self.next_index.saturating_add(1);
         self.trace.report.records += 1;
         if !self.pending.is_empty() {
-            merge(&mut self.trace.report, &mut self.pending, self.trace.strings.get(self.raw.name));
+            merge(&mut self.trace.report, &mut self.pending, self.trace.strings.get(self.raw.head.name));
         }
         if self.is_empty_record(offset) {
             return;
         }
         self.unify_units(offset);
-        match self.raw.ts {
+        match self.raw.head.ts {
             Time::At(t) => self.trace.meta.fractional_ts |= t.fractional,
-            Time::Missing | Time::Bad => self.trace.meta.fractional_ts |= self.raw.phase != b'M',
+            Time::Missing | Time::Bad => self.trace.meta.fractional_ts |= self.raw.head.phase != b'M',
         }
-        match self.raw.phase {
+        match self.raw.head.phase {
             b'X' => self.complete(index, offset, Phase::Complete),
             b'B' => self.begin(index, offset),
             b'E' => self.end(offset),
@@ -161,11 +161,11 @@ impl Builder {
             b'e' | b'F' => self.end_async(offset),
             b'n' | b'T' | b'p' => self.point(index, offset, Phase::AsyncInstant),
             b'P' => self.point(index, offset, Phase::Sample),
-            0 if self.raw.dur != Time::Missing => {
+            0 if self.raw.head.dur != Time::Missing => {
                 diagnostics::NO_PHASE.count(
                     &mut self.trace.report,
                     Some(offset),
-                    self.trace.strings.get(self.raw.name),
+                    self.trace.strings.get(self.raw.head.name),
                 );
                 self.complete(index, offset, Phase::Complete);
             }
@@ -177,12 +177,12 @@ impl Builder {
     /// Use one time unit for start and duration: a start in nanoseconds implies a duration in nanoseconds. A duration
     /// that only fits as nanoseconds next to a start in microseconds is invalid.
     fn unify_units(&mut self, offset: u64) {
-        let (Time::At(ts), Time::At(dur)) = (self.raw.ts, &mut self.raw.dur) else { return };
+        let (Time::At(ts), Time::At(dur)) = (self.raw.head.ts, &mut self.raw.head.dur) else { return };
         match (ts.was_ns, dur.was_ns) {
             (true, false) => dur.ns /= 1000,
             (false, true) => {
-                self.raw.dur = Time::Bad;
-                let name = self.trace.strings.get(self.raw.name);
+                self.raw.head.dur = Time::Bad;
+                let name = self.trace.strings.get(self.raw.head.name);
                 diagnostics::BAD_TIME.count(&mut self.trace.report, Some(offset), name);
             }
             _ => {}
@@ -191,7 +191,7 @@ impl Builder {
 
     /// Event kind for the category of the scratch record.
     fn kind(&mut self) -> EventKind {
-        let category = self.raw.category;
+        let category = self.raw.head.category;
         if category.is_none() {
             return EventKind::Other;
         }
@@ -215,7 +215,7 @@ impl Builder {
     }
 
     fn track(&mut self, kind: TrackKind) -> TrackId {
-        let (pid, tid) = (self.raw.pid, if kind == TrackKind::Counter { Key::None } else { self.raw.tid });
+        let (pid, tid) = (self.raw.head.pid, if kind == TrackKind::Counter { Key::None } else { self.raw.head.tid });
         if let Some((p, t, k, track)) = self.last_track
             && (p, t, k) == (pid, tid, kind)
         {
@@ -227,10 +227,10 @@ impl Builder {
     }
 
     fn start(&mut self, offset: u64) -> (i64, u8) {
-        match self.raw.ts {
+        match self.raw.head.ts {
             Time::At(t) => (t.ns, 0),
             Time::Missing => {
-                let name = self.trace.strings.get(self.raw.name);
+                let name = self.trace.strings.get(self.raw.head.name);
                 diagnostics::NO_TIME.count(&mut self.trace.report, Some(offset), name);
                 (0, flags::NO_TIME)
             }
@@ -245,8 +245,8 @@ impl Builder {
             diagnostics::TABLE_FULL.count(&mut self.trace.report, Some(offset), "");
         }
         self.note_repeated_key(id, offset);
-        if self.raw.stack != Key::None {
-            self.stack_of.push((id, self.raw.stack));
+        if self.raw.head.stack != Key::None {
+            self.stack_of.push((id, self.raw.head.stack));
         }
         if event.kind == EventKind::Other
             && let Some((count, first)) = self.unknown_categories.get_mut(&event.category)
@@ -275,9 +275,9 @@ impl Builder {
     fn complete(&mut self, index: u32, offset: u64, phase: Phase) {
         let kind = self.kind();
         let (start, mut bits) = self.start(offset);
-        let dur = match self.raw.dur {
+        let dur = match self.raw.head.dur {
             Time::At(d) if d.ns < 0 => {
-                let name = self.trace.strings.get(self.raw.name);
+                let name = self.trace.strings.get(self.raw.head.name);
                 diagnostics::NEGATIVE_DURATION.count(&mut self.trace.report, Some(offset), name);
                 bits |= flags::HAS_DURATION | flags::CLAMPED;
                 0
@@ -287,7 +287,7 @@ impl Builder {
                 d.ns
             }
             Time::Missing => {
-                let name = self.trace.strings.get(self.raw.name);
+                let name = self.trace.strings.get(self.raw.head.name);
                 diagnostics::NO_DURATION.count(&mut self.trace.report, Some(offset), name);
                 0
             }
@@ -297,7 +297,7 @@ impl Builder {
             }
         };
         let track = self.track(track_kind(kind));
-        let (name, category) = (self.raw.name, self.raw.category);
+        let (name, category) = (self.raw.head.name, self.raw.head.category);
         self.push(
             NewEvent { start, dur, track, name, category, kind, phase, flags: bits, source_index: index },
             offset,
@@ -309,7 +309,7 @@ impl Builder {
         let kind = match (phase, self.kind()) {
             (Phase::Counter, _) => EventKind::Counter,
             (Phase::Sample, _) => EventKind::Sample,
-            _ if self.trace.strings.get(self.raw.name) == "[memory]" => EventKind::Memory,
+            _ if self.trace.strings.get(self.raw.head.name) == "[memory]" => EventKind::Memory,
             (_, EventKind::Other) => EventKind::Instant,
             (_, kind) => kind,
         };
@@ -318,7 +318,7 @@ impl Builder {
             _ => track_kind(kind),
         };
         let track = self.track(track_kind);
-        let (name, category) = (self.raw.name, self.raw.category);
+        let (name, category) = (self.raw.head.name, self.raw.head.category);
         self.push(
             NewEvent { start, dur: 0, track, name, category, kind, phase, flags: bits, source_index: index },
             offset,
@@ -329,7 +329,7 @@ impl Builder {
         let kind = self.kind();
         let (start, bits) = self.start(offset);
         let track = self.track(track_kind(kind));
-        let (name, category) = (self.raw.name, self.raw.category);
+        let (name, category) = (self.raw.head.name, self.raw.head.category);
         let flags = bits | flags::UNFINISHED;
         let phase = Phase::BeginEnd;
         let id = self
@@ -342,7 +342,7 @@ impl Builder {
         // End records often have neither name nor category, so the thread's track is tried first.
         let mut candidates = vec![track_kind(kind), TrackKind::Thread, TrackKind::Stream];
         candidates.dedup();
-        let (pid, tid) = (self.raw.pid, self.raw.tid);
+        let (pid, tid) = (self.raw.head.pid, self.raw.head.tid);
         let found = candidates.into_iter().find_map(|k| {
             let track = self.trace.tracks.find(pid, tid, k)?;
             self.open.get_mut(&track)?.pop()
@@ -357,17 +357,17 @@ impl Builder {
             kind => kind,
         };
         let track = self.track(TrackKind::Async);
-        let (name, category) = (self.raw.name, self.raw.category);
+        let (name, category) = (self.raw.head.name, self.raw.head.category);
         let flags = bits | flags::UNFINISHED;
         let phase = Phase::Async;
         let id = self
             .push(NewEvent { start, dur: 0, track, name, category, kind, phase, flags, source_index: index }, offset);
-        self.open_async.entry((category, self.raw.id, self.raw.id_is_local)).or_default().push(id);
+        self.open_async.entry((category, self.raw.head.id, self.raw.head.id_is_local)).or_default().push(id);
     }
 
     fn end_async(&mut self, offset: u64) {
-        let key = (self.raw.category, self.raw.id, self.raw.id_is_local);
-        let (name, pid, is_local) = (self.raw.name, self.raw.pid, self.raw.id_is_local);
+        let key = (self.raw.head.category, self.raw.head.id, self.raw.head.id_is_local);
+        let (name, pid, is_local) = (self.raw.head.name, self.raw.head.pid, self.raw.head.id_is_local);
         let (events, tracks) = (&self.trace.events, &self.trace.tracks);
         let fits = |e: &EventId| name.is_none() || events.name[e.index()] == name;
         let at_home = |e: &EventId| tracks.pid(events.track[e.index()]) == pid;
@@ -386,7 +386,7 @@ impl Builder {
     fn close(&mut self, found: Option<EventId>, offset: u64) {
         let (at, bits) = self.start(offset);
         let Some(event) = found else {
-            let name = self.trace.strings.get(self.raw.name);
+            let name = self.trace.strings.get(self.raw.head.name);
             diagnostics::UNMATCHED_END.count(&mut self.trace.report, Some(offset), name);
             return;
         };
@@ -406,7 +406,7 @@ impl Builder {
     }
 
     fn flow(&mut self, offset: u64) {
-        let phase = match self.raw.phase {
+        let phase = match self.raw.head.phase {
             b's' => FlowPhase::Start,
             b't' => FlowPhase::Step,
             _ => FlowPhase::Finish,
@@ -415,7 +415,7 @@ impl Builder {
         if bits != 0 {
             return;
         }
-        let (pid, tid, id, category) = (self.raw.pid, self.raw.tid, self.raw.id, self.raw.category);
+        let (pid, tid, id, category) = (self.raw.head.pid, self.raw.head.tid, self.raw.head.id, self.raw.head.category);
         self.flows.push(FlowPoint { pid, tid, id, category, at, phase });
     }
 
@@ -428,14 +428,14 @@ impl Builder {
             number = value.as_i64().or(number);
         }
         let tracks = &mut self.trace.tracks;
-        let process = tracks.process(self.raw.pid);
+        let process = tracks.process(self.raw.head.pid);
         let process = &mut tracks.processes[process.index()];
-        match self.trace.strings.get(self.raw.name) {
+        match self.trace.strings.get(self.raw.head.name) {
             "process_name" => process.name = text,
             "process_labels" => process.labels = text,
             "process_sort_index" => process.sort_index = number,
-            "thread_name" => self.threads.entry((self.raw.pid, self.raw.tid)).or_default().0 = text,
-            "thread_sort_index" => self.threads.entry((self.raw.pid, self.raw.tid)).or_default().1 = number,
+            "thread_name" => self.threads.entry((self.raw.head.pid, self.raw.head.tid)).or_default().0 = text,
+            "thread_sort_index" => self.threads.entry((self.raw.head.pid, self.raw.head.tid)).or_default().1 = number,
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Handling of the empty record with which XProf ends its event list.
 
 use super::builder::Builder;
-use super::record::RawEvent;
+use super::record::{RawEvent, RecordHead};
 use crate::diagnostics;
 
 impl Builder {
@@ -19,10 +19,6 @@ impl Builder {
 impl RawEvent {
     /// Check if a record of the event list has no members.
     fn is_empty(&self) -> bool {
-        let Self { phase, name, category, pid, tid, ts, dur, id, stack, fields, .. } = self;
-        let has_text = *phase != 0 || name.is_some() || category.is_some();
-        let has_key = [pid, tid, id, stack].iter().any(|key| **key != stackline_model::Key::None);
-        let has_time = [ts, dur].iter().any(|time| **time != super::record::Time::Missing);
-        !(has_text || has_key || has_time) && fields.is_empty()
+        self.fields.is_empty() && self.head == RecordHead::EMPTY
     }
 }

@@ -162,19 +162,19 @@ impl EventReader<'_> {
         let at = cursor.at;
         let value = cursor.value()?;
         match bit {
-            0 => self.builder.raw.phase = phase_letter(value),
-            1 => self.builder.raw.category = self.text(value, at),
-            2 => self.builder.raw.name = self.text(value, at),
-            3 => self.builder.raw.pid = self.id_key(value, at),
-            4 => self.builder.raw.tid = self.id_key(value, at),
-            5 => self.builder.raw.ts = self.time(value, at, MAX_START_NS),
-            6 => self.builder.raw.dur = self.time(value, at, MAX_DURATION_NS),
+            0 => self.builder.raw.head.phase = phase_letter(value),
+            1 => self.builder.raw.head.category = self.text(value, at),
+            2 => self.builder.raw.head.name = self.text(value, at),
+            3 => self.builder.raw.head.pid = self.id_key(value, at),
+            4 => self.builder.raw.head.tid = self.id_key(value, at),
+            5 => self.builder.raw.head.ts = self.time(value, at, MAX_START_NS),
+            6 => self.builder.raw.head.dur = self.time(value, at, MAX_DURATION_NS),
             7 => {
                 let value = self.attr_value(value, at);
                 self.push_extra(b"args", value);
             }
-            8 => self.builder.raw.id = self.id_key(value, at),
-            _ => self.builder.raw.stack = self.id_key(value, at),
+            8 => self.builder.raw.head.id = self.id_key(value, at),
+            _ => self.builder.raw.head.stack = self.id_key(value, at),
         }
         Ok(())
     }
@@ -199,8 +199,8 @@ impl EventReader<'_> {
         if is_object && let Ok((scope, _)) = ahead.key() {
             let at = ahead.at;
             let value = ahead.value()?;
-            self.builder.raw.id = self.id_key(value, at);
-            self.builder.raw.id_is_local = scope.raw == b"local";
+            self.builder.raw.head.id = self.id_key(value, at);
+            self.builder.raw.head.id_is_local = scope.raw == b"local";
         }
         Ok(())
     }

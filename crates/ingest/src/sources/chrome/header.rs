@@ -2,7 +2,7 @@
 
 use super::builder::Builder;
 use super::event::codes_of;
-use super::{Place, Step};
+use super::{MAX_EXAMPLE, MAX_RECORD, Place, Step};
 use crate::Error;
 use crate::diagnostics::{self, Code};
 use crate::scan::{Cursor, Fail, RawValue};
@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder) -> Step {
     let mut cursor = Cursor::new(bytes);
     loop {
+        let _ = cursor.peek();
         let done = cursor.at;
         match member(&mut cursor, base, builder) {
             Ok(Some(place)) => return Step::Go(place, cursor.at),
@@ -21,28 +22,37 @@ pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder
             Err(Fail::End) => return Step::More(done),
             Err(Fail::Bad(looked)) => {
                 let at = cursor.at;
+                let rest = &bytes[..bytes.len().min(at.saturating_add(MAX_RECORD))];
+                let next = next_member(rest, at.max(done + 1), last);
+                if !last && bytes.len() - at < if next.is_some() { MAX_EXAMPLE } else { MAX_RECORD } {
+                    return Step::More(done);
+                }
                 if !builder.count_unused_bytes(looked.saturating_sub(done), base + at as u64) {
-                    return Step::Go(Place::Done, bytes.len());
+                    return Step::Go(Place::Done, at);
                 }
                 let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 80)]).into_owned();
                 diagnostics::DAMAGED_HEADER.count(&mut builder.trace.report, Some(base + at as u64), &example);
-                match next_member(bytes, at.max(done + 1)) {
+                match next {
                     Some(next) => cursor.at = next,
                     None if last => return Step::Go(Place::Done, bytes.len()),
-                    None => return Step::More(bytes.len().saturating_sub(128).max(done + 1).min(bytes.len())),
+                    None => return Step::More((rest.len() - 128).max(done + 1)),
                 }
             }
         }
     }
 }
 
-/// Start of the next text that looks like a member.
-fn next_member(bytes: &[u8], from: usize) -> Option<usize> {
+/// Start of the next text that looks like a member; none if that cannot be seen before more text is there.
+fn next_member(bytes: &[u8], from: usize, last: bool) -> Option<usize> {
+    // A longer limit would allow hostile text to cause long scans at each quote.
+    const LOOK_AHEAD: usize = 512;
     let mut at = from;
     while let Some(found) = memchr::memchr(b'"', bytes.get(at..)?) {
         let here = at + found;
-        // A longer limit would allow hostile text to cause long scans at each quote.
-        let ahead = &bytes[..bytes.len().min(here + 512)];
+        if !last && bytes.len() - here < LOOK_AHEAD {
+            return None;
+        }
+        let ahead = &bytes[..bytes.len().min(here + LOOK_AHEAD)];
         if matches!((Cursor { bytes: ahead, at: here }).key(), Ok((_, false))) {
             return Some(here);
         }

@@ -10,6 +10,7 @@ mod empty_record;
 mod event;
 mod flows;
 mod header;
+mod parallel;
 mod record;
 mod resync;
 mod seal;
@@ -18,7 +19,7 @@ use super::{Content, Sniff};
 use crate::diagnostics;
 use crate::scan::{Cursor, Fail};
 use crate::text::without_byte_order_mark;
-use crate::window::{Refill, Window};
+use crate::window::{Refill, Text, Window};
 use crate::{Error, ReadOptions};
 use builder::Builder;
 use event::EventReader;
@@ -33,6 +34,12 @@ const SNIFF: usize = 64 << 10;
 
 /// Limit on the length of a record in bytes; longer ones are damaged.
 const MAX_RECORD: usize = 16 << 20;
+
+/// Number of bytes of damaged text that are shown as its example.
+const MAX_EXAMPLE: usize = 120;
+
+/// Limit on foreign text after the document that is read, in bytes.
+const MAX_TRAILING: u64 = 1 << 20;
 
 /// Detect JSON: any JSON may be a Chrome trace.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
@@ -87,8 +94,8 @@ enum Place {
     Members,
     /// In the event list; `member` is true if the list is a member of the top-level object.
     Events { member: bool },
-    /// In the event list, in search of the next record after damage.
-    Lost { member: bool },
+    /// In the event list, in search of the next record after damage; `before` is the last byte that is not white space.
+    Lost { member: bool, before: Option<u8> },
     /// After the document.
     Done,
 }
@@ -101,33 +108,54 @@ enum Step {
     More(usize),
 }
 
+/// Text from which other threads may already have read records.
+trait Source: Text {
+    /// Add records that were read ahead, and return the next place; none if there are none at this place.
+    fn add_ready(&mut self, place: Place, builder: &mut Builder) -> Option<Place>;
+}
+
+impl<R: Read> Source for Window<R> {
+    fn add_ready(&mut self, _: Place, _: &mut Builder) -> Option<Place> {
+        None
+    }
+}
+
 /// Read a trace from decompressed Chrome trace JSON.
-pub(crate) fn read(name: &str, input: impl Read, options: &ReadOptions) -> Result<Trace, Error> {
-    let mut window = Window::new(input);
+pub(crate) fn read(name: &str, mut input: impl Read, options: &ReadOptions) -> Result<Trace, Error> {
+    match parallel::Plan::for_threads(options.threads) {
+        Some(plan) => parallel::read(name, &mut input, &plan, options),
+        None => read_text(name, &mut Window::new(input), options),
+    }
+}
+
+/// Read a trace. The result does not depend on the positions at which the text is cut into pieces.
+fn read_text(name: &str, text: &mut impl Source, options: &ReadOptions) -> Result<Trace, Error> {
     let mut builder = Builder::new(name);
     let mut place = Place::Start;
-    window.refill();
-    if window.bytes().strip_prefix(b"\xef\xbb\xbf").is_some() {
-        window.consume(3);
+    text.refill();
+    if text.bytes().starts_with(b"\xef\xbb\xbf") {
+        text.consume(3);
     }
     loop {
-        let (offset, last) = (window.offset(), window.is_final());
+        let (offset, last) = (text.offset(), text.is_final());
         let step = match place {
-            Place::Start => start(window.bytes(), name, offset, last, &mut builder)?,
-            Place::Members => header::members(window.bytes(), offset, last, &mut builder),
-            Place::Events { member } => events(window.bytes(), offset, last, member, &mut builder),
-            Place::Lost { member } => resync::find_record(window.bytes(), member, last),
+            Place::Start => start(text.bytes(), name, offset, last, &mut builder)?,
+            Place::Members => header::members(text.bytes(), offset, last, &mut builder),
+            Place::Events { member } => events(text.bytes(), offset, Tail { last, member }, &mut builder),
+            Place::Lost { member, before } => resync::find_record(text.bytes(), member, before, last),
             Place::Done => break,
         };
         match step {
             Step::Go(next, consumed) => {
                 place = next;
-                window.consume(consumed);
+                text.consume(consumed);
             }
             Step::More(consumed) => {
-                window.consume(consumed);
-                if !more(&mut window, place, &mut builder) {
-                    break;
+                text.consume(consumed);
+                match text.add_ready(place, &mut builder) {
+                    Some(next) => place = next,
+                    None if more(text, place, &mut builder) => {}
+                    None => break,
                 }
             }
         }
@@ -136,18 +164,19 @@ pub(crate) fn read(name: &str, input: impl Read, options: &ReadOptions) -> Resul
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    trailing(&mut window, place, &mut builder);
-    if let Some(error) = window.failure.take() {
+    let limit = trailing(text, place, &mut builder);
+    let end = text.offset() + text.bytes().len() as u64;
+    if let Some(error) = text.take_failure().filter(|_| end <= limit) {
         builder.garbled = error.kind() != std::io::ErrorKind::UnexpectedEof;
-        diagnostics::DAMAGED_STREAM.count(&mut builder.trace.report, Some(window.offset()), &error.to_string());
+        diagnostics::DAMAGED_STREAM.count(&mut builder.trace.report, Some(text.offset()), &error.to_string());
     }
-    builder.trace.report.bytes = window.offset() + window.bytes().len() as u64;
+    builder.trace.report.bytes = limit.min(end);
     builder.finish(name, options)
 }
 
 /// Read more text; false if the document ends here.
-fn more<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder) -> bool {
-    match window.refill() {
+fn more(text: &mut impl Source, place: Place, builder: &mut Builder) -> bool {
+    match text.refill() {
         Refill::More => true,
         // One more pass, because the text is now known to be final.
         Refill::End if !builder.final_pass => {
@@ -155,35 +184,36 @@ fn more<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder) ->
             true
         }
         Refill::End => {
-            builder.note_end(place, window.offset());
+            builder.note_end(place, text.offset());
             false
         }
         Refill::TooLarge => {
-            diagnostics::TOO_LARGE_ENTRY.count(&mut builder.trace.report, Some(window.offset()), "");
+            diagnostics::TOO_LARGE_ENTRY.count(&mut builder.trace.report, Some(text.offset()), "");
             false
         }
     }
 }
 
-fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder) {
-    if place != Place::Done || builder.gave_up {
-        return;
+/// Read text after the document; the offset up to which it counts as read.
+fn trailing(text: &mut impl Source, place: Place, builder: &mut Builder) -> u64 {
+    if builder.gave_up {
+        return text.offset();
+    }
+    if place != Place::Done {
+        return u64::MAX;
     }
     // The list may have ended in garbage: only the end of the stream then shows that its compression is damaged.
     let is_doubtful = !builder.trace.report.is_clean();
-    let mut found = false;
+    let mut limit = None;
     loop {
-        if let Some(at) = window.bytes().iter().position(|b| !b.is_ascii_whitespace()).filter(|_| !found) {
-            let offset = window.offset() + at as u64;
+        if let Some(at) = text.bytes().iter().position(|b| !b.is_ascii_whitespace()).filter(|_| limit.is_none()) {
+            let offset = text.offset() + at as u64;
             diagnostics::TRAILING.count(&mut builder.trace.report, Some(offset), "");
-            found = true;
+            limit = Some(if is_doubtful { u64::MAX } else { offset + MAX_TRAILING });
         }
-        window.consume(window.bytes().len());
-        if window.refill() != Refill::More {
-            return;
-        }
-        if found && !is_doubtful {
-            return;
+        text.consume(text.bytes().len());
+        if limit.is_some_and(|limit| text.offset() >= limit) || text.refill() != Refill::More {
+            return limit.unwrap_or(u64::MAX);
         }
     }
 }
@@ -191,13 +221,15 @@ fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder
 fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builder) -> Result<Step, Error> {
     let mut cursor = Cursor::new(bytes);
     let _ = cursor.peek();
+    if !last && bytes.len() - cursor.at < SNIFF {
+        return Ok(Step::More(cursor.at));
+    }
     // Text before a clear start of the document is foreign; without a clear start the first bracket is used.
-    if let Some(at) = document_start(&bytes[..bytes.len().min(SNIFF)])
-        && at > cursor.at
-    {
-        let example = String::from_utf8_lossy(&bytes[cursor.at..at.min(cursor.at + 120)]).into_owned();
+    let head = &bytes[cursor.at..bytes.len().min(cursor.at + SNIFF)];
+    if let Some(length) = document_start(head).filter(|&at| at > 0) {
+        let example = String::from_utf8_lossy(&head[..length.min(MAX_EXAMPLE)]).into_owned();
         diagnostics::FOREIGN_TEXT.count(&mut builder.trace.report, Some(offset + cursor.at as u64), &example);
-        cursor.at = at;
+        cursor.at += length;
     }
     match cursor.peek() {
         Ok(b'{') => Ok(Step::Go(Place::Members, cursor.at + 1)),
@@ -206,71 +238,75 @@ fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builde
             let reason = "the text starts with neither an object nor a list".to_owned();
             Err(Error::Malformed { path: name.into(), reason, offset: offset + cursor.at as u64 })
         }
-        Err(_) if !last => Ok(Step::More(cursor.at)),
         Err(_) => {
             let reason = "the file is empty: the profiler wrote nothing".to_owned();
-            Err(Error::Malformed { path: name.into(), reason, offset })
+            Err(Error::Malformed { path: name.into(), reason, offset: 0 })
         }
     }
 }
 
-/// Read all complete event records in the window of Chrome trace JSON.
-fn events(bytes: &[u8], base: u64, last: bool, member: bool, builder: &mut Builder) -> Step {
-    let mut cursor = Cursor::new(bytes);
-    loop {
-        let done = match cursor.peek() {
-            Ok(_) => cursor.at,
-            Err(_) => return Step::More(cursor.at),
-        };
-        match bytes[done] {
-            b'{' => match (EventReader { builder, base }).read(&mut cursor) {
-                Ok(()) => {
-                    if builder.commas == 0 {
-                        diagnostics::MISSING_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
-                    }
-                    builder.commas = 0;
-                    builder.commit(base + done as u64);
-                }
-                Err(Fail::End) if !last && bytes.len() - done <= MAX_RECORD => return Step::More(done),
-                Err(fail) => {
-                    return damaged(
-                        bytes,
-                        base,
-                        done,
-                        token_end(fail, bytes).saturating_sub(done),
-                        Tail { last, member },
-                        builder,
-                    );
-                }
-            },
-            b',' => {
-                builder.commas = builder.commas.saturating_add(1);
-                if builder.commas > 1 {
-                    diagnostics::EXTRA_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
-                }
-                cursor.at += 1;
-            }
-            b']' => {
-                if builder.commas > 0 && builder.trace.report.records > 0 {
-                    diagnostics::EXTRA_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
-                }
-                return Step::Go(if member { Place::Members } else { Place::Done }, done + 1);
-            }
-            _ => return not_an_event(&mut cursor, base, done, Tail { last, member }, builder),
-        }
-        if cursor.at == done {
-            cursor.at += 1;
-        }
-    }
-}
-
-/// Position of the window in the text.
+/// Position of a slice in the text.
 #[derive(Clone, Copy)]
 struct Tail {
-    /// True if no text follows the window.
+    /// True if no text follows the slice.
     last: bool,
     /// True if the list is a member of the top-level object.
     member: bool,
+}
+
+/// Read all complete event records in a slice of Chrome trace JSON, which starts at offset `base`.
+fn events(bytes: &[u8], base: u64, tail: Tail, builder: &mut Builder) -> Step {
+    let mut at = 0;
+    loop {
+        let mut cursor = Cursor { bytes, at };
+        let Ok(first) = cursor.peek() else { return Step::More(cursor.at) };
+        at = cursor.at;
+        match first {
+            b'{' => {
+                // The limit makes the result independent of the slice's end.
+                cursor.bytes = up_to_limit(bytes, at);
+                match (EventReader { builder, base }).read(&mut cursor) {
+                    Ok(()) => {
+                        if builder.commas == 0 {
+                            diagnostics::MISSING_COMMA.count(&mut builder.trace.report, Some(base + at as u64), "");
+                        }
+                        builder.commas = 0;
+                        builder.commit(base + at as u64);
+                        at = cursor.at;
+                    }
+                    Err(fail) if needs_more(fail, bytes.len() - at, tail) => return Step::More(at),
+                    Err(fail) => {
+                        let vain = token_end(fail, cursor.bytes).saturating_sub(at);
+                        return damaged(bytes, base, at, vain, tail, builder);
+                    }
+                }
+            }
+            b',' => {
+                builder.commas = builder.commas.saturating_add(1);
+                if builder.commas > 1 {
+                    diagnostics::EXTRA_COMMA.count(&mut builder.trace.report, Some(base + at as u64), "");
+                }
+                at += 1;
+            }
+            b']' => {
+                if builder.commas > 0 && builder.trace.report.records > 0 {
+                    diagnostics::EXTRA_COMMA.count(&mut builder.trace.report, Some(base + at as u64), "");
+                }
+                return Step::Go(if tail.member { Place::Members } else { Place::Done }, at + 1);
+            }
+            _ => return not_an_event(bytes, base, at, tail, builder),
+        }
+    }
+}
+
+/// Text up to the limit of a record that starts at `at`.
+fn up_to_limit(bytes: &[u8], at: usize) -> &[u8] {
+    &bytes[..bytes.len().min(at.saturating_add(MAX_RECORD))]
+}
+
+/// Check if more text may change a failure, or its example; `length` bytes are there.
+fn needs_more(fail: Fail, length: usize, tail: Tail) -> bool {
+    !tail.last && length < if fail == Fail::End { MAX_RECORD } else { MAX_EXAMPLE }
 }
 
 /// End of the text that a failed token covered.
@@ -286,32 +322,33 @@ fn token_end(fail: Fail, bytes: &[u8]) -> usize {
 fn damaged(bytes: &[u8], base: u64, at: usize, vain: usize, tail: Tail, builder: &mut Builder) -> Step {
     let Tail { last, member } = tail;
     if !builder.count_unused_bytes(vain, base + at as u64) {
-        return Step::Go(Place::Done, bytes.len());
+        return Step::Go(Place::Done, at);
     }
-    let found = resync::find_record(&bytes[at + 1..], member, last);
+    let found = resync::find_record(&bytes[at + 1..], member, None, last);
     if last && matches!(found, Step::More(_)) {
         diagnostics::TRUNCATED.count(&mut builder.trace.report, Some(base + at as u64), "");
         builder.truncated = true;
         return Step::Go(Place::Done, bytes.len());
     }
-    let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 120)]).into_owned();
+    let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + MAX_EXAMPLE)]).into_owned();
     diagnostics::DAMAGED_EVENT.count(&mut builder.trace.report, Some(base + at as u64), &example);
     builder.skip_record();
     builder.commas = 1;
-    Step::Go(Place::Lost { member }, at + 1)
+    Step::Go(Place::Lost { member, before: None }, at + 1)
 }
 
 #[cold]
-fn not_an_event(cursor: &mut Cursor<'_>, base: u64, at: usize, tail: Tail, builder: &mut Builder) -> Step {
-    let Tail { last, member } = tail;
+fn not_an_event(bytes: &[u8], base: u64, at: usize, tail: Tail, builder: &mut Builder) -> Step {
+    let member = tail.member;
+    let mut cursor = Cursor { bytes: up_to_limit(bytes, at), at };
     let value = cursor.value();
     let follows = value.and_then(|_| cursor.peek());
     if let Err(fail) = follows {
-        if fail == Fail::End && !last && cursor.bytes.len() - at <= MAX_RECORD {
+        if needs_more(fail, bytes.len() - at, tail) {
             return Step::More(at);
         }
         if !builder.count_unused_bytes(token_end(fail, cursor.bytes).saturating_sub(at), base + at as u64) {
-            return Step::Go(Place::Done, cursor.bytes.len());
+            return Step::Go(Place::Done, at);
         }
     }
     match follows {
@@ -321,11 +358,11 @@ fn not_an_event(cursor: &mut Cursor<'_>, base: u64, at: usize, tail: Tail, build
             builder.commas = 0;
             Step::Go(Place::Events { member }, cursor.at)
         }
+        _ if !tail.last && bytes.len() - at < MAX_EXAMPLE => Step::More(at),
         _ => {
-            let end = cursor.bytes.len().min(at + 120);
-            let example = String::from_utf8_lossy(&cursor.bytes[at..end]).into_owned();
+            let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + MAX_EXAMPLE)]).into_owned();
             diagnostics::FOREIGN_TEXT.count(&mut builder.trace.report, Some(base + at as u64), &example);
-            Step::Go(Place::Lost { member }, at)
+            Step::Go(Place::Lost { member, before: None }, at)
         }
     }
 }

@@ -17,9 +17,9 @@ pub(super) enum Time {
     At(Nanos),
 }
 
-/// An undecoded record; reused for all records.
-#[derive(Debug)]
-pub(super) struct RawEvent {
+/// Members of a record that every record may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RecordHead {
     /// Phase letter; 0 if there is none.
     pub(super) phase: u8,
     pub(super) name: StrId,
@@ -32,6 +32,28 @@ pub(super) struct RawEvent {
     /// True if the ID is only valid within its process (`id2: {"local": ..}`).
     pub(super) id_is_local: bool,
     pub(super) stack: Key,
+}
+
+impl RecordHead {
+    /// Head of a record without members.
+    pub(super) const EMPTY: Self = Self {
+        phase: 0,
+        name: StrId::NONE,
+        category: StrId::NONE,
+        pid: Key::None,
+        tid: Key::None,
+        ts: Time::Missing,
+        dur: Time::Missing,
+        id: Key::None,
+        id_is_local: false,
+        stack: Key::None,
+    };
+}
+
+/// An undecoded record; reused for all records.
+#[derive(Debug)]
+pub(super) struct RawEvent {
+    pub(super) head: RecordHead,
     /// Attributes: the members of `args`, then other members of the record with `$` before their name.
     pub(super) fields: Vec<(StrId, AttrType)>,
     pub(super) values: Vec<u64>,
@@ -41,30 +63,16 @@ pub(super) struct RawEvent {
 
 impl Default for RawEvent {
     fn default() -> Self {
-        Self {
-            phase: 0,
-            name: StrId::NONE,
-            category: StrId::NONE,
-            pid: Key::None,
-            tid: Key::None,
-            ts: Time::Missing,
-            dur: Time::Missing,
-            id: Key::None,
-            id_is_local: false,
-            stack: Key::None,
-            fields: Vec::new(),
-            values: Vec::new(),
-            args: 0..0,
-        }
+        Self { head: RecordHead::EMPTY, fields: Vec::new(), values: Vec::new(), args: 0..0 }
     }
 }
 
 impl RawEvent {
     pub(super) fn clear(&mut self) {
-        let (mut fields, mut values) = (std::mem::take(&mut self.fields), std::mem::take(&mut self.values));
-        fields.clear();
-        values.clear();
-        *self = Self { fields, values, ..Self::default() };
+        self.head = RecordHead::EMPTY;
+        self.fields.clear();
+        self.values.clear();
+        self.args = 0..0;
     }
 
     pub(super) fn push(&mut self, key: StrId, value: AttrValue) {

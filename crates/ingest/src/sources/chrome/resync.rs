@@ -38,21 +38,35 @@ const NEXT_KEYS: &[&str] = &[
 /// Limit on the bytes that a decision examines.
 const LOOK_AHEAD: usize = 256;
 
-/// Move to the next record, or to the end of the event list.
-pub(super) fn find_record(bytes: &[u8], member: bool, last: bool) -> Step {
+/// Move to the next record, or to the end of the event list. `before` is the last byte before `bytes` that is not white
+/// space. The decisions do not depend on the end of `bytes` if more text follows.
+pub(super) fn find_record(bytes: &[u8], member: bool, before: Option<u8>, last: bool) -> Step {
     let mut at = 0;
     while let Some(found) = memchr2(b'{', b']', &bytes[at..]) {
         let here = at + found;
         if !last && bytes.len() - here < LOOK_AHEAD {
-            return Step::More(here);
+            return continue_at(bytes, here, member, before);
         }
-        let is_place = if bytes[here] == b'{' { is_record(bytes, here) } else { is_list_end(bytes, here, member) };
+        let previous = previous(&bytes[..here]).or(before);
+        let is_place = if bytes[here] == b'{' {
+            is_record(bytes, here, previous)
+        } else {
+            is_list_end(bytes, here, previous, member)
+        };
         if is_place {
             return Step::Go(Place::Events { member }, here);
         }
         at = here + 1;
     }
-    Step::More(bytes.len())
+    if last { Step::More(bytes.len()) } else { continue_at(bytes, bytes.len(), member, before) }
+}
+
+/// Continue at this position once more text is there.
+fn continue_at(bytes: &[u8], here: usize, member: bool, before: Option<u8>) -> Step {
+    match here {
+        0 => Step::More(0),
+        _ => Step::Go(Place::Lost { member, before: previous(&bytes[..here]).or(before) }, here),
+    }
 }
 
 /// Text up to the limit of a decision: a longer search would take unlimited time in hostile text.
@@ -60,23 +74,23 @@ fn bounded_text(bytes: &[u8], at: usize) -> &[u8] {
     &bytes[..bytes.len().min(at + LOOK_AHEAD)]
 }
 
-fn previous(bytes: &[u8], at: usize) -> Option<u8> {
-    bytes[..at].iter().rev().copied().find(|&b| !is_space(b))
+fn previous(bytes: &[u8]) -> Option<u8> {
+    bytes.iter().rev().copied().find(|&b| !is_space(b))
 }
 
-fn is_record(bytes: &[u8], at: usize) -> bool {
-    if matches!(previous(bytes, at), Some(b':')) {
+fn is_record(bytes: &[u8], at: usize, previous: Option<u8>) -> bool {
+    if previous == Some(b':') {
         return false;
     }
     let mut cursor = Cursor { bytes: bounded_text(bytes, at), at: at + 1 };
     matches!(cursor.key(), Ok((key, false)) if FIRST_KEYS.iter().any(|k| k.as_bytes() == key.raw))
 }
 
-fn is_list_end(bytes: &[u8], at: usize, member: bool) -> bool {
-    if !matches!(previous(bytes, at), Some(b'}' | b',')) {
+fn is_list_end(bytes: &[u8], at: usize, previous: Option<u8>, member: bool) -> bool {
+    if !matches!(previous, Some(b'}' | b',')) {
         return false;
     }
-    let mut cursor = Cursor { bytes, at: at + 1 };
+    let mut cursor = Cursor { bytes: bounded_text(bytes, at), at: at + 1 };
     match cursor.peek() {
         // No text follows: the end of an array-form file.
         Err(_) => !member,
@@ -85,7 +99,7 @@ fn is_list_end(bytes: &[u8], at: usize, member: bool) -> bool {
             cursor.peek().is_err()
         }
         Ok(b',') if member => {
-            let mut cursor = Cursor { bytes: bounded_text(bytes, cursor.at), at: cursor.at + 1 };
+            cursor.at += 1;
             matches!(cursor.key(), Ok((key, false)) if NEXT_KEYS.iter().any(|k| k.as_bytes() == key.raw))
         }
         Ok(_) => false,
@@ -97,7 +111,7 @@ mod tests {
     use super::*;
 
     fn place(text: &str) -> Option<usize> {
-        match find_record(text.as_bytes(), true, true) {
+        match find_record(text.as_bytes(), true, None, true) {
             Step::Go(_, at) => Some(at),
             Step::More(_) => None,
         }
