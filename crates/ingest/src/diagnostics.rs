@@ -98,8 +98,8 @@ codes! {
          once";
     RECORDING_PAUSED "recording_paused" Note
         "the gap between two steps (ProfilerStep#n) is longer than a step and contains no records, as between two \
-         cycles of the profiler's schedule: activity in this gap is unknown, and no analyzed time window includes \
-         steps from both sides of it";
+         cycles of the profiler's schedule: activity in it is unknown, and no analyzed time window includes steps on \
+         both sides";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
         "no span on a CPU thread or device stream matches the step pattern (--step-annotation), so the trace has no \
          steps: correct the pattern or omit it";
@@ -111,11 +111,11 @@ codes! {
          its operations follow their launches and end before the calls that wait for them";
     CLOCK_UNKNOWN "device_clock_unknown" Repaired
         "the clock of a device differs from the host's, and the trace does not link the device's operations to launch \
-         calls; the operations were shifted to follow the host's launch calls, so the device's idle time before its \
-         first operation is unknown";
+         calls; they were shifted to follow the host's launch calls, so idle time before the first operation is \
+         unknown";
     CLOCK_CONTRADICTED "device_clock_contradicted" Note
-        "no constant shift of a device's times agrees both with its launches and with the calls that wait for it (the \
-         device's clock may have jumped): times were not changed, so steps and idle time near such a jump are wrong";
+        "no constant shift of a device's times agrees both with its launches and with the calls that wait for it (its \
+         clock may have jumped): times were not changed, so steps and idle time near the jump are wrong";
     IMPLAUSIBLE_LENGTH "implausible_length" Skipped
         "GPU operations end after many later operations of their stream, so their durations are wrong; they were \
          kept, but excluded from all totals";

@@ -54,5 +54,5 @@ impl QueryError {
 }
 
 fn in_words(known: &[&str]) -> String {
-    if known.is_empty() { "it takes no arguments".to_owned() } else { format!("it takes {}", known.join(", ")) }
+    if known.is_empty() { "this query takes no arguments".to_owned() } else { format!("possible arguments are {}", known.join(", ")) }
 }

@@ -45,7 +45,7 @@ struct Stored {
     is_real: bool,
 }
 
-/// Places of a query's values.
+/// Positions of a query's values.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     root: u32,
@@ -57,7 +57,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Places of the values of a query with so many columns, from SQLite's compiled program. `None` if the program is
+    /// Positions of the values of a query with so many columns, from SQLite's compiled program. `None` if the program is
     /// not a plain scan.
     pub(crate) fn new(connection: &Connection, query: &str, columns: usize) -> Option<Self> {
         let mut statement = connection.prepare(&format!("EXPLAIN {query}")).ok()?;

@@ -19,8 +19,7 @@ use stackline_timeline::stats::round;
 /// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_temporal_breakdown",
-    about: "GPU time in computation, in other work and idle, as HTA counts it, rounded to µs (table gpu_time does not \
-            round)",
+    about: "GPU time in computation, in other work and idle, in whole µs as HTA counts it (table gpu_time has ns)",
     tables: &["hta_temporal_breakdown"],
     window: DefaultWindow::WholeAs("HTA"),
     commands: &[TableCommand::Timeline],

@@ -11,7 +11,7 @@ use super::shifted_events::move_events;
 use crate::diagnostics;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::waiting_calls::waiting_calls;
-use stackline_model::{EventId, EventKind, StrId, Trace, TrackKind, flags, names};
+use stackline_model::{EventId, EventKind, Trace, TrackKind, flags, names};
 use std::collections::BTreeMap;
 
 /// Smallest corrected difference, in ns.
@@ -112,11 +112,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     // In most traces no launch is late or early enough.
     if launched.values().flatten().any(is_off) {
         // Fills and copies take negligible time, and some profilers omit fills.
-        let mut kernels: FxHashMap<StrId, bool> = FxHashMap::default();
-        let is_kernel = |call: &EventId| {
-            let name = trace.events.name[call.index()];
-            *kernels.entry(name).or_insert_with(|| names::is_kernel_launch(trace.strings.get(name)))
-        };
+        let is_kernel = |call: &EventId| names::is_kernel_launch(trace.name(*call));
         missing = trace.find_unrecorded_launches().into_iter().filter(is_kernel).count();
         let shared = shared_ids(trace);
         launched.values_mut().for_each(|all| all.retain(|l| !shared.contains(&l.id)));

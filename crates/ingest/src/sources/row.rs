@@ -40,12 +40,12 @@ pub(crate) struct Appender {
     recurring: Recurring,
 }
 
-/// Handles of texts that mostly recur from row to row, by their place in the row.
+/// Handles of texts that mostly recur from row to row, by column.
 #[derive(Debug, Default)]
 pub(crate) struct Recurring(Vec<StrId>);
 
 impl Recurring {
-    /// Handle of a text, without a search if the previous row had the same text in this place.
+    /// Handle of a text, without a search if the previous row had the same text in this column.
     #[inline]
     pub(crate) fn intern(&mut self, strings: &mut StringTable, place: usize, text: &str) -> StrId {
         if let Some(known) = self.0.get(place).and_then(|known| known.some())

@@ -110,7 +110,7 @@ enum Step {
 
 /// Text from which other threads may already have read records.
 trait Source: Text {
-    /// Add records that were read ahead, and return the next place; none if there are none at this place.
+    /// Add records that were read ahead, and return the next parser position; `None` if there are none here.
     fn add_ready(&mut self, place: Place, builder: &mut Builder) -> Option<Place>;
 }
 
