@@ -54,5 +54,9 @@ impl QueryError {
 }
 
 fn in_words(known: &[&str]) -> String {
-    if known.is_empty() { "this query takes no arguments".to_owned() } else { format!("possible arguments are {}", known.join(", ")) }
+    if known.is_empty() {
+        "this query takes no arguments".to_owned()
+    } else {
+        format!("possible arguments are {}", known.join(", "))
+    }
 }
