@@ -10,7 +10,6 @@ use stackline_findings::{Finding, Findings, Identity, Options, merge};
 use stackline_timeline::Scope;
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::gpu_view::Definition;
-use stackline_timeline::source_location::SourceLocation;
 
 const ALL_REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 
@@ -326,28 +325,29 @@ fn waits_for_rank(loads: i64, waits: i64) -> Program {
     })
 }
 
-/// One rank loads data, the other waits for it in a collective: one finding, on the guilty rank, that names the cause there.
+/// One rank loads data, the other waits for it in a collective: one finding, that of the cause on the guilty rank.
 #[test]
 fn wait_for_another_rank_is_an_effect() {
     let alone = waits_for_rank(0, 3000).found("SL039");
     assert!(alone[0].title.starts_with("Waiting for other ranks: "), "{}", text(&alone));
     let found = merged(vec![(0, waits_for_rank(0, 3000).findings()), (1, waits_for_rank(2900, 100).findings())]);
     let of = |code: &str| found.findings.iter().filter(|f| f.rule.code == code).collect::<Vec<_>>();
-    let [straggler] = of("SL040")[..] else { panic!("{}", text(&found.findings)) };
-    assert_eq!(straggler.detail_rank(), Some(1));
-    assert!(straggler.title.contains("; there SL009: Waiting for data"), "{}", straggler.title);
-    // A cause that moves, or is mended, makes it no other finding: where to change it is told, its own place is none.
     let cause = &waits_for_rank(2900, 100).found("SL009")[0];
-    assert_eq!((&straggler.place, straggler.fix_location()), (&SourceLocation::default(), cause.fix_location()));
-    // With what is to be done about the cause and the edits that do it; the cause is there by itself, too.
-    assert_eq!(of("SL009").iter().map(|f| f.detail_rank()).collect::<Vec<_>>(), [Some(1)], "{}", text(&found.findings));
-    assert_eq!((&straggler.edits, &straggler.rule.advice), (&cause.edits, &cause.rule.advice));
-    assert!(straggler.gain_ns() <= cause.gain_ns(), "{}", text(&found.findings));
+    let [listed] = of("SL009")[..] else { panic!("{}", text(&found.findings)) };
+    assert_eq!((listed.detail_rank(), listed.gain, &listed.edits), (Some(1), cause.gain, &cause.edits));
+    assert_eq!(listed.facts.last().map(|fact| fact.value), Some(2900.0), "{:?}", listed.facts);
+    assert_eq!(of("SL040"), Vec::<&Finding>::new(), "{}", text(&found.findings));
+    // A cause that moves, or is mended, makes it no other finding.
+    let straggler = found.small.iter().find(|f| f.rule.code == "SL040").unwrap();
+    assert_eq!((straggler.gain_ns(), &straggler.edits), (0, &Vec::<String>::new()));
     let without = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
     let without = without.findings.iter().find(|f| f.rule.code == "SL040").unwrap();
     assert_eq!(Identity::from_finding(straggler), Identity::from_finding(without));
     assert_eq!(of("SL039"), Vec::<&Finding>::new(), "{}", text(&found.findings));
-    assert!(found.notes.iter().any(|note| note.starts_with("SL039 on other ranks is excluded")), "{:?}", found.notes);
+    let has_note =
+        |start: &str, end: &str| found.notes.iter().any(|note| note.starts_with(start) && note.ends_with(end));
+    assert!(has_note("Straggler: rank 1 arrives last", "only the cause on that rank, SL009"), "{:?}", found.notes);
+    assert!(has_note("SL039 on other ranks is not listed", "see SL009"), "{:?}", found.notes);
     // Waits for something else stay.
     let other = steps(|p, _| {
         p.op("aten::mm", |p| p.work(1000));
@@ -358,6 +358,30 @@ fn wait_for_another_rank_is_an_effect() {
     });
     let alone = other.found("SL039");
     assert!(alone[0].title.starts_with("Waiting for a queue: "), "{}", text(&alone));
+}
+
+/// All ranks sleep at one line, one of them for longer: the finding that all have is also the cause of the waits.
+#[test]
+fn cause_of_a_straggler_counts_once() {
+    let sleeps = |us: i64, waits: i64| {
+        let program = steps(|p, _| {
+            p.op("aten::mm", |p| p.kernel("gemm", 60));
+            p.python("train.py(40): poll", |p| p.python("<built-in function sleep>", |p| p.work(us)));
+            collective(p, waits, 7);
+            p.sync("cudaDeviceSynchronize");
+        });
+        program.findings()
+    };
+    let last = sleeps(3000, 100);
+    let found = merged(vec![(0, sleeps(500, 2600)), (1, last.clone())]);
+    let of = |code: &str| found.findings.iter().filter(|f| f.rule.code == code).collect::<Vec<_>>();
+    let [cause] = of("SL039")[..] else { panic!("{}", text(&found.findings)) };
+    assert_eq!((cause.ranks.len(), cause.detail_rank()), (2, Some(1)));
+    // The gain is that of its edits on its rank, and the waits, 2,600 - 100 µs, are a fact.
+    let alone = last.findings.iter().find(|f| f.rule.code == "SL039").unwrap();
+    assert_eq!((cause.gain, &cause.edits), (alone.gain, &alone.edits));
+    assert_eq!(cause.facts.last().map(|fact| fact.value), Some(2500.0), "{:?}", cause.facts);
+    assert_eq!((of("SL040").len(), found.combined), (0, last.combined), "{}", text(&found.findings));
 }
 
 #[test]

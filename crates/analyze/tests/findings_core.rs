@@ -5,7 +5,9 @@ use crate::findings_support;
 use crate::support::read;
 use findings_support::{Program, find, steps, text};
 use serde_json::json;
-use stackline_findings::{ExternalRules, Finding, Findings, Options, find_with};
+use stackline_findings::{
+    ExternalFinding, ExternalRule, ExternalRules, Finding, Findings, Message, Options, find_with,
+};
 use stackline_timeline::confidence::Confidence;
 use std::collections::BTreeSet;
 
@@ -197,6 +199,33 @@ fn ignored_findings_are_excluded_from_the_combined_gain() {
     let found = find_with(&program.trace(), &Options::default(), &ExternalRules::default(), &keep).unwrap();
     assert!(found.ignored.iter().any(|f| f.rule.code == "SL004"));
     assert!(found.combined.is_none_or(|all| all.ns < 50_000), "{:?}", found.combined);
+}
+
+#[test]
+fn equal_changes_of_several_findings_count_once() {
+    let trace = steps(|p| {
+        p.op("aten::mm", |p| p.kernel("gemm", 400));
+        p.sync("cudaDeviceSynchronize");
+    })
+    .trace();
+    let combined = |codes: &[&str]| {
+        let mut others = ExternalRules::default();
+        for code in codes {
+            let (code, support, confidence) = ((*code).to_owned(), "exact".to_owned(), "low".to_owned());
+            others.add(Message::Rule(ExternalRule { code: code.clone(), ..ExternalRule::default() })).unwrap();
+            let (title, edits) = ("slow".to_owned(), vec!["scale kernel:gemm 0.5".to_owned()]);
+            let found = ExternalFinding { code, title, support, confidence, edits, ..ExternalFinding::default() };
+            others.add(Message::Found(Box::new(found))).unwrap();
+        }
+        let is_own = |finding: &Finding| finding.rule.code.starts_with("MY");
+        let found = find_with(&trace, &Options::default(), &others, &is_own).unwrap();
+        assert_eq!(found.findings.len(), codes.len());
+        found.combined.unwrap().ns
+    };
+    let one = combined(&["MY001"]);
+    // Half of 400 µs; applied twice it would be three quarters.
+    assert!((195_000..=205_000).contains(&one), "{one} ns");
+    assert_eq!(combined(&["MY001", "MY002"]), one);
 }
 
 /// The profiler waits for the GPU where it ends: in functions of its own, or, without them, after all launches.

@@ -177,7 +177,8 @@ fn copies_waiting_for_a_straggler_are_no_groups() {
     let alone = waiting.uncovered.groups.iter().find(is_copy);
     assert!(alone.is_some_and(|copy| copy.percent > 80.0), "of one rank it is what is large: {:?}", named(&waiting));
     let merged = merge(vec![(0, waiting), (1, of(8000, 100))], &Options::default(), &|_| true).unwrap();
-    assert!(merged.findings.iter().any(|found| found.rule.code == "SL040"), "{}", text(&merged.findings));
+    let mut found = merged.findings.iter().chain(&merged.small);
+    assert!(found.any(|found| found.rule.code == "SL040"), "{}", text(&merged.findings));
     assert!(!merged.uncovered.groups.iter().any(|group| is_copy(&group)), "{:?}", merged.uncovered.groups);
 }
 

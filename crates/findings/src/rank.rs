@@ -47,7 +47,8 @@ pub struct Findings {
     /// Listed findings by descending gain, with unsure ones ([`Finding::is_unsure`]) after the others. Findings about
     /// the measurement come last.
     pub findings: Vec<Finding>,
-    /// Combined gain of all compatible findings, per step, in ns.
+    /// Combined gain of all compatible findings, per step, in ns; of several ranks that of the slowest one, or of the
+    /// one that all others wait for.
     pub combined: Option<Gain>,
     /// Findings that the user ignores.
     pub ignored: Vec<Finding>,
@@ -328,9 +329,8 @@ fn combine_gains(
     let mut rest = with_edits;
     while !rest.is_empty() {
         // All prefixes are replayed at once. After an incompatible finding, again without it.
-        let lists: Vec<Vec<Edit>> = (1..=rest.len())
-            .map(|n| taken.iter().chain(&rest[..n]).flat_map(|&i| found[i].edits.iter().cloned()).collect())
-            .collect();
+        let lists: Vec<Vec<Edit>> =
+            (1..=rest.len()).map(|n| union_of_edits(found, taken.iter().chain(&rest[..n]))).collect();
         let replayed = gains.compute(choice, &lists, threads)?.into_iter().zip(&lists);
         let replayed: Vec<Option<Gain>> = replayed
             .map(|(gain, edits)| gain.map(|gain| without(gain, recording_ns(shared, edits, gain.ns))))
@@ -344,13 +344,25 @@ fn combine_gains(
         rest = rest.get(fitting + 1..).unwrap_or(&[]);
     }
     for group in others.chunks(others.len().div_ceil(REPLAY_GROUPS).max(1)) {
-        let edits: Vec<Edit> = taken.iter().chain(group).flat_map(|&i| found[i].edits.iter().cloned()).collect();
+        let edits = union_of_edits(found, taken.iter().chain(group));
         let [gain] = gains.compute(choice, &[&edits], threads)?[..] else { continue };
         let Some(gain) = gain.map(|gain| without(gain, recording_ns(shared, &edits, gain.ns))) else { continue };
         best = Some(gain);
         taken.extend(group);
     }
     Ok(best)
+}
+
+/// Edits of several findings, each once: two rules may propose the same change of the same code, and a repeated `scale`
+/// would change its time twice.
+fn union_of_edits<'i>(found: &[PricedFinding], of: impl Iterator<Item = &'i usize>) -> Vec<Edit> {
+    let mut union: Vec<Edit> = Vec::new();
+    for &i in of {
+        let is_new = |edit: &&Edit| !union.iter().any(|known| known.is_same_change(edit));
+        let new: Vec<Edit> = found[i].edits.iter().filter(is_new).cloned().collect();
+        union.extend(new);
+    }
+    union
 }
 
 /// Bounds of the combined gain: at least the largest lower bound, and at most not below the largest upper bound, of

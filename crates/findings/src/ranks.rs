@@ -10,6 +10,7 @@ use super::rule_context::SharedContext;
 use super::rules::{are_similar, find_straggler};
 use super::skipped_rules::{Reason, SkippedRule};
 use super::uncovered;
+use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::{EventId, EventKind};
 use stackline_timeline::host_collectives::host_collectives;
 use stackline_timeline::inferred_steps::{RankSteps, no_shared_steps_note};
@@ -180,19 +181,13 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let mut straggler = straggler(&ranks, options);
     let last = straggler.as_ref().filter(|finding| finding.gain_ns() >= least_ns).and_then(Finding::detail_rank);
     let uncovered = uncovered::merge(&all, (slowest.0, base.uncovered.clone()), last);
-    // Findings of waiting ranks are effects if the list contains the cause.
     let is_listed = |finding: &&mut Finding| finding.gain_ns() >= least_ns && keep(finding);
-    let effects = straggler.as_mut().filter(is_listed).and_then(|last| {
-        let rank = last.detail_rank();
-        let there = || all.iter().find(|(of, _)| Some(*of) == rank).map(|(_, found)| found);
-        let on_last = |finding: &Finding| {
-            let same = |other: &&Finding| rank_identity(other) == rank_identity(finding);
-            there().and_then(|found| found.findings.iter().chain(&found.small).find(same).cloned())
-        };
-        remove_effects(last, &mut findings, on_last)
-    });
+    let (mut combined, mut effects) = (base.combined, Vec::new());
+    if let Some(last) = straggler.as_mut().filter(is_listed) {
+        (combined, effects) = explain_waits(last, &mut findings, &all, least_ns);
+    }
     match straggler {
-        Some(finding) if finding.gain_ns() < least_ns => small.push(finding),
+        Some(finding) if finding.gain_ns() < least_ns.max(1) => small.push(finding),
         Some(finding) if keep(&finding) => findings.push(finding),
         finding => ignored.extend(finding),
     }
@@ -209,7 +204,25 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     notes.extend(unit);
     notes.extend(effects);
     notes.extend(not_compared(&ranks));
-    Some(Findings { findings, ignored, small, unchecked: unchecked(&all), notes, ranks, uncovered, ..base })
+    Some(Findings { findings, ignored, small, combined, unchecked: unchecked(&all), notes, ranks, uncovered, ..base })
+}
+
+/// Remove findings of ranks that only wait for a listed straggler, which are effects. Returns the combined gain of the
+/// straggler's rank, because that of a waiting rank includes its waits, and notes.
+fn explain_waits(
+    straggler: &mut Finding,
+    findings: &mut Vec<Finding>,
+    all: &[(i64, Findings)],
+    least_ns: i64,
+) -> (Option<Gain>, Vec<String>) {
+    let rank = straggler.detail_rank();
+    let there = all.iter().find(|(of, _)| Some(*of) == rank).map(|(_, found)| found);
+    let on_last = |finding: &Finding| {
+        let same = |other: &&Finding| rank_identity(other) == rank_identity(finding);
+        there.and_then(|found| found.findings.iter().chain(&found.small).find(same).cloned())
+    };
+    let notes = remove_effects(straggler, findings, least_ns, on_last);
+    (there.and_then(|found| found.combined), notes)
 }
 
 /// Keep inferred steps only if all ranks share them; otherwise use the whole traces. Returns a note.

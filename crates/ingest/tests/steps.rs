@@ -111,6 +111,29 @@ fn duplicate_marks_count_once_and_repeated_numbers_are_reported() {
     assert_eq!(problems, [("repeated_step", 1)]);
 }
 
+/// A thread of the autograd engine, or of a data loader, that repeats each mark 3 µs later.
+#[test]
+fn overlapping_marks_of_one_number_on_several_threads_are_one_step() {
+    let event = |thread: u32, name: &str, start: u32, length: u32| {
+        format!(
+            r#"{{"ph": "X", "cat": "user_annotation", "name": "{name}", "pid": 1, "tid": {thread}, "ts": {start}, "dur": {length}}}"#
+        )
+    };
+    let read = |busy_thread: u32| {
+        let mut events = vec![event(busy_thread, "work", 110, 5), event(busy_thread, "work", 120, 5)];
+        for number in 3..6 {
+            let (name, start) = (format!("ProfilerStep#{number}"), 100 * (number - 2));
+            events.extend([event(1, &name, start, 100), event(2, &name, start + 3, 100)]);
+        }
+        let text = format!(r#"{{"traceEvents": [{}]}}"#, events.join(","));
+        read_bytes("steps", text.as_bytes(), &ReadOptions::default()).unwrap()
+    };
+    assert_eq!(steps(&read(1)), [(3, 100, 200), (4, 200, 300), (5, 300, 400)]);
+    let later = read(2);
+    assert_eq!(steps(&later), [(3, 103, 203), (4, 203, 303), (5, 303, 403)]);
+    assert_eq!(later.report.count_of("repeated_step"), 0);
+}
+
 #[test]
 fn pattern_replaces_known_marks() {
     let events =

@@ -96,7 +96,7 @@ pub use memory::{
 pub use parents::ParentEvidence;
 pub use pauses::Pause;
 pub use rank_name::RankInName;
-pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
+pub use read_report::{LOST_DATA, MAX_OFFSETS, Problem, ReadReport, Severity};
 pub use samples::{Sample, SampleLocation, SampleMetric, SampleSeries, SampleTable, SampleWeights};
 pub use stacks::StackTable;
 pub use step_index::StepIndex;

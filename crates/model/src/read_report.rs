@@ -1,6 +1,7 @@
 //! Read report: repairs, skipped records and lost data of reading a file. Part of every output.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -106,6 +107,10 @@ const MAX_EACH_LENGTH: usize = 400;
 const CODES_WITH_ALL_EXAMPLES: [&str; 5] =
     ["in_flight", "last_seen", "process_killed", "ended_by_parent", "damaged_table"];
 
+/// Top-level entry of an exported Chrome trace with [`ReadReport::lost_counts`] of the input, so that the exported file
+/// does not pass for a complete one.
+pub const LOST_DATA: &str = "stacklineLostData";
+
 /// Codes of diagnostics after which the rest of an input was not read.
 const TRUNCATION_CODES: [&str; 5] =
     ["truncated", "damaged_compression", "too_damaged", "oversized_entry", "cut_stream"];
@@ -179,6 +184,12 @@ impl ReadReport {
     /// Number of occurrences of a diagnostic's code.
     pub fn count_of(&self, code: &str) -> u64 {
         self.problems.iter().find(|p| p.code == code).map_or(0, |p| p.count)
+    }
+
+    /// Number of occurrences of each diagnostic of missing data, by code.
+    pub fn lost_counts(&self) -> BTreeMap<&str, u64> {
+        let lost = self.problems.iter().filter(|problem| problem.severity == Severity::Lost);
+        lost.map(|problem| (problem.code.as_str(), problem.count)).collect()
     }
 
     /// True if nothing was repaired, skipped or lost (notes do not count).

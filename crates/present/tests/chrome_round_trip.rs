@@ -195,6 +195,22 @@ fn all_phases_survive_a_round_trip() {
 }
 
 #[test]
+fn exports_of_truncated_files_are_not_complete() {
+    let event = |ts: u32| format!(r#"{{"ph": "X", "name": "a", "pid": 7, "tid": 7, "ts": {ts}, "dur": 1}}"#);
+    let text = format!(r#"{{"traceEvents": [{}, {}, {{"ph": "X", "na"#, event(1), event(3));
+    let cut = read_bytes("cut", text.as_bytes(), &ReadOptions::default()).unwrap();
+    assert_eq!((cut.report.count_of("truncated"), cut.events.len()), (1, 2));
+    let again = round_trip(&cut);
+    assert_same("cut", &cut, &again);
+    assert_eq!(again.report.count_of("truncated"), 1);
+    assert!(again.report.breaks_off().is_some_and(|problem| problem.example.contains("exported")));
+    assert_eq!(round_trip(&again).report.lost_counts(), cut.report.lost_counts());
+    let whole = format!(r#"{{"traceEvents": [{}, {}]}}"#, event(1), event(3));
+    let whole = read_bytes("whole", whole.as_bytes(), &ReadOptions::default()).unwrap();
+    assert!(round_trip(&whole).report.breaks_off().is_none());
+}
+
+#[test]
 fn perfetto_omits_only_events_without_time() {
     let Some(corpus) = corpus::folder() else { return };
     let path = corpus.join("kineto/nvidia-a100-event-sync.json.gz");

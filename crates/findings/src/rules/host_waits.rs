@@ -100,8 +100,8 @@ pub(super) const RULE: Rule = Rule {
         AdviceVariant::for_all(
             "whose ranks wait for each other",
             CandidateKind::OtherRanks,
-            "Inspect the rank that arrives last: pass the folder with the traces of all ranks. SL040 then names that \
-             rank, and a finding that only that rank has. The waiting rank itself needs no fix.",
+            "Inspect the rank that arrives last: pass the folder with the traces of all ranks. The findings then name \
+             that rank (SL040), or the cause of its delay. The waiting rank itself needs no fix.",
             ("stackline findings rank0.json", "stackline findings traces/"),
         ),
         AdviceVariant::for_all(

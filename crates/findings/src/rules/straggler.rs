@@ -15,15 +15,14 @@ pub(super) const RULE: Rule = Rule {
     about: "one rank arrives last at the collectives, and all other ranks wait for it",
     why: "A collective ends when the last rank arrives. So the slowest rank determines the speed of all ranks, and \
           waits least itself. The waits of the other ranks are an effect of the slow rank, so findings about these \
-          waits are not listed. If another finding occurs only on the slow rank, or has at least twice the gain \
-          there, this finding names it as a cause.",
+          waits are not listed. A finding that occurs only on the slow rank, or has at least twice the gain \
+          there, is the cause of the delay. If it explains all of the wait, only the cause is listed.",
     gain_methods: &[GainMethod::Model],
     gain_text: "For each rank, the rule measures the exposed collective time: the time in which collectives run alone. \
          The rank that arrives last has the shortest. The gain is the second shortest exposed collective time minus \
          that of the last rank. The lower bound is 0, and the upper bound is the median of the other ranks minus the \
-         time of the last rank. If a finding names the \
-         cause on the last rank, gain and upper bound are at most those of that finding. The lower bound stays 0, \
-         because the cause may delay only collectives in which the other ranks do not wait.",
+         time of the last rank. The gain \
+         excludes the gain of the finding that is the cause on the last rank, so that no time counts twice.",
     advice: "Check the other findings of that rank, and compare it with another rank (`stackline diff`). Common \
          causes: more data or longer sequences, a slower or hotter GPU, a busier host, or work that rank 0 does for \
          all ranks.",
@@ -33,8 +32,7 @@ pub(super) const RULE: Rule = Rule {
                       collectives run alone on each rank; it does not need synchronized clocks. It leaves out ranks \
                       without collectives and traces with \
          missing records, and reports nothing if step lengths differ by more than a quarter between ranks. The gain is \
-         a model: the second shortest exposed collective time minus that of the last rank. If a finding names the \
-         cause, the gain of that finding is an upper limit.",
+         a model: the second shortest exposed collective time minus that of the last rank.",
     source: "common practice; HTA's and XProf's straggler analyses",
     needs: &[Requirement::Ranks, Requirement::Collectives],
     settings: &[Setting {

@@ -269,13 +269,23 @@ fn repeats(trace: &Trace, event: EventId, step: &Step) -> bool {
 }
 
 /// One step per mark, in time order. A mark within another one is excluded: it belongs to another thread in the same
-/// step, or to an inner loop.
+/// step, or to an inner loop. Overlapping marks with one number are one step, that of the thread with the most events:
+/// threads that a step starts may repeat its mark slightly later.
 fn steps_of_marks(trace: &Trace, marks: ProcessMarks) -> Vec<Step> {
+    let event_count = |mark: EventId| trace.track_events(trace.events.track[mark.index()]).len();
     let mut steps: Vec<Step> = Vec::with_capacity(marks.len());
     for (event, mark) in marks {
         let (start, end) = span(trace, event);
-        if steps.last().is_some_and(|around| end <= around.end || repeats(trace, event, around)) {
-            continue;
+        if let Some(around) = steps.last_mut() {
+            if end <= around.end || repeats(trace, event, around) {
+                continue;
+            }
+            if mark == Mark::Numbered(around.number) && start < around.end {
+                if event_count(event) > event_count(around.event) {
+                    *around = Step { event, start, end, ..*around };
+                }
+                continue;
+            }
         }
         let number = match mark {
             Mark::Numbered(number) => number,

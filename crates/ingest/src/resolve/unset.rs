@@ -1,12 +1,15 @@
 //! Detection of times that the profiler never filled in: starts of 0, one start that many records share far from all
-//! others (such as `0x80000000`), and durations of 0 or of one absurd value.
+//! others (such as `0x80000000`), and durations of 0 or of one absurd value. A start of 0 is also unset if the launch
+//! call of a GPU operation begins later, since small times may be near 0.
 //!
 //! A buffer that was never written contains zeros. Such records are marked independent of their share.
 
+use super::launches;
 use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, Phase, StrId, Trace, flags};
+use stackline_model::{EventId, EventKind, Key, Phase, StrId, Trace, flags};
+use std::collections::BTreeMap;
 
 /// A start of 0 with duration 0 is unset if its distance to all others exceeds this, in ns, and their length.
 const EMPTY_NS: i64 = 100_000_000;
@@ -17,6 +20,9 @@ const FAR_NS: i64 = 1_000_000_000;
 const FAR_LENGTHS: i64 = 10;
 /// A single record that starts at 0 is unset if its distance to all others exceeds this, in ns.
 const DAY_NS: i64 = 24 * 3600 * FAR_NS;
+/// A GPU operation at 0 is unset if its launch call begins later than this, in ns; clocks of host and device differ by
+/// less in most traces.
+const BEFORE_LAUNCH_NS: i64 = 100_000;
 /// Smallest duration, in ns, of other records with the name from which on a duration of 0 µs is impossible.
 const SEVERAL_US: i64 = 5_000;
 /// Number of records in which repeated values are searched.
@@ -30,7 +36,10 @@ const CHECKED_KINDS: [EventKind; 5] =
 
 /// Mark records with unset times. Runs before any other use of times.
 pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
-    let starts = unset_starts(trace);
+    let mut starts = unset_starts(trace);
+    starts.extend(zeros_before_launch(trace));
+    starts.sort_unstable();
+    starts.dedup();
     let mut marked = ProblemTally::default();
     for &event in &starts {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
@@ -89,6 +98,40 @@ fn unset_starts(trace: &Trace) -> Vec<EventId> {
         }
     };
     timed().filter(is_unset).collect()
+}
+
+/// GPU operations that start at 0, long before their launch calls. If most other operations of the device also start
+/// before their launches, its clock differs from the host's, and 0 may be the start of its first operation.
+fn zeros_before_launch(trace: &Trace) -> Vec<EventId> {
+    let events = &trace.events;
+    let start = |event: EventId| events.start[event.index()];
+    let timed = || events.ids().filter(|&event| !events.has(event, flags::NO_TIME));
+    let work = || timed().filter(|&event| trace.kind(event).is_gpu_work());
+    if work().all(|event| start(event) != 0) {
+        return Vec::new();
+    }
+    let correlation = launches::correlation(trace);
+    // Calls of merged ranks may share an ID: the first one counts.
+    let mut launched: FxHashMap<i64, i64> = FxHashMap::default();
+    for call in timed().filter(|&call| trace.kind(call).is_api_call()) {
+        let first = launched.entry(correlation(call)).or_insert(start(call));
+        *first = start(call).min(*first);
+    }
+    // By device: the operations at 0, and how many of the others start after their launches, minus those before.
+    let mut devices: BTreeMap<Key, (Vec<EventId>, i64)> = BTreeMap::new();
+    for event in work() {
+        let id = correlation(event);
+        let Some(call) = launched.get(&id).filter(|_| id > 0) else { continue };
+        let is_early = call.saturating_sub(start(event)) > BEFORE_LAUNCH_NS;
+        let (zeros, after) = devices.entry(trace.tracks.pid(events.track[event.index()])).or_default();
+        match is_early {
+            true if start(event) == 0 => zeros.push(event),
+            true => *after -= 1,
+            false => *after += 1,
+        }
+    }
+    let are_unset = |(zeros, after): &(Vec<EventId>, i64)| *after > 0 || *after == 0 && zeros.len() >= REPEATED;
+    devices.into_values().filter(are_unset).flat_map(|(zeros, _)| zeros).collect()
 }
 
 /// Candidates of unset starts: 0, and values that several records of a sample share. Most files have none.

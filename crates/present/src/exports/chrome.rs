@@ -2,11 +2,13 @@
 //!
 //! Times are exact decimal microseconds; arguments keep their types; tracks and processes keep their order. Repairs of
 //! reading remain: begin and end records become complete events, negative durations become 0. Spans that were cut at
-//! the end of their caller get their recorded duration back.
+//! the end of their caller get their recorded duration back. A metadata entry lists data that was missing in the input.
 
 use super::redact;
 use rustc_hash::FxHashSet;
-use stackline_model::{AttrValue, EventId, Key, LinkKind, Phase, RECORDED_DURATION, StackId, StrId, Trace, flags};
+use stackline_model::{
+    AttrValue, EventId, Key, LOST_DATA, LinkKind, Phase, RECORDED_DURATION, StackId, StrId, Trace, flags,
+};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -18,6 +20,10 @@ pub fn write(trace: &Trace, redact: bool, out: &mut dyn Write) -> io::Result<()>
     out.write_all(b"{\n")?;
     for (key, json) in redact::entries(&trace.meta, redact) {
         writeln!(out, "  {}: {json},", quote(key))?;
+    }
+    let lost = trace.report.lost_counts();
+    if !lost.is_empty() {
+        writeln!(out, "  {}: {},", quote(LOST_DATA), serde_json::to_string(&lost)?)?;
     }
     if !trace.stacks.is_empty() {
         write_stack_frames(trace, out)?;

@@ -84,6 +84,11 @@ impl Edit {
         Self { action: Action::Nothing, selector: None, case }
     }
 
+    /// True if another edit changes the same events in the same way.
+    pub fn is_same_change(&self, other: &Self) -> bool {
+        self.action == other.action && self.selector == other.selector
+    }
+
     /// True for an edit without effect.
     pub(super) fn is_nothing(&self) -> bool {
         self.action == Action::Nothing

@@ -20,9 +20,8 @@ pub(super) struct Mark {
 /// Position of an earlier edit that an edit repeats. Repeated scale edits multiply, so they are no repetition.
 pub(super) fn repeats(edits: &[Edit], at: usize) -> Option<usize> {
     let edit = &edits[at];
-    let is_same = |other: &Edit| other.action == edit.action && other.selector == edit.selector;
     let counts_twice = matches!(edit.action, Action::Scale(_));
-    edits[..at].iter().position(is_same).filter(|_| !counts_twice)
+    edits[..at].iter().position(|other| other.is_same_change(edit)).filter(|_| !counts_twice)
 }
 
 impl Applier<'_, '_> {

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::diagnostics::{self, Code};
 use crate::scan::{Cursor, Fail, RawValue};
 use crate::text;
-use stackline_model::Trace;
+use stackline_model::{LOST_DATA, Severity, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Read members until the event list begins or the object ends.
@@ -138,6 +138,27 @@ fn json_text(value: RawValue<'_>, met: &mut Vec<Code>) -> String {
         RawValue::Odd(text) => {
             met.push(if text.is_empty() { diagnostics::MISSING_VALUE } else { diagnostics::ODD_VALUE });
             "null".to_owned()
+        }
+    }
+}
+
+/// Count data that was missing in the input from which Stackline exported this file, as the file states it.
+pub(super) fn count_lost_data(trace: &mut Trace) {
+    let Some(at) = trace.meta.entries.iter().position(|(key, _)| key == LOST_DATA) else { return };
+    // The read report holds it from here on, and exports write it again.
+    let (key, json) = trace.meta.entries.remove(at);
+    let Ok(lost) = serde_json::from_str::<BTreeMap<String, u64>>(&json) else {
+        diagnostics::DAMAGED_HEADER.count(&mut trace.report, None, &key);
+        return;
+    };
+    for (code, count) in lost {
+        let is_it = |known: &&Code| known.code == code && known.severity == Severity::Lost;
+        match diagnostics::ALL.iter().find(is_it) {
+            Some(known) => {
+                let count = count.min(u64::from(u32::MAX));
+                known.count_many(&mut trace.report, count, None, "in the file from which this one was exported");
+            }
+            None => diagnostics::DAMAGED_HEADER.count(&mut trace.report, None, &format!("{key} {code}")),
         }
     }
 }

@@ -68,6 +68,7 @@ impl Builder {
             diagnostics::UNKNOWN_CATEGORY.count_many(&mut self.trace.report, count, first, &text);
         }
         let Self { mut trace, flows, places, .. } = self;
+        super::header::count_lost_data(&mut trace);
         resolve::resolve(&mut trace, flows, &places, options);
         note_last_record(&mut trace);
         Ok(trace)
