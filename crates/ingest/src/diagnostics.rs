@@ -100,6 +100,10 @@ codes! {
         "the gap between two steps (ProfilerStep#n) is longer than a step and contains no records, as between two \
          cycles of the profiler's schedule: activity in this gap is unknown, and no analyzed time window includes \
          steps from both sides of it";
+    UNRECORDED_STEPS "unrecorded_steps" Note
+        "only a part of the steps was recorded (`record --every` or `--after`), so the activity between two recorded \
+         steps is unknown where steps are missing; no analyzed time window includes steps from both sides of such a \
+         gap";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
         "no span on a CPU thread or device stream matches the step pattern (--step-annotation), so the trace has no \
          steps: correct the pattern or omit it";
