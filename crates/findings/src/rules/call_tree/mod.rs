@@ -326,8 +326,8 @@ fn notes(context: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) 
 fn blocked_note(context: &CallRuleContext<'_>) -> Option<String> {
     let blocked = context.blocked_ns;
     (blocked > 0).then(|| {
-        let [step, sampled, blocked] = [context.window_ns(), context.window_ns() - blocked, blocked]
-            .map(|ns| duration(context.per_step(ns)));
+        let [step, sampled, blocked] =
+            [context.window_ns(), context.window_ns() - blocked, blocked].map(|ns| duration(context.per_step(ns)));
         format!(
             "a step takes {step} of wall time by the ends of the first and the last step; samples show only \
              {sampled} of it. In the other {blocked}, the thread was blocked in calls that are not sampled (files, \
