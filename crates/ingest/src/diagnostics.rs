@@ -230,8 +230,8 @@ codes! {
         "a process was killed after its last recorded step; the time from the end of that step to the end of the \
          process belongs to no step";
     IN_FLIGHT "in_flight" Note
-        "a call was still running when the recording ended; if the process was killed, its last record may be 0.5 s \
-         older than its end, and the call is excluded from counts and times";
+        "a call had no end in the records when the recording ended; it is excluded from counts and times. The last \
+         record of a killed process may be 0.5 s older than its end, so the call may have ended since";
     LAST_SEEN "last_seen" Note
         "when the main thread of a killed process was last sampled, it ran no operator; the example is the call path \
          of that sample";
