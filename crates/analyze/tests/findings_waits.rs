@@ -5,6 +5,8 @@ use crate::findings_support;
 use crate::support::read;
 use findings_support::{Program, find, host_steps as steps, text};
 use serde_json::json;
+use stackline_critical_path::blocked_time::blocked_time;
+use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_findings::{Finding, Findings};
 use std::collections::BTreeSet;
 
@@ -37,6 +39,23 @@ fn waits_are_located_at_the_waiting_line() {
     });
     let found = waits.found("SL039");
     assert_eq!(found.iter().map(|f| f.place.text()).collect::<Vec<_>>(), ["fetch.py:21 in fetch"], "{}", text(&found));
+}
+
+/// Each of four steps sleeps for 9 ms after an operator of 1 ms.
+#[test]
+fn sampled_waits_are_blocked_time_of_the_path() {
+    let sleeps = steps(|p| {
+        for _ in 0..9 {
+            p.work(1000);
+            p.wait_sample(1, "train.py(10): step", 1000);
+        }
+    });
+    let trace = sleeps.trace();
+    let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
+    let blocked = blocked_time(&trace, &path).unwrap();
+    assert_eq!((blocked.ns, blocked.line.text()), (36_000_000, "train.py:21 in step".to_owned()));
+    let computes = steps(|p| p.work(9000)).trace();
+    assert_eq!(blocked_time(&computes, &Exact::new(&computes).path(&WindowChoice::Whole).unwrap()), None);
 }
 
 /// The path continues in the thread that is waited for, from its start: the wait is for all of its work, not for the return alone; but

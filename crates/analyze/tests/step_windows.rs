@@ -7,9 +7,9 @@ use stackline_analyze::analyses;
 use stackline_critical_path::exact::what_if::{Edit, predict};
 use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_findings::{LargeKind, Options, find};
-use stackline_model::{Table, Trace, Values};
+use stackline_model::{RECORDING_FORMAT, Table, Trace, UNRECORDED, Values};
 use stackline_testkit::tables::{integers, texts};
-use stackline_timeline::steps::StepSelection;
+use stackline_timeline::steps::{StepSelection, between, mean_step_ns, with_gpu_work};
 use stackline_timeline::{AmbiguousCycle, Scope, ambiguous_cycles, keep_cycle};
 
 /// A span of a thread of a process.
@@ -176,6 +176,31 @@ fn window_excludes_the_pause_between_cycles() {
     // All steps where no window is made of them.
     let all = &(analyses::find("steps").unwrap().run)(&trace, &Scope::default())[0];
     assert_eq!(integers(all, "step"), [3, 4, 5, 9, 10, 11]);
+}
+
+/// Every tenth step of 100 µs was recorded (`record --every 10`); the first one is warm-up. Another process works all
+/// the time.
+#[test]
+fn window_excludes_unrecorded_steps() {
+    let events = (0..5).flat_map(|at| {
+        let start = 1000 * at;
+        let length = if at == 0 { 400 } else { 100 };
+        [step(1, 10 * at, start, length), span(1, ("cpu_op", "aten::mm"), (start + 10, 50), json!({}))]
+    });
+    let mut trace = trace(events.chain([span(2, ("cpu_op", "aten::mm"), (0, 5000), json!({}))]));
+    let unrecorded: Vec<[i64; 2]> = (0..4).map(|at| [1_000_000 * at + 100_000, 1_000_000 * (at + 1)]).collect();
+    trace.meta.format = RECORDING_FORMAT.to_owned();
+    trace.meta.entries.push((UNRECORDED.to_owned(), json!(unrecorded).to_string()));
+    trace.forget_computed();
+    assert_eq!(window(&trace, &Scope::default()), (4000, 4100));
+    let selection = StepSelection::select(&trace, &Scope::default());
+    assert_eq!(mean_step_ns(&trace, &selection.choice), Some(100_000));
+    let is_noted = |text: &str| selection.notes.iter().any(|note| note.contains(text));
+    assert!(is_noted("pauses for 900 µs between steps 30 and 40 (4 pauses in total)"), "{:?}", selection.notes);
+    assert!(is_noted("step 0 took 4.0 times as long"), "{:?}", selection.notes);
+    // The lengths of all other steps are compared, without the time between them.
+    assert_eq!(selection.left_out(&trace), [Some("warm-up"), None, None, None, None]);
+    assert_eq!(between(&trace, &with_gpu_work(&trace)), [None; 5]);
 }
 
 #[test]

@@ -100,6 +100,10 @@ codes! {
         "the gap between two steps (ProfilerStep#n) is longer than a step and contains no records, as between two \
          cycles of the profiler's schedule: activity in it is unknown, and no analyzed time window includes steps on \
          both sides";
+    UNRECORDED_STEPS "unrecorded_steps" Note
+        "only a part of the steps was recorded (`record --every` or `--after`), so the activity between two recorded \
+         steps is unknown where steps are missing; no analyzed time window includes steps from both sides of such a \
+         gap";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
         "no span on a CPU thread or device stream matches the step pattern (--step-annotation), so the trace has no \
          steps: correct the pattern or omit it";
@@ -226,8 +230,8 @@ codes! {
         "a process was killed after its last recorded step; the time from the end of that step to the end of the \
          process belongs to no step";
     IN_FLIGHT "in_flight" Note
-        "a call was still running when the recording ended; if the process was killed, its last record may be 0.5 s \
-         older than its end, and the call is excluded from counts and times";
+        "a call had no end in the records when the recording ended; it is excluded from counts and times. The last \
+         record of a killed process may be 0.5 s older than its end, so the call may have ended since";
     LAST_SEEN "last_seen" Note
         "when the main thread of a killed process was last sampled, it ran no operator; the example is the call path \
          of that sample";

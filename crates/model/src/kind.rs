@@ -164,6 +164,10 @@ pub const RECORDING_FORMAT: &str = "recording";
 
 /// Name of the metadata entry of a recording with its data on processors and overhead.
 pub const RECORDING: &str = "stackline:recording";
+
+/// Name of the metadata entry of a recording with the time ranges between recorded parts: a list of start and end, in
+/// ns since the trace's base. Missing if the recording never paused.
+pub const UNRECORDED: &str = "stackline:unrecorded";
 /// Name of samples of a thread in the OpenMP library, where it waits for other threads (spinning or sleeping) or
 /// distributes work.
 pub const OPENMP: &str = "(OpenMP)";

@@ -4,17 +4,23 @@
 //! the next cycle. A file with several cycles has no event of the pause, so the state of the GPU is unknown in it. The
 //! profiler also numbers the steps that it does not record. Silence between steps with consecutive numbers is therefore
 //! a waiting program, and so is silence between marks that are not the profiler's.
+//!
+//! A recording of selected steps (`stackline record --every`) lists its unrecorded time ranges ([`UNRECORDED`]). Other
+//! processes may have events in them.
 
 use crate::names::STEP_PREFIX;
-use crate::{EventKind, Key, RECORDING_FORMAT, Step, Trace};
+use crate::{EventKind, Key, RECORDING_FORMAT, Step, Trace, UNRECORDED};
 use std::collections::BTreeMap;
 
-/// Time between two steps in which no thread and no device has an event.
+/// Time between two steps that was not recorded. In other traces than recordings, no thread and no device has an event
+/// in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// End of the last event before the pause, in ns since the trace's base.
+    /// End of the last event before the pause, in ns since the trace's base. In recordings, the time at which the
+    /// recording or the step before the pause ended, whichever is later.
     pub start: i64,
-    /// Start of the first event after the pause, in ns since the trace's base.
+    /// Start of the first event after the pause, in ns since the trace's base. In recordings, the time at which the
+    /// recording continued.
     pub end: i64,
     /// Number of the step that ends last before the pause.
     pub before: i64,
@@ -29,6 +35,12 @@ impl Pause {
     #[must_use]
     pub fn length_ns(&self) -> i64 {
         self.end.saturating_sub(self.start)
+    }
+
+    /// Number of steps in the pause by the numbers of the steps around it; 0 if the numbers do not increase.
+    #[must_use]
+    pub fn missing_steps(&self) -> u64 {
+        u64::try_from(self.after.saturating_sub(self.before).saturating_sub(1)).unwrap_or(0)
     }
 }
 
@@ -45,8 +57,8 @@ impl Trace {
     /// Pauses of the recording, in time order: silence that is longer than the median step, between [`Self::steps`] of
     /// a profiler's schedule (`ProfilerStep#n`) whose numbers jump or restart, over all processes. Silence between the
     /// steps of a process and those of another that begins later is included ([`Pause::separates_processes`]).
-    /// Recordings of `stackline record` have none, because they list the omitted steps. Computed on the first call;
-    /// call it after all events and steps were added.
+    /// In recordings of `stackline record`, the time between two steps that was not recorded, of any length. Computed
+    /// on the first call; call it after all events and steps were added.
     #[must_use]
     pub fn pauses(&self) -> &[Pause] {
         self.pauses.get_or_init(|| self.find_pauses())
@@ -54,7 +66,7 @@ impl Trace {
 
     fn find_pauses(&self) -> Vec<Pause> {
         if self.meta.format == RECORDING_FORMAT {
-            return Vec::new();
+            return self.unrecorded_between_steps();
         }
         let candidates = self.candidates();
         if candidates.is_empty() {
@@ -66,6 +78,36 @@ impl Trace {
         let spans = self.step_spans();
         for pause in &mut pauses {
             pause.separates_processes = !spans.values().any(|&(first, last)| first < pause.end && pause.end <= last);
+        }
+        pauses
+    }
+
+    /// Unrecorded time ranges of a recording that lie between two of its steps.
+    fn unrecorded_between_steps(&self) -> Vec<Pause> {
+        let listed = self.meta.entry(UNRECORDED);
+        let mut ranges: Vec<(i64, i64)> = listed.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        ranges.sort_unstable();
+        let mut pauses: Vec<Pause> = Vec::new();
+        for (start, end) in ranges {
+            let next = self.steps.partition_point(|step| step.start < end);
+            let before = next.checked_sub(1).and_then(|at| self.steps.get(at));
+            let (Some(before), Some(after)) = (before, self.steps.get(next)) else { continue };
+            // A step that was unrecorded in part is recorded until its end.
+            let start = start.max(before.end);
+            if start >= end {
+                continue;
+            }
+            match pauses.last_mut() {
+                // No step began since the last pause.
+                Some(last) if before.start < last.end => last.end = end.max(last.end),
+                _ => pauses.push(Pause {
+                    start,
+                    end,
+                    before: before.number,
+                    after: after.number,
+                    separates_processes: false,
+                }),
+            }
         }
         pauses
     }
@@ -223,6 +265,25 @@ mod tests {
         recording.meta.format = RECORDING_FORMAT.to_owned();
         assert_eq!(recording.pauses(), []);
         assert_eq!(Trace::default().pauses(), []);
+    }
+
+    #[test]
+    fn recordings_list_their_pauses() {
+        // Steps from 0 to 100, 100 to 200, 250 to 350 and 350 to 450; an event fills the time between them.
+        let found = |numbers, unrecorded: &str| {
+            let mut recording = steps(numbers, 50, &[(150, 300)]);
+            recording.meta.format = RECORDING_FORMAT.to_owned();
+            recording.meta.entries.push((UNRECORDED.to_owned(), unrecorded.to_owned()));
+            recording.pauses().to_vec()
+        };
+        let pause = Pause { start: 200, end: 250, before: 4, after: 14, separates_processes: false };
+        assert_eq!(found([3, 4, 14, 15], "[[190, 250]]"), [pause], "the step before it ends in it");
+        assert_eq!(pause.missing_steps(), 9);
+        let starts_late = Pause { start: 210, ..pause };
+        assert_eq!(found([3, 4, 14, 15], "[[210, 220], [230, 250]]"), [starts_late], "no step between them");
+        assert_eq!(found([3, 4, 14, 15], "[[-90, 0], [450, 900]]"), [], "before the first and after the last step");
+        assert_eq!(found([3, 4, 14, 15], "[[120, 180]]"), [], "within a step");
+        assert_eq!(found([3, 4, 14, 15], "damaged"), []);
     }
 
     #[test]

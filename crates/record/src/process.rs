@@ -125,8 +125,8 @@ pub(crate) struct Process {
     extra_data: ExtraData,
     /// Single samples that wait for the writer, in `trace` mode.
     samples: Mutex<Vec<TimedSample>>,
-    /// Tree of the main thread's samples, and node of the newest one.
-    sampled: Mutex<Option<(u32, u32)>>,
+    /// Tree of the main thread's samples, and node and time (ticks) of the newest one.
+    sampled: Mutex<Option<(u32, u32, u64)>>,
     /// Python's thread names by thread number.
     thread_names: Mutex<FxHashMap<u32, String>>,
     unread_inputs: AtomicU64,
@@ -390,13 +390,13 @@ impl Process {
         std::mem::take(&mut lock(&self.samples))
     }
 
-    /// Store the node of the newest sample of the main thread.
-    pub(crate) fn set_sampled(&self, sampled: Option<(u32, NodeId)>) {
-        *lock(&self.sampled) = sampled.map(|(tree, node)| (tree, node.0));
+    /// Store the node and the time of the newest sample of the main thread.
+    pub(crate) fn set_sampled(&self, sampled: Option<(u32, NodeId, u64)>) {
+        *lock(&self.sampled) = sampled.map(|(tree, node, at)| (tree, node.0, at));
     }
 
-    /// Tree of the main thread's samples, and node of the newest one.
-    pub(crate) fn sampled(&self) -> Option<(u32, u32)> {
+    /// Tree of the main thread's samples, and node and time (ticks) of the newest one.
+    pub(crate) fn sampled(&self) -> Option<(u32, u32, u64)> {
         *lock(&self.sampled)
     }
 

@@ -66,8 +66,8 @@ pub(crate) struct Stream {
     boot: Option<u64>,
     /// Number of written changes of the window.
     changes: usize,
-    /// Tree of the main thread's samples, and node of the newest sample at the last write.
-    sampled: Option<(u32, u32)>,
+    /// Tree of the main thread's samples, and node and time of the newest sample at the last write.
+    sampled: Option<(u32, u32, u64)>,
     chunk: ChunkWriter,
     /// Number of the chunk, and of records in it.
     chunks: u64,
@@ -305,7 +305,7 @@ impl Stream {
     fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) {
         // Take calls, then nodes, then frames, so that each refers to existing records.
         let samples = process.samples();
-        let (running, sampled) = (OpenOperators::all_running(), process.sampled());
+        let sampled = process.sampled();
         let trees = process.trees();
         let calls: Vec<Vec<Call>> = trees
             .iter()
@@ -315,6 +315,8 @@ impl Stream {
             .iter()
             .map(|registered| registered.touches.as_ref().map(EventReceiver::take).unwrap_or_default())
             .collect();
+        // After the calls: an operator among them has ended.
+        let running = OpenOperators::all_running();
         let nodes: Vec<usize> = trees.iter().map(|registered| registered.tree.nodes.count()).collect();
         // After their calls: a name is posted before its call.
         let names: Vec<Vec<CallName>> = trees
@@ -335,9 +337,10 @@ impl Stream {
         for (registered, nodes) in trees.iter().zip(nodes) {
             self.append_tree(registered, nodes, &running);
         }
-        let sampled = sampled.filter(|(tree, _)| trees.iter().any(|registered| registered.tree.id == *tree));
-        if let Some((thread, node)) = sampled.filter(|_| std::mem::replace(&mut self.sampled, sampled) != sampled) {
-            self.push(&Record::Sampled { thread, node });
+        let sampled = sampled.filter(|(tree, ..)| trees.iter().any(|registered| registered.tree.id == *tree));
+        if let Some((thread, node, at)) = sampled.filter(|_| std::mem::replace(&mut self.sampled, sampled) != sampled) {
+            let at_ns = (clock::monotonic_at(at) - self.head.start_monotonic_ns).max(0).cast_unsigned();
+            self.push(&Record::LastSample { thread, node, at_ns });
         }
         for (registered, (calls, names)) in trees.iter().zip(calls.into_iter().zip(names)) {
             self.append_calls(registered, &calls, names);

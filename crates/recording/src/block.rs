@@ -154,7 +154,7 @@ mod tests {
     /// A new kind of records that `KINDS` does not include would be skipped by its own reader.
     #[test]
     fn all_kinds_are_counted() {
-        let last = Record::StepEnds(crate::StepEnds::default());
+        let last = Record::LastSample { thread: 0, node: 0, at_ns: 0 };
         assert_eq!(u32::from(postcard::to_allocvec(&last).unwrap()[0]), Record::KINDS - 1);
         let mut next = [0; 64];
         next[0] = Record::KINDS as u8;

@@ -255,7 +255,7 @@ pub enum Record {
         /// Details that its node lacks.
         detail: CallDetail,
     },
-    /// Node of the main thread's newest sample at the last update of the stream; a later record replaces it.
+    /// [`Record::LastSample`] of earlier recorders, without its time; a later record replaces it.
     Sampled {
         /// Thread of its samples.
         thread: u32,
@@ -267,11 +267,20 @@ pub enum Record {
     Replaced,
     /// Ends of steps of optimizers, if the whole program is recorded; a later one replaces it.
     StepEnds(StepEnds),
+    /// The main thread's newest sample at the last update of the stream; a later record replaces it.
+    LastSample {
+        /// Thread of its samples.
+        thread: u32,
+        /// Node in the tree.
+        node: u32,
+        /// Time of the sample, in ns since the process's `start_monotonic_ns`.
+        at_ns: u64,
+    },
 }
 
 impl Record {
     /// Number of kinds of records; unknown kinds begin here.
-    pub const KINDS: u32 = 34;
+    pub const KINDS: u32 = 35;
 
     /// Kinds of single records in `trace` mode: [`Record::Sample`], [`Record::Touch`] and [`Record::Call`].
     pub(crate) const SINGLE: [u32; 3] = [12, 21, 30];

@@ -12,7 +12,7 @@ use crate::imports::end_of_imports;
 use crate::step_cycles::{Cycle, note_of_processes, numbered, processes};
 use crate::window_choice::{WindowChoice, annotation_span};
 use stackline_model::format::duration;
-use stackline_model::{EventId, GpuId, Key, LaunchedWork, Step, Trace};
+use stackline_model::{EventId, GpuId, Key, LaunchedWork, RECORDING_FORMAT, Step, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of warm-up steps.
@@ -88,7 +88,8 @@ impl StepSelection {
         Self { choice: WindowChoice::From(end), notes: vec![note], ..whole }
     }
 
-    /// Reason for each of [`Trace::steps`] that is excluded; `None` for selected ones.
+    /// Reason for each of [`Trace::steps`] that is excluded; `None` for selected ones. Lengths of steps are known
+    /// independent of their window, so all steps of a recording with unrecorded steps are selected, except warm-up.
     pub fn left_out(&self, trace: &Trace) -> Vec<Option<&'static str>> {
         let (WindowChoice::Steps(from, to) | WindowChoice::StepsWithWork(from, to)) = self.choice else {
             return vec![None; trace.steps.len()];
@@ -100,6 +101,7 @@ impl StepSelection {
             () if selected.contains(&step.event) => None,
             () if self.warm_ups.contains(&step.number) => Some(WARM_UP),
             () if !processes.contains(&trace.process_of(step)) => Some(OTHER_PROCESS),
+            () if has_unrecorded_steps(trace) => None,
             () => Some(OTHER_CYCLE),
         };
         trace.steps.iter().map(why).collect()
@@ -130,6 +132,11 @@ impl StepSelection {
             WindowChoice::Whole => trace.span(),
         }
     }
+}
+
+/// Test if only some steps of a program were recorded (`record --every`).
+fn has_unrecorded_steps(trace: &Trace) -> bool {
+    trace.meta.format == RECORDING_FORMAT && !trace.pauses().is_empty()
 }
 
 /// Note if the trace has only some of the requested steps.
@@ -226,7 +233,14 @@ impl<'a> DefaultSteps<'a> {
         let cycle = Cycle::from_trace(trace, None);
         let of_processes = timed_steps(trace, work, &cycle.steps);
         // If another cycle has the same numbers, numbers cannot exclude the first steps of this cycle.
-        let warm_ups = if cycle.has_same_numbers { WarmUps::default() } else { WarmUps::new(&of_processes) };
+        let warm_ups = match () {
+            () if cycle.has_same_numbers => WarmUps::default(),
+            // Each cycle may be a single step, so the steps of all cycles are compared.
+            () if has_unrecorded_steps(trace) => {
+                WarmUps::new(&timed_steps(trace, work, &trace.steps.iter().collect::<Vec<_>>()))
+            }
+            () => WarmUps::new(&of_processes),
+        };
         Self { cycle, of_processes, warm_ups }
     }
 

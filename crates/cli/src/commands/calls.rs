@@ -235,7 +235,12 @@ fn step_sentence(time: &StepTime) -> String {
     };
     let waits =
         time.waits_ns.map_or_else(String::new, |ns| format!(", waits {} (including for a free CPU)", percent(ns)));
+    let blocked = match time.blocked_ns {
+        0 => String::new(),
+        ns => format!(", not sampled {} (blocked, or without a CPU)", percent(ns)),
+    };
     let measure = match (time.waits_ns, time.is_wall_clock) {
+        _ if time.blocked_ns > 0 => " of wall-clock time",
         (Some(_), _) => "",
         (None, true) => " of wall-clock time",
         (None, false) => " of CPU time",
@@ -256,7 +261,7 @@ fn step_sentence(time: &StepTime) -> String {
         );
     }
     format!(
-        "{scope}: {took}{measure}{recording}; operators {}{waits}, other code {}{busiest}",
+        "{scope}: {took}{measure}{recording}; operators {}{waits}{blocked}, other code {}{busiest}",
         percent(time.operators_ns),
         percent(time.other_ns)
     )
@@ -342,7 +347,7 @@ fn recording(tree: &CallingContextTree, run: &Path, step: Option<&StepTime>) -> 
         let busiest = time.busiest.as_ref().map(|(place, ns)| json!({"place": place.text(), "ns": ns}));
         json!({
             "ns": time.ns, "steps": time.steps, "samples": time.samples, "rank": time.rank, "operators_ns": time.operators_ns,
-            "waits_ns": time.waits_ns, "is_wall_clock": time.is_wall_clock, "recording_ns": time.recording_ns, "other_ns": time.other_ns, "busiest": busiest,
+            "waits_ns": time.waits_ns, "blocked_ns": time.blocked_ns, "is_wall_clock": time.is_wall_clock, "recording_ns": time.recording_ns, "other_ns": time.other_ns, "busiest": busiest,
         })
     });
     json!({

@@ -49,6 +49,13 @@ impl Ends {
         }
     }
 
+    /// Time from the start of a process to its end as seen by the launcher, in ns; `None` if the launcher did not see
+    /// it.
+    pub(super) fn lasted_ns(&self, pid: u32, start_unix_ns: i64) -> Option<i64> {
+        let seen = self.signaled.as_ref().filter(|signaled| signaled.pid == pid && signaled.at_unix_ns > 0)?;
+        Some(seen.at_unix_ns.saturating_sub(start_unix_ns))
+    }
+
     /// Count the end of a process without an end record, and return true if the process was killed.
     pub(super) fn note(&self, stream: &str, pid: u32, report: &mut ReadReport) -> bool {
         if self.by_parent.contains(&pid) {
@@ -87,8 +94,9 @@ impl SignaledProcess {
 pub(super) struct LastSeen {
     /// Innermost operator or span of each thread; 0 if it ran none ([`Record::Running`]).
     running: BTreeMap<u32, u32>,
-    /// Newest sample of the main thread ([`Record::Sampled`]).
+    /// Newest sample of the main thread ([`Record::LastSample`]), and its time in ns since the start of the process.
     sampled: Option<(u32, u32)>,
+    sampled_ns: Option<i64>,
 }
 
 /// Thread ID of a node, name of the thread, and frames with the innermost first.
@@ -100,12 +108,23 @@ impl LastSeen {
         match *record {
             Record::Running { thread, node } => drop(self.running.insert(thread, node)),
             Record::Sampled { thread, node } => self.sampled = Some((thread, node)),
+            Record::LastSample { thread, node, at_ns } => {
+                self.sampled = Some((thread, node));
+                self.sampled_ns = i64::try_from(at_ns).ok();
+            }
             _ => {}
         }
     }
 
-    /// Count calls that never returned, and the main thread's last sample if it was in none of them.
-    pub(super) fn note(&self, stream: &str, report: &mut ReadReport, at: impl Fn((u32, u32)) -> Option<LastSeenCall>) {
+    /// Count calls that never returned, and the main thread's last sample if it was in none of them. `lasted_ns` is the
+    /// time from the start to the end of the process, if known.
+    pub(super) fn note(
+        &self,
+        stream: &str,
+        report: &mut ReadReport,
+        lasted_ns: Option<i64>,
+        at: impl Fn((u32, u32)) -> Option<LastSeenCall>,
+    ) {
         let mut threads = BTreeSet::new();
         let running = self.running.iter().map(|(&thread, &node)| (thread, node)).filter(|&(_, node)| node != 0);
         for (tid, thread, frames) in running.filter_map(&at) {
@@ -114,7 +133,19 @@ impl LastSeen {
         }
         let sampled = self.sampled.filter(|&(_, node)| node != 0).and_then(at);
         if let Some((_, thread, frames)) = sampled.filter(|(tid, ..)| !threads.contains(tid)) {
-            diagnostics::LAST_SEEN.count(report, None, &in_words(stream, &thread, &frames));
+            let example = format!("{}{}", in_words(stream, &thread, &frames), self.age_in_words(lasted_ns));
+            diagnostics::LAST_SEEN.count(report, None, &example);
+        }
+    }
+
+    /// Time of the last sample, relative to the end of the process or else to its start; empty if unknown.
+    fn age_in_words(&self, lasted_ns: Option<i64>) -> String {
+        match (self.sampled_ns, lasted_ns) {
+            (Some(at), Some(lasted)) => {
+                format!("; sampled {} before the end of the process", duration(lasted.saturating_sub(at).max(0)))
+            }
+            (Some(at), None) => format!("; sampled {} after the recording of the process began", duration(at)),
+            (None, _) => String::new(),
         }
     }
 }
@@ -135,5 +166,33 @@ pub(super) fn note_after_steps(trace: &mut Trace, base_ns: i64, killed: &BTreeSe
         let example = format!("{} between the end of step {} and {what}", duration(until - last.end), last.number);
         diagnostics::AFTER_STEPS.count(&mut trace.report, None, &example);
         trace.report.sort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ends, LastSeen, SignaledProcess};
+    use stackline_model::ReadReport;
+    use stackline_recording::Record;
+
+    /// The last sample of a process that began 5 s after 1970 and was killed 65 s after 1970.
+    #[test]
+    fn last_sample_has_its_age() {
+        let signaled = SignaledProcess { pid: 7, signal: 15, name: "SIGTERM".to_owned(), at_unix_ns: 65_000_000_000 };
+        let ends = Ends { signaled: Some(signaled), ..Ends::default() };
+        let example = |record: Record, pid: u32| {
+            let (mut seen, mut report) = (LastSeen::default(), ReadReport::default());
+            seen.put(&record);
+            let lasted_ns = ends.lasted_ns(pid, 5_000_000_000);
+            seen.note("a.slr", &mut report, lasted_ns, |_| {
+                Some((70, "MainThread (70)".to_owned(), vec!["f".to_owned()]))
+            });
+            report.problems.remove(0).example
+        };
+        let sample = || Record::LastSample { thread: 0, node: 1, at_ns: 12_000_000_000 };
+        let seen = "a.slr: f on thread MainThread (70)";
+        assert_eq!(example(sample(), 7), format!("{seen}; sampled 48.00 s before the end of the process"));
+        assert_eq!(example(sample(), 8), format!("{seen}; sampled 12.00 s after the recording of the process began"));
+        assert_eq!(example(Record::Sampled { thread: 0, node: 1 }, 7), seen, "an earlier recorder");
     }
 }

@@ -173,7 +173,9 @@ impl Stream {
                 self.stats.put(thread, node, metric, stats);
                 Ok(())
             }
-            Record::Running { thread, node } | Record::Sampled { thread, node } => {
+            Record::Running { thread, node }
+            | Record::Sampled { thread, node }
+            | Record::LastSample { thread, node, .. } => {
                 self.threads.get(thread)?.nodes.get(node)?;
                 self.last_seen.put(&record);
                 Ok(())
@@ -332,10 +334,11 @@ impl Stream {
             }
         }
         if !self.ended {
-            let pid = builder.process_mut(process).map_or(0, |process| process.pid);
+            let (pid, start) =
+                builder.process_mut(process).map_or((0, 0), |process| (process.pid, process.start_unix_ns));
             if ends.note(name, pid, builder.report()) {
                 let mut noted = std::mem::take(builder.report());
-                self.last_seen.note(name, &mut noted, |(thread, node)| {
+                self.last_seen.note(name, &mut noted, ends.lasted_ns(pid, start), |(thread, node)| {
                     let thread = self.threads.get(thread).ok()?;
                     let &node = thread.nodes.get(node).ok()?;
                     Some((thread.tid, builder.thread_words(thread.id), builder.path_words(node)))

@@ -12,7 +12,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::format::duration;
 use stackline_model::vocabulary::{FRAMEWORKS, Framework, StepRole};
 use stackline_model::{
-    AttrValue, EventId, EventKind, Key, Step, StepIndex, StrId, Trace, TrackId, TrackKind, flags, names,
+    AttrValue, EventId, EventKind, Key, RECORDING_FORMAT, Step, StepIndex, StrId, Trace, TrackId, TrackKind, flags,
+    names,
 };
 use stackline_recording::OPTIMIZER_STEP;
 use std::cmp::Reverse;
@@ -79,7 +80,12 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     let pauses: Vec<_> = trace.pauses().iter().copied().filter(|pause| !pause.separates_processes).collect();
     for pause in pauses {
         let example = format!("{} between steps {} and {}", duration(pause.length_ns()), pause.before, pause.after);
-        diagnostics::RECORDING_PAUSED.count(&mut trace.report, None, &example);
+        if trace.meta.format == RECORDING_FORMAT {
+            let missing = pause.missing_steps().max(1);
+            diagnostics::UNRECORDED_STEPS.count_many(&mut trace.report, missing, None, &example);
+        } else {
+            diagnostics::RECORDING_PAUSED.count(&mut trace.report, None, &example);
+        }
     }
 }
 

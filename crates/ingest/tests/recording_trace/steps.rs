@@ -54,6 +54,24 @@ fn steps_of_windows_are_numbered_and_end_with_the_window() {
     assert_eq!(steps(&late, &["SGD"])[..], [(8, 9_540, 10_540), (9, 10_540, 20_540)]);
 }
 
+#[test]
+fn steps_between_windows_are_unrecorded() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    for start in [2_000, 9_000, 10_000, 20_000] {
+        script.call(0, "def:main:10 def:train:5 aten::mm", start, start + 400);
+        script.call(0, "def:main:10 span:Optimizer.step#SGD.step", start + 500, start + 540);
+    }
+    let changes = [(1_000, 0, true), (2_530, 1, false), (8_900, 10, true), (10_530, 12, false), (19_000, 20, true)];
+    script.records.extend(changes.map(|(at_ns, step, open)| Record::Window { at_ns, step, open, at_step: true }));
+    let trace = one(&script.end());
+    let pauses: Vec<_> = trace.pauses().iter().map(|p| (p.start + 1_000, p.end + 1_000, p.before, p.after)).collect();
+    assert_eq!(pauses, [(2_540, 8_900, 0, 10), (10_540, 19_000, 11, 20)]);
+    // Steps 1 to 9 and 12 to 19.
+    assert_eq!(trace.report.count_of("unrecorded_steps"), 17);
+    assert_eq!(trace.report.count_of("recording_paused"), 0);
+}
+
 /// A function that is called once per step, distinguished by other calls of its caller in between, ends its step.
 #[test]
 fn calls_after_the_optimizer_are_in_the_step() {

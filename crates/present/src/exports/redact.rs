@@ -21,6 +21,7 @@ const HARMLESS: &[&str] = &[
     "with_modules",
     "with_flops",
     "profile_memory",
+    "stackline:unrecorded",
 ];
 
 /// Entries to write, in file order: all, or with `redact` only those without private data.

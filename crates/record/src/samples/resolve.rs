@@ -51,8 +51,8 @@ pub(super) struct Resolver {
     trees: FxHashMap<usize, Tree>,
     spare: Vec<Tree>,
     entry: Vec<u64>,
-    /// Tree of the main thread, and node of its newest sample.
-    main: Option<(u32, NodeId)>,
+    /// Tree of the main thread, and node and time (ticks) of its newest sample.
+    main: Option<(u32, NodeId, u64)>,
 }
 
 impl Resolver {
@@ -205,7 +205,7 @@ impl Resolver {
         }
         process.post(TimedSample { tree: tree.owner.shared.id, node, at, metric, value: interval });
         if tree.is_main {
-            self.main = Some((tree.owner.shared.id, node));
+            self.main = Some((tree.owner.shared.id, node, at));
         }
     }
 

@@ -43,6 +43,8 @@ pub(super) struct CallRuleContext<'a> {
     /// True if the program uses a GPU, as far as the tree shows it.
     pub(super) uses_gpu: bool,
     window_ns: u64,
+    /// Part of the window in which no sample or operator shows the thread, in ns; 0 if unknown.
+    pub(super) blocked_ns: u64,
     /// Excluded excess of first batches over other batches, in ns.
     pub(super) first_batches_ns: u64,
     /// Excluded overhead of recording, as a share of a step without it; none if unknown.
@@ -70,11 +72,13 @@ impl<'a> CallRuleContext<'a> {
         let overhead_ns = recorded_ns.saturating_sub(time(&thread));
         thread.add_unsampled(tree);
         let first_batches_ns = thread.leave_out_first_batches(tree);
-        thread.fit_waits(tree, &steps, overhead);
-        let window_ns = time(&thread);
-        if window_ns == 0 {
+        let length = thread.measured_length(tree, &steps, overhead);
+        thread.fit_waits(&steps, length);
+        let sampled_ns = time(&thread);
+        if sampled_ns == 0 {
             return None;
         }
+        let blocked_ns = thread.blocked_ns(&steps, length, first_batches_ns);
         let names: Vec<String> = tree.frames.iter().map(|frame| name(tree, frame)).collect();
         let is_operator = |node| {
             let kind = tree.frame(node).map(Frame::kind);
@@ -92,7 +96,8 @@ impl<'a> CallRuleContext<'a> {
             lines,
             users,
             uses_gpu: uses_gpu(tree),
-            window_ns,
+            window_ns: sampled_ns.saturating_add(blocked_ns),
+            blocked_ns,
             first_batches_ns,
             overhead,
             overhead_ns,

@@ -281,7 +281,8 @@ fn notes(context: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) 
     let mut notes = vec![analyzed_part(context, rank)];
     notes.extend(exclusion_notes(context));
     notes.extend(maybe_after_note(context));
-    if !context.knows_waits() && context.thread.known == TimeSource::Cpu {
+    notes.extend(blocked_note(context));
+    if !context.knows_waits() && context.thread.known == TimeSource::Cpu && context.blocked_ns == 0 {
         notes.push("times contain only CPU time, because waits were not recorded".to_owned());
     }
     if !context.thread.knows_computing() {
@@ -319,6 +320,21 @@ fn notes(context: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) 
         );
     }
     notes
+}
+
+/// Note that samples do not show the thread for a large part of its steps.
+fn blocked_note(context: &CallRuleContext<'_>) -> Option<String> {
+    let blocked = context.blocked_ns;
+    (blocked > 0).then(|| {
+        let [step, sampled, blocked] =
+            [context.window_ns(), context.window_ns() - blocked, blocked].map(|ns| duration(context.per_step(ns)));
+        format!(
+            "a step takes {step} of wall time by the ends of the first and the last step; samples show only \
+             {sampled} of it. In the other {blocked}, the thread was blocked in calls that are not sampled (files, \
+             sockets, `select`, `poll`, `epoll`, waits with a timeout), waited for a GPU, or had no processor; \
+             `stackline record --real-hz 99` samples blocked threads, too"
+        )
+    })
 }
 
 /// Notes about excluded time of the thread.

@@ -26,6 +26,9 @@ pub struct StepTime {
     /// Waits for locks, input, other threads or a processor. `None` without such samples, which may not have been
     /// recorded.
     pub waits_ns: Option<i64>,
+    /// Time in which no sample or operator shows the thread, because it was blocked in a call that is not sampled, or
+    /// had no processor. 0 if it is small, or if the length of the steps was not measured.
+    pub blocked_ns: i64,
     /// True for wall time, which includes waits unless they are separated; false for CPU time and sampled waits.
     pub is_wall_clock: bool,
     /// Excluded overhead of recording per step; `None` if unknown or insignificant.
@@ -96,7 +99,8 @@ fn composition(context: &CallRuleContext<'_>, rank: Option<i64>) -> StepTime {
         let at_line = lines.entry(context.line(node)).or_default();
         *at_line = at_line.saturating_add(time.ns);
     }
-    let [ns, operators_ns, waits_ns] = [context.window_ns(), operators, waits].map(|ns| context.per_step(ns));
+    let [ns, operators_ns, waits_ns, blocked_ns] =
+        [context.window_ns(), operators, waits, context.blocked_ns].map(|ns| context.per_step(ns));
     let busiest = lines.into_iter().filter(|(line, _)| line.some().is_some()).max_by_key(|&(_, ns)| ns);
     StepTime {
         steps: context.steps.count,
@@ -105,9 +109,10 @@ fn composition(context: &CallRuleContext<'_>, rank: Option<i64>) -> StepTime {
         ns,
         operators_ns,
         waits_ns: context.knows_waits().then_some(waits_ns),
+        blocked_ns,
         is_wall_clock: context.thread.known == TimeSource::Wall,
         recording_ns: context.overhead.map(|_| context.per_step(context.overhead_ns)),
-        other_ns: (ns - operators_ns - waits_ns).max(0),
+        other_ns: (ns - operators_ns - waits_ns - blocked_ns).max(0),
         busiest: busiest.map(|(line, ns)| (context.place(line), context.per_step(ns))),
     }
 }
@@ -116,7 +121,7 @@ fn composition(context: &CallRuleContext<'_>, rank: Option<i64>) -> StepTime {
 mod tests {
     use super::super::testing::{MS, TestTree, training};
     use super::step_time;
-    use stackline_model::CallMetric;
+    use stackline_model::{CallMetric, CallStepEnds};
 
     const AT: &str = "train.py:50 <module> > train.py:";
 
@@ -132,6 +137,21 @@ mod tests {
         assert_eq!((ms(time.operators_ns), time.waits_ns.map(ms), ms(time.other_ns)), (80, Some(150), 30));
         let (place, ns) = time.busiest.unwrap();
         assert_eq!((place.file.as_deref(), place.line, ms(ns)), (Some("io.py"), Some(4), 150));
+    }
+
+    /// Ten steps of 300 ms by their ends, of which samples show 100 ms.
+    #[test]
+    fn time_without_samples_is_separate() {
+        let mut made = TestTree::new();
+        let ends = CallStepEnds { count: 10, first_ns: 300 * MS, last_ns: 3_000 * MS };
+        made.step_ends(ends, ends.last_ns);
+        for (path, ms) in [("21 main > aten::mm", 800), ("23 main > Optimizer.step#SGD.step", 200)] {
+            made.calls(&format!("{AT}{path}"), 10, ms);
+            made.cpu(&format!("{AT}{path}"), ms);
+        }
+        let time = step_time(&made.builder.finish()).unwrap();
+        let times = [time.ns, time.operators_ns, time.blocked_ns, time.other_ns].map(|ns| ns / MS as i64);
+        assert_eq!((times, time.waits_ns), ([300, 80, 200, 20], None));
     }
 
     #[test]

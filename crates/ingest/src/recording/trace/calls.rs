@@ -201,7 +201,7 @@ impl Calls {
             Some(calls) if !calls.ended => {
                 calls.killed = ends.note(name, calls.process.pid, report);
                 if calls.killed {
-                    in_flight::note(calls, name, report);
+                    in_flight::note(calls, name, report, ends);
                 }
             }
             Some(_) => {}
@@ -248,7 +248,7 @@ impl Calls {
                 }
                 Some(())
             }
-            Record::Running { thread, .. } | Record::Sampled { thread, .. } => {
+            Record::Running { thread, .. } | Record::Sampled { thread, .. } | Record::LastSample { thread, .. } => {
                 self.thread(thread)?;
                 self.last_seen.put(&record);
                 Some(())

@@ -1,12 +1,14 @@
 //! Calls that were running when their process was killed.
 
+use super::Ends;
 use super::calls::{Calls, ThreadCalls};
 use stackline_model::{ReadReport, thread_words};
 use stackline_recording::FrameKey;
 
 /// Count the calls that never returned, with their callers.
-pub(super) fn note(calls: &Calls, stream: &str, report: &mut ReadReport) {
-    calls.last_seen.note(stream, report, |(thread, node)| {
+pub(super) fn note(calls: &Calls, stream: &str, report: &mut ReadReport, ends: &Ends) {
+    let lasted_ns = ends.lasted_ns(calls.process.pid, calls.process.start_unix_ns);
+    calls.last_seen.note(stream, report, lasted_ns, |(thread, node)| {
         let thread = calls.threads.get(thread as usize)?;
         let described = &thread.thread;
         Some((described.tid, thread_words(&described.name, described.tid), path(calls, thread, node)))

@@ -208,6 +208,9 @@ fn trace(
     // If several processes train, concurrently or one after another, the one with most steps provides the steps.
     let training = (0..processes.len()).max_by_key(|&at| (steps::count(&processes[at].1), Reverse(at)));
     for (at, (offset, mut calls)) in processes.into_iter().enumerate() {
+        if training == Some(at) {
+            trace.meta.entries.extend(steps::unrecorded(&calls, offset));
+        }
         let mut rows = Rows::new(&mut trace, offset);
         rows.add(&mut calls, training == Some(at));
         backward.extend(rows.backward().into_iter().map(|(from, to)| (from, to, StrId::NONE)));

@@ -6,6 +6,7 @@ use super::frames::InferredFrame;
 use crate::resolve::optimizer_cycles::{self, Kinds};
 use crate::resolve::optimizer_steps::NEXT_BATCH;
 use rustc_hash::{FxBuildHasher, FxHashSet};
+use stackline_model::UNRECORDED;
 use stackline_model::names::{COLLECTION, IMPORTS, STEP_PREFIX};
 use stackline_recording::{FrameKey, OPTIMIZER_STEP};
 use std::hash::BuildHasher;
@@ -55,6 +56,15 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
         found.extend(in_window(opened, (window == 0).then_some(first), names.len() as u64, &ends[within], pause));
     }
     Some((at, found))
+}
+
+/// Metadata entry with the time ranges between recorded parts, in ns since the trace's base; `None` without such ranges.
+/// `offset` is added to the process's times.
+pub(super) fn unrecorded(calls: &Calls, offset: i64) -> Option<(String, String)> {
+    let gaps = calls.windows.windows(2).filter(|pair| !pair[0].open && pair[1].open);
+    let ranges: Vec<[i64; 2]> =
+        gaps.map(|pair| [pair[0].at.saturating_add(offset), pair[1].at.saturating_add(offset)]).collect();
+    (!ranges.is_empty()).then(|| (UNRECORDED.to_owned(), serde_json::json!(ranges).to_string()))
 }
 
 /// Complete steps of a recording window; a step in progress at its start is excluded. `first` is the start of the very
