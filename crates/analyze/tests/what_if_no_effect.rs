@@ -71,6 +71,32 @@ fn functions_match_without_file_and_line() {
     assert!(refused("other.py:7 in augment").contains("'frame:data.py(5): augment'"));
 }
 
+/// An event loop runs an operator of 280 µs, waits in `select` and runs another one. If the wait is for a timer, it lasts
+/// until the same time without the first operator.
+#[test]
+fn waits_for_timers_may_absorb_what_is_saved_before_them() {
+    let trace = |event_loop: &str| {
+        let events = format!(
+            "10/10  python_function  {event_loop}                               0+1000
+             10/10  python_function  app.py(5): handle                          0+300
+             10/10  cpu_op           aten::mm                                   10+280
+             10/10  python_function  selectors.py(451): EpollSelector.select    300+400
+             10/10  python_function  app.py(9): respond                         700+300
+             10/10  cpu_op           aten::add                                  710+280"
+        );
+        read(mini(&events).json())
+    };
+    let asyncio = trace("asyncio/base_events.py(1910): BaseEventLoop._run_once");
+    let first = predict(&asyncio, "remove operator:aten::mm").unwrap();
+    assert_eq!([first.gain.low_ns, first.gain.ns], [0, 280_000]);
+    assert!(first.notes.iter().any(|note| note.contains("asyncio.sleep")), "{:?}", first.notes);
+    let second = predict(&asyncio, "remove operator:aten::add").unwrap();
+    assert!(second.gain.ns == 280_000 && second.gain.low_ns > 270_000, "{:?}", second.gain);
+    assert!(!second.notes.iter().any(|note| note.contains("asyncio.sleep")), "{:?}", second.notes);
+    let other = predict(&trace("main.py(3): serve"), "remove operator:aten::mm").unwrap();
+    assert!(other.gain.low_ns > 270_000, "{:?}", other.gain);
+}
+
 /// Launches and kernels; those of the second stream start `early` µs before their call.
 fn two_streams(early: i64) -> MiniTrace {
     let mut t = mini("10/10  cpu_op  aten::mm  0+200");
