@@ -211,7 +211,7 @@ fn gaps_of_findings_are_covered_without_a_sample() {
     assert!(unrecorded(Some("torch/serialization.py(700): _legacy_load")));
 }
 
-/// A library function runs in each step of a recording, and samples see it in every third: its 3.0 of 4.0 ms include the
+/// A library function runs in each step of a recording, and samples see it in every third. Its 3.0 of 4.0 ms include
 /// calls without a sample, in its share and in its gain.
 #[test]
 fn uncovered_functions_include_unsampled_calls() {

@@ -71,8 +71,8 @@ fn functions_match_without_file_and_line() {
     assert!(refused("other.py:7 in augment").contains("'frame:data.py(5): augment'"));
 }
 
-/// An event loop runs an operator of 280 µs, waits in `select` and runs another one. If the wait is for a timer, it lasts
-/// until the same time without the first operator.
+/// An event loop runs an operator of 280 µs, waits in `select` and runs another one. A wait for a timer lasts until the
+/// same time without the first operator.
 #[test]
 fn waits_for_timers_may_absorb_what_is_saved_before_them() {
     let trace = |event_loop: &str| {

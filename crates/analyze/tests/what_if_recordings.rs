@@ -68,8 +68,8 @@ fn removing_a_frame_includes_unsampled_calls() {
     assert!(mean.abs() < 0.1 && worst < 0.6, "{mean} {worst}");
 }
 
-/// A function runs for 20 ms between two operators, of which it computes for 2 ms and sleeps for the rest. Samples of CPU
-/// time do not show the sleep.
+/// A function runs for 20 ms between two operators: it computes for 2 ms and sleeps for the rest. Samples of CPU time do
+/// not show the sleep.
 #[test]
 fn removing_a_frame_includes_its_unsampled_waits() {
     let mut program = Program::new();
