@@ -47,6 +47,8 @@ fn evaluations_in_each_step() {
     let found = evaluation("evaluate", false);
     insta::assert_snapshot!(text(&found));
     assert_eq!(found[0].place.text(), "train.py:12 in evaluate");
+    // The program has no GPU, so its time is absent instead of 0.
+    assert!(found[0].facts.iter().all(|fact| !fact.name.contains("GPU")), "{}", text(&found));
     // 1 ms of 3; in every tenth step it gains a tenth less.
     let gain = found[0].gain.unwrap();
     assert!((995_000..=1_010_000).contains(&gain.ns) && (890_000..=912_000).contains(&gain.low_ns), "{gain:?}");

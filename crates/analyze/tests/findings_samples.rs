@@ -211,6 +211,22 @@ fn gaps_of_findings_are_covered_without_a_sample() {
     assert!(unrecorded(Some("torch/serialization.py(700): _legacy_load")));
 }
 
+/// A library function runs in each step of a recording, and samples see it in every third. Its 3.0 of 4.0 ms include
+/// calls without a sample, in its share and in its gain.
+#[test]
+fn uncovered_functions_include_unsampled_calls() {
+    const LOADS: &str = "torch/serialization.py(700): _legacy_load";
+    let mut program = sampled_functions(|number| number.is_multiple_of(3).then_some(LOADS));
+    program.recorded(json!({"usable_milli": 2000}));
+    let found = program.findings();
+    let groups = &found.uncovered.groups;
+    let group = groups.iter().find(|group| group.name == LOADS).unwrap_or_else(|| panic!("{groups:?}"));
+    assert!((70.0..80.0).contains(&group.percent) && (70.0..80.0).contains(&group.path_percent), "{group:?}");
+    assert!(group.gain.is_some_and(|gain| (2_900_000..=3_100_000).contains(&gain.ns)), "{group:?}");
+    assert_eq!(group.edits, [format!("remove frame:{LOADS}")]);
+    assert!(!groups.iter().any(|group| group.kind == LargeKind::UnrecordedPython), "{groups:?}");
+}
+
 /// 120 ms between operators in which the thread computes for 20 ms at the most.
 #[test]
 fn waits_are_time_without_cpu_samples() {

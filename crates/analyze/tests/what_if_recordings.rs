@@ -68,6 +68,35 @@ fn removing_a_frame_includes_unsampled_calls() {
     assert!(mean.abs() < 0.1 && worst < 0.6, "{mean} {worst}");
 }
 
+/// A function runs for 20 ms between two operators: it computes for 2 ms and sleeps for the rest. Samples of CPU time do
+/// not show the sleep.
+#[test]
+fn removing_a_frame_includes_its_unsampled_waits() {
+    let mut program = Program::new();
+    program.recorded(json!({}));
+    for iteration in 0..100 {
+        program.op("aten::mm", |p| p.work(300));
+        program.work(10_000);
+        if iteration % 5 == 0 {
+            // The span of a sample is as long as the sample.
+            let from = program.now - PERIOD_US / 2 + 100;
+            program.span("python_function", FRAME, from, PERIOD_US, json!({(INFERRED): true}));
+            program.sample(1, FRAME, PERIOD_US);
+        }
+        program.work(10_000);
+        program.op("aten::add", |p| p.work(200));
+        program.work(5);
+    }
+    let trace = read(program.text(json!({"id": 0, "name": "none"})));
+    let edits = [Edit::parse(&format!("remove frame:{FRAME}")).unwrap()];
+    let found = predict(&trace, &WindowChoice::Whole, &edits).unwrap();
+    let (truth, gain) = (100 * 20_000_000, found.gain);
+    assert!((gain.ns - truth).abs() < truth / 100 && gain.high_ns >= truth, "{gain:?}");
+    // 20 samples of 10.1 ms show 202 ms, by counting at least 123 ms; the waits may belong to another function.
+    assert!((100_000_000..202_000_000).contains(&gain.low_ns), "{gain:?}");
+    assert!(found.notes.iter().any(|note| note.contains("the thread waited")), "{:?}", found.notes);
+}
+
 /// Samples see a wait for the end of a thread up to the last of them only. A function of that thread goes: so does the wait.
 #[test]
 fn thread_waits_last_until_the_next_own_work() {

@@ -54,6 +54,34 @@ fn json_has_the_findings_as_a_table() {
     assert_eq!(document["tables"], again["tables"], "threads never change the result");
 }
 
+/// The trace has the findings SL004 and SL001.
+#[test]
+fn top_and_limit_limit_findings_in_every_format() {
+    let case = Case::new();
+    let all: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
+    let rows = |document: &Value| document["tables"]["findings"]["rows"].as_array().unwrap().clone();
+    let more = rows(&all).len() - 1;
+    assert!(more > 0 && all["not_listed"].as_array().unwrap().iter().all(|one| one["why"] != "omitted by --top"));
+    for option in ["--top", "--limit"] {
+        let shown = stdout(&["findings", &case.waits, option, "1"]);
+        assert!(shown.contains("\n 1. ") || shown.starts_with(" 1. "), "{shown}");
+        assert!(!shown.contains(" 2. ") && shown.contains(" omitted: --top 0 shows all."), "{shown}");
+        let text = stdout(&["findings", &case.waits, option, "1", "--format", "json"]);
+        let one: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(rows(&one), rows(&all)[..1]);
+        assert_eq!(one["evidence"].as_array().unwrap().len(), 1);
+        let omitted = one["not_listed"].as_array().unwrap().iter().filter(|row| row["why"] == "omitted by --top");
+        assert_eq!(omitted.count(), more);
+        let notes = one["notes"].to_string();
+        assert!(notes.contains(&format!("{more} more finding")), "{notes}");
+        let csv = run(&[&case.waits, option, "1", "--format", "csv"]);
+        assert!(findings::text(&csv.stderr).contains(" omitted: --top 0 shows all"), "{}", findings::text(&csv.stderr));
+        // A baseline with omitted findings does not make them new.
+        let before = case.file("before.json", &text);
+        assert_eq!(run(&[&case.waits, "--baseline", &before, "--fail-on", "new"]).status.code(), Some(0));
+    }
+}
+
 #[test]
 fn json_has_the_events_of_findings() {
     let case = Case::new();

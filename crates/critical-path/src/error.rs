@@ -114,6 +114,14 @@ pub enum CriticalPathError {
         /// Most similar names of the trace, best first.
         nearest: Vec<String>,
     },
+    /// Several frames have the function name of a what-if edit.
+    #[error("{selector} matches {} functions; select one: {}", frames.len(), frame_choices(frames))]
+    AmbiguousFunction {
+        /// The selector as given.
+        selector: String,
+        /// Names of the frames, in the order of the trace's names.
+        frames: Vec<String>,
+    },
     /// Two what-if edits select the same event with conflicting changes.
     #[error("'{first}' and '{second}' conflict because both select the same event; remove one of them")]
     ContradictingEdits {
@@ -156,6 +164,18 @@ fn suggest_names(nearest: &[String]) -> String {
         return "the trace has no event of that kind".to_owned();
     }
     format!("nearest: {} (* matches any text)", quoted(nearest))
+}
+
+/// Maximum number of listed frames.
+const MAX_FRAMES: usize = 8;
+
+/// Selectors of frames with the same function name.
+fn frame_choices(frames: &[String]) -> String {
+    // Whole names: readers copy them.
+    let choices: Vec<String> = frames.iter().take(MAX_FRAMES).map(|frame| format!("'frame:{frame}'")).collect();
+    let more = frames.len().saturating_sub(MAX_FRAMES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more} (for several, repeat the change with each, or use * for any text)", choices.join(", "))
 }
 
 fn step_numbers(numbers: &[i64]) -> String {

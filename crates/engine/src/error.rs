@@ -158,10 +158,12 @@ fn range(first: i64, last: i64) -> String {
 }
 
 fn steps(available: &[i64]) -> String {
-    if available.is_empty() {
-        "the input has no steps (annotations named ProfilerStep#n)".to_owned()
-    } else {
-        format!("the input has {}", ranges(available))
+    match available {
+        [] => "the input has no steps. Mark them when recording, with step() of the profiler or with spans named \
+               ProfilerStep#1, ProfilerStep#2 and so on; or name existing spans with --step-annotation"
+            .to_owned(),
+        [one] => format!("the only step of the input is step {one}"),
+        many => format!("the input has steps {}", ranges(many)),
     }
 }
 
@@ -217,7 +219,14 @@ mod tests {
         let error = Error::NoRank { requested: 9, available: vec![0, 1, 2, 3, 7] };
         assert_eq!(error.to_string(), "rank 9 is not in the input; the input has ranks 0 to 3, 7");
         let error = Error::NoStep { first: 5, last: 6, available: vec![] };
-        assert!(error.to_string().contains("no steps"));
+        assert_eq!(
+            error.to_string(),
+            "no step from 5 to 6; the input has no steps. Mark them when recording, with step() of the profiler or \
+             with spans named ProfilerStep#1, ProfilerStep#2 and so on; or name existing spans with --step-annotation"
+        );
+        let with = |available| Error::NoStep { first: 1, last: 2, available }.to_string();
+        assert_eq!(with(vec![0]), "no step from 1 to 2; the only step of the input is step 0");
+        assert_eq!(with(vec![0, 3, 4]), "no step from 1 to 2; the input has steps 0, 3 to 4");
         let cycle = |number, last, time_ns| AmbiguousCycle { number, numbers: (0, last), time_ns };
         let cycles = vec![cycle(1, 2, (0, 300_000)), cycle(3, 4, (5_300_000, 5_800_000))];
         let error = Error::AmbiguousSteps { name: "t.json".to_owned(), first: 0, last: 1, cycles };

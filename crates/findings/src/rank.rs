@@ -15,7 +15,7 @@ use super::rules;
 use super::skipped_rules::{Reason, SkippedRule, incomplete_gpu};
 use super::uncovered::{self, Covered, Uncovered};
 use stackline_critical_path::CriticalPathError;
-use stackline_critical_path::exact::what_if::{Edit, Gain, Gains};
+use stackline_critical_path::exact::what_if::{Edit, Gain, Gains, event_loop_note};
 use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_model::{INFERRED, Severity, Trace};
 use stackline_timeline::steps::{StepSelection, mean_step_ns};
@@ -186,6 +186,7 @@ fn find_in(
         notes.extend(initialization::note(trace, window.length_ns()));
     }
     notes.extend(standstill.note.clone());
+    notes.extend(event_loop_note(exact, shared.window).filter(|_| !found.is_empty()).map(str::to_owned));
     notes.extend(recording_note(&shared));
     notes.extend(beyond.notes());
     if unknown > 0 {

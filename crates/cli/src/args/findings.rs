@@ -46,7 +46,8 @@ pub(crate) struct FindingsArgs {
     /// Explain one rule: the problem, the fix, and its false positives. Rules of --rules are included.
     #[arg(long, value_name = "CODE", conflicts_with_all = ["top", "set", "document", "baseline", "ignore", "fail_on"])]
     pub(crate) explain: Option<String>,
-    /// Maximum number of findings; 0 shows all [default: 10; all with --as, JSON and CSV].
+    /// Maximum number of findings in any format; 0 shows all [default: 10; all with --as, --table, JSON and CSV]. The
+    /// conditions of --fail-on apply to all.
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
     pub(crate) top: Option<usize>,
     /// Omit findings whose estimated gain is below this percentage of the step time (or of peak memory).

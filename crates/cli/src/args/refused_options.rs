@@ -1,14 +1,25 @@
 //! Common options that a command refuses and hides from its help.
 
 use super::{Cli, Common};
+use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 
 /// Common options without effect, by command.
 const REFUSED: &[(&str, &[&str])] = &[
+    ("check", &["steps", "whole"]),
+    ("doctor", &["steps", "whole"]),
     ("calls", &["steps", "whole", "clip_overlaps", "step_annotation"]),
     ("memory", &["steps", "whole", "step_annotation"]),
     ("record", &["whole", "rank", "clip_overlaps", "format", "tables", "limit", "step_annotation"]),
     ("view", &["steps", "whole", "rank"]),
+];
+
+/// Refused options for which a command has an error message of its own.
+const OWN_MESSAGE: &[(&str, &[&str])] = &[
+    ("calls", &["--steps"]),
+    ("memory", &["--steps"]),
+    ("record", &["--rank", "--clip-overlaps"]),
+    ("view", &["--steps", "--rank"]),
 ];
 
 /// Help of common options that mean something else for one command: command, option and text.
@@ -20,6 +31,7 @@ const OWN_HELP: &[(&str, &str, &str)] = &[
          NAME-2.stackline if that exists]",
     ),
     ("record", "steps", "Record only these steps, by number, both ends included: 5 or 5..8"),
+    ("findings", "limit", "Maximum number of findings, as with --top"),
     ("import", "output", "Run directory to create; required"),
     ("man", "output", "Write the pages of all commands to this directory instead of printing one"),
 ];
@@ -46,7 +58,22 @@ pub(crate) fn command() -> Command {
 pub(crate) fn parse() -> Result<Cli, Error> {
     let mut command = command();
     let parse_cli = |matches: &ArgMatches| Cli::from_arg_matches(matches);
-    parse_cli(&command.try_get_matches_from_mut(std::env::args_os())?).map_err(|error| error.format(&mut command))
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let cli = parse_cli(&matches).map_err(|error| error.format(&mut command))?;
+    match without_effect(cli.command.name(), &cli.common) {
+        Some(message) => Err(command.error(ErrorKind::UnknownArgument, message)),
+        None => Ok(cli),
+    }
+}
+
+/// Error message for given options that a command refuses; `None` if there are none.
+fn without_effect(command: &str, common: &Common) -> Option<String> {
+    let has_own = |option: &str| OWN_MESSAGE.iter().any(|(name, own)| *name == command && own.contains(&option));
+    let given: Vec<&str> = refused(command, common).into_iter().filter(|option| !has_own(option)).collect();
+    (!given.is_empty()).then(|| {
+        let (has, it) = if given.len() == 1 { ("has", "it") } else { ("have", "them") };
+        format!("{} {has} no effect on `stackline {command}`; leave {it} out", given.join(" and "))
+    })
 }
 
 /// A given common option that selects data.
@@ -85,4 +112,32 @@ pub(crate) fn refused(command: &str, common: &Common) -> Vec<&'static str> {
         .filter(|option| refuses_option(command, option.id))
         .map(|option| option.typed)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_effect;
+    use crate::args::Cli;
+    use clap::Parser;
+
+    #[test]
+    fn options_without_effect_are_errors() {
+        let message = |words: &[&str]| {
+            let cli = Cli::try_parse_from(["stackline"].iter().chain(words)).unwrap();
+            without_effect(cli.command.name(), &cli.common)
+        };
+        for command in ["check", "doctor"] {
+            let of = |option: &str| Some(format!("{option} has no effect on `stackline {command}`; leave it out"));
+            assert_eq!(message(&[command, "t.json", "--steps", "5"]), of("--steps"));
+            assert_eq!(message(&[command, "t.json", "--whole"]), of("--whole"));
+            assert_eq!(message(&[command, "t.json", "--rank", "1"]), None);
+        }
+        let both = message(&["calls", "run", "--whole", "--clip-overlaps"]);
+        assert_eq!(
+            both.as_deref(),
+            Some("--whole and --clip-overlaps have no effect on `stackline calls`; leave them out")
+        );
+        assert_eq!(message(&["calls", "run", "--steps", "5"]), None, "the command explains it");
+        assert_eq!(message(&["findings", "t.json", "--steps", "5"]), None);
+    }
 }

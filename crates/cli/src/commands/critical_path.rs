@@ -202,6 +202,7 @@ pub(super) fn refuse(error: CriticalPathError) -> anyhow::Error {
         | CriticalPathError::InvalidEdit { .. }
         | CriticalPathError::RefusedEdit { .. }
         | CriticalPathError::NothingSelected { .. }
+        | CriticalPathError::AmbiguousFunction { .. }
         | CriticalPathError::ContradictingEdits { .. }
         | CriticalPathError::InvalidPhaseRules { .. }
         | CriticalPathError::Restore { .. } => WrongUse(error.to_string()).into(),

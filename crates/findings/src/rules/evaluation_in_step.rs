@@ -151,18 +151,21 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
     removable.dedup();
     let edit = |action: Action| Some(vec![context.edit(action, format!("frame:{function}"), &removable)?]);
     let remove = edit(Action::Remove)?;
+    let mut facts = vec![
+        Fact::count("calls", calls.len()),
+        Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
+        Fact::time("host time per step", context.per_step(context.total(&calls))),
+    ];
+    if !launched.is_empty() {
+        facts.push(Fact::time("GPU work per step", context.per_step(context.total(&launched))));
+    }
     Some(Candidate {
         title: format!(
             "{cause}: {share:.0} % of the critical path (gain assumes that it is removed; the rest of the training may \
             also get faster)"
         ),
         place: context.place(calls[0]),
-        facts: vec![
-            Fact::count("calls", calls.len()),
-            Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("host time per step", context.per_step(context.total(&calls))),
-            Fact::time("GPU work per step", context.per_step(context.total(&launched))),
-        ],
+        facts,
         gain_estimate: if is_evaluation {
             GainEstimate::Range(remove, vec![edit(Action::Scale(RARE_SHARE))?])
         } else {

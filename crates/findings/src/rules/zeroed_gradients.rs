@@ -65,16 +65,19 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
     let least: Vec<Edit> = filling.into_iter().filter_map(|(text, events)| edit(text, events)).collect();
     let adding = adding.into_iter().filter_map(|(text, events)| edit(text.to_owned(), events));
     let likely = least.iter().cloned().chain(adding).collect();
+    let mut facts = vec![
+        Fact::count("operators", operators.len()),
+        Fact::count("calls", calls.len()),
+        Fact::time("host time per step", context.per_step(context.total(&operators))),
+    ];
+    if !kernels.is_empty() {
+        facts.push(Fact::time("kernel time per step", context.per_step(context.total(&kernels))));
+        facts.push(Fact::time("kernels that add to zeros per step", context.per_step(context.total(&sum_kernels))));
+    }
     Some(Candidate {
         title: title(name, per_call),
         place: context.place(calls[0]),
-        facts: vec![
-            Fact::count("operators", operators.len()),
-            Fact::count("calls", calls.len()),
-            Fact::time("host time per step", context.per_step(context.total(&operators))),
-            Fact::time("kernel time per step", context.per_step(context.total(&kernels))),
-            Fact::time("kernels that add to zeros per step", context.per_step(context.total(&sum_kernels))),
-        ],
+        facts,
         gain_estimate: GainEstimate::Range(likely, vec![least]),
         events: operators,
         kind: None,

@@ -4,6 +4,7 @@ use super::LargeKind;
 use super::annotated_gaps::AnnotatedGaps;
 use super::covered_events::CoveredEvents;
 use super::covered_gaps::CoveredGaps;
+use super::sampled_gaps::SampledGaps;
 use super::waits::CallsInProgress;
 use crate::rule_context::RuleContext;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -198,6 +199,7 @@ impl PathByGroup {
     fn new(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, calls: &CallsInProgress) -> Self {
         let mut found = Self::default();
         let (gaps, is_python) = (CoveredGaps::new(context, covered.events), super::is_python(context));
+        let mut sampled = SampledGaps::new(context, covered.events);
         let mut annotated = AnnotatedGaps::new(context);
         // Cached per event, because paths return to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
@@ -221,11 +223,27 @@ impl PathByGroup {
                     found.put(call_key(context, event), part);
                     continue;
                 }
-                Some(event) => {
-                    found.put_innermost(context, event, ns);
-                    compilation_key(context, event).map_or_else(|| keys(context, event), |key| vec![key])
-                }
-                None => Vec::new(),
+                _ => match event.and_then(|event| compilation_key(context, event)) {
+                    Some(key) => {
+                        event.into_iter().for_each(|event| found.put_innermost(context, event, ns));
+                        vec![key]
+                    }
+                    None => match (sampled.functions_of(context, &segment, event), event) {
+                        (Some(functions), _) if functions.is_covered => {
+                            found.covered_ns += ns;
+                            continue;
+                        }
+                        (Some(functions), _) => {
+                            functions.innermost.iter().for_each(|name| found.add_innermost(*name, ns));
+                            functions.keys.clone()
+                        }
+                        (None, Some(event)) => {
+                            found.put_innermost(context, event, ns);
+                            keys(context, event)
+                        }
+                        (None, None) => Vec::new(),
+                    },
+                },
             };
             // No event, or only an event such as the annotation of a step.
             match keys.is_empty() {
@@ -245,8 +263,12 @@ impl PathByGroup {
 
     fn put_innermost(&mut self, context: &RuleContext<'_>, event: EventId, ns: i64) {
         if let Some(function) = functions_around(context, event).next() {
-            *self.innermost.entry(context.trace().events.name[function.index()]).or_default() += ns;
+            self.add_innermost(context.trace().events.name[function.index()], ns);
         }
+    }
+
+    fn add_innermost(&mut self, function: StrId, ns: i64) {
+        *self.innermost.entry(function).or_default() += ns;
     }
 
     /// Build the groups from their critical-path segments, without lists of events.
@@ -447,5 +469,9 @@ fn with_events(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, groups
         }
         let widest = by_track.into_iter().max_by_key(|&(track, ns)| (ns, Reverse(track)));
         (group.track, group.wall_ns) = widest.map_or((None, 0), |(track, ns)| (Some(track), ns));
+        // Spans of a recording contain only sampled calls, and the path also those without a sample.
+        if group.kind == LargeKind::Frame && context.recording().is_some() {
+            group.wall_ns = group.wall_ns.max(group.path_ns);
+        }
     }
 }

@@ -10,6 +10,7 @@ mod covered_gaps;
 mod group_location;
 mod groups;
 mod merge_ranks;
+mod sampled_gaps;
 mod waits;
 
 use super::finding::Candidate;
@@ -350,7 +351,11 @@ fn large_group(context: &RuleContext<'_>, (group, path_ns): (&Group, i64), gain:
         percent: context.percent_of_window(group.wall_ns),
         // Time of the path that waits during an event does not belong to the event; a wait group is that path.
         path_percent: of_path(match is_of_events {
-            true => group.parts_inside(context).iter().map(|part| part.ns).sum(),
+            // Spans of a recording lack calls without a sample, which the time of the group includes.
+            true => {
+                let inside: i64 = group.parts_inside(context).iter().map(|part| part.ns).sum();
+                inside.max(group.path_ns - group.wait_ns)
+            }
             false => group.path_ns,
         }),
         wait_percent: of_path(group.wait_ns),
@@ -477,6 +482,10 @@ fn removal(context: &RuleContext<'_>, group: &Group) -> Option<Edit> {
     }
     let mut events = group.events.clone();
     let name = context.trace().strings.get(group.name);
+    // Spans of a recording contain only sampled calls; the selector of the name includes the others.
+    if group.kind == LargeKind::Frame && context.recording().is_some() {
+        return Edit::on(Action::Remove, Selector::parse(&format!("frame:{name}")).ok()?).ok();
+    }
     // Removing a launch call does not remove its kernels: another call would have to launch them.
     let is_launch =
         group.kind == LargeKind::Call && matches!(kind_of_name(name), Some(CallKind::Launch | CallKind::GraphLaunch));

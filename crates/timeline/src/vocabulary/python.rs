@@ -12,6 +12,12 @@ pub const LOADER_WITH_WORKERS: &str = "_MultiProcessingDataLoaderIter";
 /// Name prefix of operators that request collectives from PyTorch's process groups.
 pub const COLLECTIVE_REQUEST_PREFIX: &str = "c10d::";
 
+/// Name parts of Python frames of event loops, which run until their next timer or event: asyncio, uvloop, Trio.
+pub const EVENT_LOOPS: &[&str] = &["asyncio/base_events.py(", "asyncio/runners.py(", "uvloop/", "trio/_core/_run.py("];
+/// Name parts of frames in which an event loop waits.
+pub const EVENT_LOOP_WAITS: &[&str] =
+    &["selectors.py(", "of select.epoll object", "of select.poll object", "function select"];
+
 /// Name prefixes of annotations that PyTorch's profiler, optimizers and data loaders, and Lightning, create in Python.
 pub const MARKS: &[&str] = &[STEP_PREFIX, OPTIMIZER, TAKE_BATCH, lightning::PROFILER];
 

@@ -4,8 +4,8 @@ use crate::failure::unreadable;
 use anyhow::Result;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stackline_findings::{Finding, Findings, Identity, Mark, pair};
-use stackline_present::findings::Change;
+use stackline_findings::{Finding, Identity, Mark, pair};
+use stackline_present::findings::{Change, Shown};
 use stackline_present::json::SCHEMA_VERSION;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,8 @@ struct Row {
 }
 
 /// Unlisted findings for the document, with the data that decides if they are new or gone in another run.
-pub(super) fn unlisted_findings(found: &Findings) -> (&'static str, Value) {
+pub(super) fn unlisted_findings(view: &Shown<'_>) -> (&'static str, Value) {
+    let found = view.found;
     let row = |(finding, why): (&Finding, &str)| {
         let place = &finding.place;
         json!({
@@ -84,7 +85,10 @@ pub(super) fn unlisted_findings(found: &Findings) -> (&'static str, Value) {
     };
     let small = found.small.iter().map(|finding| (finding, "gains too little"));
     let ignored = found.ignored.iter().map(|finding| (finding, "ignored"));
-    (NOT_LISTED, small.chain(ignored).map(row).collect())
+    // Findings are listed in their order.
+    let listed = found.findings.len().saturating_sub(view.more);
+    let omitted = found.findings.iter().skip(listed).map(|finding| (finding, "omitted by --top"));
+    (NOT_LISTED, omitted.chain(small).chain(ignored).map(row).collect())
 }
 
 /// Gain of a finding, in ns per step, or in bytes for memory.

@@ -70,9 +70,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     found.notes.extend(unknown);
     let (listed, gone) = compared(&found, baseline.as_ref());
     let held: Vec<String> = conditions.iter().filter_map(|c| c.holds(&found, &listed)).collect();
-    // Other tools count what they do not see as repaired.
-    let top = args.top.unwrap_or(if args.document.is_some() { 0 } else { TOP });
-    let shown = if top == 0 { listed.len() } else { top.min(listed.len()) };
+    let shown = listed.len().min(maximum(args, common));
     let view = Shown {
         found: &found,
         listed: &listed[..shown],
@@ -80,7 +78,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         suppressed: &suppressed,
         more: listed.len() - shown,
     };
-    match write(args, common, &session, &view, (&listed, &held, &evidence)) {
+    match write(args, common, &session, &view, (&held, &evidence)) {
         // The exit code answers the conditions even if nobody reads to the end.
         Err(error) if !conditions.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
@@ -93,6 +91,21 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         Some(reason) => Err(anyhow!("--fail-on cannot be judged: {reason}")),
         None => Ok(!held.is_empty()),
     }
+}
+
+/// Maximum number of findings in the output. Programs get all by default, because they take what they do not see for
+/// repaired.
+fn maximum(args: &FindingsArgs, common: &Common) -> usize {
+    let default = if args.document.is_none() && is_for_people(common) { TOP } else { 0 };
+    match args.top.or(common.limit).unwrap_or(default) {
+        0 => usize::MAX,
+        top => top,
+    }
+}
+
+/// Check for text output instead of tables and documents.
+fn is_for_people(common: &Common) -> bool {
+    common.format == Format::Table && common.tables.is_empty()
 }
 
 /// Parse conditions and options, before the input is read.
@@ -168,15 +181,15 @@ fn failed_rule(found: &Findings) -> Option<String> {
     Some(format!("{}: {}", unchecked.rule.code, unchecked.reason.short()))
 }
 
-/// Listed findings, conditions that held, and evidence.
-type Listed<'f> = (&'f [(&'f Finding, Option<Change>)], &'f [String], &'f Evidence);
+/// Conditions that held, and evidence.
+type Outcome<'f> = (&'f [String], &'f Evidence);
 
 fn write(
     args: &FindingsArgs,
     common: &Common,
     session: &Session<'_>,
     view: &Shown<'_>,
-    (listed, held, evidence): Listed<'_>,
+    outcome: Outcome<'_>,
 ) -> Result<()> {
     if let Some(document) = args.document {
         let text = for_tools(document, view, args.inputs.inputs.first().map(PathBuf::as_path))?;
@@ -184,19 +197,22 @@ fn write(
         print_failed_rules(view.found)?;
         return print_read_report(&session.set);
     }
+    let people = is_for_people(common);
     if common.format == Format::Csv {
         print_failed_rules(view.found)?;
     }
-    let people = common.format == Format::Table && common.tables.is_empty();
+    if let Some(text) = omitted(view).filter(|_| !people && common.format != Format::Json) {
+        print_message(&text)?;
+    }
     let head = if people { text(view, &style(common)) } else { String::new() };
-    let mut tables = tables(view.found, listed);
+    let mut tables = tables(view.found, view.listed);
     // JSON has a key for it, people and documents a list.
     if common.tables.iter().any(|name| name == IGNORED) || common.format == Format::Csv && !view.suppressed.is_empty() {
         tables.push(ignored(view));
     }
     let tables = session.select_tables_or(tables, &[IGNORED])?;
     let tables = if people { Vec::new() } else { tables };
-    let extra = if common.format == Format::Json { extra(view, (listed, held, evidence)) } else { Vec::new() };
+    let extra = if common.format == Format::Json { extra(view, outcome) } else { Vec::new() };
     let extra = extra.into_iter().map(|(key, value)| (key, value.into())).collect();
     Answer { command: "findings", session, extra, tables, head, shown: None }.write(common)
 }
@@ -254,9 +270,19 @@ fn ignored(view: &Shown<'_>) -> Table {
         .text("by", rows.iter().map(|(_, by)| by.to_string()))
 }
 
-fn extra(view: &Shown<'_>, (listed, held, evidence): Listed<'_>) -> Vec<(&'static str, Value)> {
-    let evidence: Vec<Value> = listed.iter().map(|(finding, _)| evidence.to_json(finding)).collect();
-    keys(view.found).into_iter().chain([("evidence", json!(evidence))]).chain(outcome(view, held)).collect()
+fn extra(view: &Shown<'_>, (held, evidence): Outcome<'_>) -> Vec<(&'static str, Value)> {
+    let evidence: Vec<Value> = view.listed.iter().map(|(finding, _)| evidence.to_json(finding)).collect();
+    let mut keys = keys(view.found);
+    if let Some((_, notes)) = keys.iter_mut().find(|(key, _)| *key == "notes") {
+        *notes = view.found.notes.iter().cloned().chain(omitted(view)).collect();
+    }
+    keys.into_iter().chain([("evidence", json!(evidence))]).chain(outcome(view, held)).collect()
+}
+
+/// Number of findings that `--top` or `--limit` omits, as a sentence; `None` if all are listed.
+fn omitted(view: &Shown<'_>) -> Option<String> {
+    let findings = if view.more == 1 { "more finding is" } else { "more findings are" };
+    (view.more > 0).then(|| format!("{} {findings} omitted: --top 0 shows all", view.more))
 }
 
 /// Document keys for ignored and gone findings, and for conditions that held.
@@ -266,6 +292,6 @@ pub(super) fn outcome(view: &Shown<'_>, held: &[String]) -> [(&'static str, Valu
         .iter()
         .map(|(f, by)| json!({"code": f.rule.code, "title": f.title, "place": f.place.text(), "by": by.to_string()}))
         .collect();
-    let not_listed = baseline::unlisted_findings(view.found);
+    let not_listed = baseline::unlisted_findings(view);
     [not_listed, ("ignored", json!(ignored)), ("gone", json!(view.gone)), ("fail_on_held", json!(held))]
 }

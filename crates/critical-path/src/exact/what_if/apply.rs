@@ -282,7 +282,7 @@ impl Applier<'_, '_> {
             return;
         }
         let mut sums = [0.0; 3];
-        for &PartialGap { gap: (lane, from, to), shares } in gaps {
+        for &PartialGap { gap: (lane, from, to), shares, .. } in gaps {
             let cut = |share: f64| Cut { lane, from, to, factor: 1.0 - share * (1.0 - factor) };
             self.partly.push(shares.map(cut));
             sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share * (to - from) as f64 / 1e6);
@@ -292,10 +292,18 @@ impl Applier<'_, '_> {
             self.release(gaps.iter().map(part).collect());
         }
         let [least, likely, most] = sums;
+        let waits = match gaps.iter().any(|gap| gap.has_unsampled_wait) {
+            true => {
+                ". Part of these gaps has no samples, because the thread waited. The prediction divides the waits in \
+                 proportion to the samples; the lower bound assigns them to other calls, the upper bound to the \
+                 selected ones"
+            }
+            false => "",
+        };
         self.notes.push(format!(
             "'{edit}': between operators, only calls that were running at a sample are recorded. By the samples, all \
              selected calls take {likely:.3} ms ({least:.3} to {most:.3} ms) of {} gaps between operators. The edit \
-             changes each gap by the share of these calls",
+             changes each gap by the share of these calls{waits}",
             gaps.len()
         ));
     }

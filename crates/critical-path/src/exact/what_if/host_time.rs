@@ -38,6 +38,11 @@ impl HostTime {
         Self(segments)
     }
 
+    /// Start of the first changed time range of any thread.
+    pub(super) fn first_change(&self) -> Option<i64> {
+        self.0.iter().filter_map(|segments| segments.first()).map(|segment| segment.from).min()
+    }
+
     /// Change of a thread's time in ns.
     pub(super) fn change(&self, lane: u32, from: i64, to: i64) -> i64 {
         let list = &self.0[lane as usize];

@@ -31,6 +31,7 @@ mod selector;
 mod suggest;
 mod sweep;
 mod tables;
+mod timer_waits;
 mod waits;
 
 pub use cases::Case;
@@ -44,6 +45,7 @@ pub use selector::{Chosen, NameKind, Selector};
 pub use stackline_timeline::name_pattern::Pattern;
 pub use sweep::{Candidate, Sweep, SweepOptions};
 pub use tables::{PATH, path_table, sweep_table, sweep_tables, tables};
+pub use timer_waits::event_loop_note;
 
 use super::Exact;
 use super::graph::{NONE, NodeKind};
@@ -57,6 +59,7 @@ use lock_contention::OrderUncertainty;
 use path::End;
 use replay::{Changes, Mode, Plan};
 use stackline_timeline::window_choice::WindowChoice;
+use timer_waits::TimerWaits;
 
 const CLOCKS_DISAGREE: &str = "the clocks of host and GPU disagree (`stackline doctor` shows by how much); the \
                                prediction and its bounds may be wrong by as much";
@@ -68,6 +71,8 @@ pub struct WhatIf<'e, 'a> {
     index: Index,
     /// Per lane: true if its end can be the end of the work.
     works: Vec<bool>,
+    /// Waits that may absorb saved time.
+    timer_waits: TimerWaits,
 }
 
 /// Predicted gain of a window in ns: `low <= gain <= high`. Negative if the window gets longer.
@@ -121,7 +126,8 @@ impl<'a> Exact<'a> {
     /// Prepare the graph for what-if, in linear time of its edges except for sorting.
     pub fn what_if(&self) -> WhatIf<'_, 'a> {
         let works = self.lanes.iter().map(|lane| self.is_work_thread(lane)).collect();
-        WhatIf { exact: self, plan: Plan::new(self), index: Index::new(self), works }
+        let timer_waits = TimerWaits::new(self);
+        WhatIf { exact: self, plan: Plan::new(self), index: Index::new(self), works, timer_waits }
     }
 }
 
@@ -186,6 +192,8 @@ impl WhatIf<'_, '_> {
         notes.extend(self.no_gain(&measured, &applied, (taken, gain.ns)));
         notes.extend(self.replacing_cause(taken, gain.ns, (&before, &after)));
         notes.extend(self.moved_past_end(&measured, &applied, gain.ns));
+        let absorbing = self.absorbing_wait(&measured, &applied).filter(|_| gain.ns > 0);
+        notes.extend(absorbing.map(str::to_owned));
         notes.extend(others.notes);
         let names = edits.iter().map(ToString::to_string);
         Ok(Prediction {
@@ -267,8 +275,10 @@ impl WhatIf<'_, '_> {
             () if low == 0 && high == 0 => before / BOUND_DIVISOR,
             () => before / BOUND_DIVISOR + LAG_NS,
         };
+        let low = low.saturating_sub(blur);
+        let low = if low > 0 && self.absorbing_wait(measured, applied).is_some() { 0 } else { low };
         // The gain cannot exceed the length of the window.
-        Gain { ns, low_ns: low.saturating_sub(blur), high_ns: high.saturating_add(blur).min(before.max(ns)) }
+        Gain { ns, low_ns: low, high_ns: high.saturating_add(blur).min(before.max(ns)) }
     }
 
     /// Time that changed lock contention may add or remove.

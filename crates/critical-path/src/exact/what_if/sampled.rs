@@ -4,6 +4,10 @@
 //! sampled calls have a span. Gaps between operators with the same call paths belong to the same part of the program.
 //! The frame's time in all of these gaps is the time of its samples, with their counting error, independent of the
 //! sampled gap.
+//!
+//! Samples of CPU time do not show waits, and few waits have samples of their own. So if the samples of gaps take less
+//! time than the gaps, the thread waited for the rest, in an unknown frame. The likely share divides this rest in
+//! proportion to the samples. The lower bound assigns it to other frames, the upper bound to the frame.
 
 use super::super::Exact;
 use super::index::{Index, ThreadRange};
@@ -16,6 +20,8 @@ use std::collections::BTreeMap;
 pub(super) struct PartialGap {
     pub(super) gap: ThreadRange,
     pub(super) shares: [f64; 3],
+    /// True if samples cover too little of such gaps: the thread also waited without a sample.
+    pub(super) has_unsampled_wait: bool,
 }
 
 /// Minimum expected number of samples for gaps to count as a separate part of the program.
@@ -38,8 +44,30 @@ struct Sample {
 struct Gaps {
     gaps: Vec<ThreadRange>,
     ns: i64,
-    /// Number of samples with the frame, and their total time.
-    seen: (usize, i64),
+    /// Samples with the frame.
+    with_frame: SampleSum,
+    all: SampleSum,
+}
+
+/// Number of samples, and their total time in ns.
+#[derive(Clone, Copy, Default)]
+struct SampleSum {
+    count: usize,
+    ns: i64,
+}
+
+impl SampleSum {
+    fn add(&mut self, count: usize, ns: i64) {
+        self.count += count;
+        self.ns += ns;
+    }
+
+    /// Lower bound, likely value and upper bound of the sampled time in ns, by the error of counting.
+    fn bounds(self) -> [f64; 3] {
+        let (least, most) = count_bounds(self.count);
+        let each = self.ns as f64 / self.count.max(1) as f64;
+        [each * least, self.ns as f64, each * most]
+    }
 }
 
 /// Gaps between operators in which frames of some names ran, except gaps that lie entirely in one of `spans` (sorted by
@@ -119,9 +147,11 @@ fn thread_gaps(
         gaps.gaps.push((lane, from, to));
         gaps.ns += to - from;
         let first = samples.partition_point(|sample| sample.at < from);
-        for sample in samples[first..].iter().take_while(|sample| sample.at < to).filter(|sample| sample.contains_frame)
-        {
-            gaps.seen = (gaps.seen.0 + 1, gaps.seen.1 + sample.ns);
+        for sample in samples[first..].iter().take_while(|sample| sample.at < to) {
+            gaps.all.add(1, sample.ns);
+            if sample.contains_frame {
+                gaps.with_frame.add(1, sample.ns);
+            }
         }
     }
     let mut lengths: Vec<i64> = samples.iter().map(|sample| sample.ns).collect();
@@ -133,7 +163,8 @@ fn thread_gaps(
             found.extend(gaps.partial_gaps());
         } else {
             rest.ns += gaps.ns;
-            rest.seen = (rest.seen.0 + gaps.seen.0, rest.seen.1 + gaps.seen.1);
+            rest.with_frame.add(gaps.with_frame.count, gaps.with_frame.ns);
+            rest.all.add(gaps.all.count, gaps.all.ns);
             rest.gaps.extend(gaps.gaps);
         }
     }
@@ -148,12 +179,16 @@ fn caller(trace: &Trace, operator: EventId) -> Caller {
 
 impl Gaps {
     fn partial_gaps(self) -> impl Iterator<Item = PartialGap> {
-        let (count, ns) = self.seen;
-        let (least, most) = count_bounds(count);
-        let each = ns as f64 / count.max(1) as f64;
-        let share = |ns: f64| (ns / self.ns.max(1) as f64).clamp(0.0, 1.0);
-        let shares = [share(each * least), share(ns as f64), share(each * most)];
-        self.gaps.into_iter().filter(move |_| count > 0).map(move |gap| PartialGap { gap, shares })
+        let (time, has_frame) = (self.ns.max(1) as f64, self.with_frame.count > 0);
+        let ([least, likely, most], all) = (self.with_frame.bounds(), self.all.bounds());
+        let has_unsampled_wait = all[2] < time;
+        let [least, likely, most] = match has_unsampled_wait {
+            true => [least, time * likely / all[1].max(1.0), most + time - all[0]],
+            false => [least, likely, most],
+        };
+        let shares = [least, likely, most].map(|ns| (ns / time).clamp(0.0, 1.0));
+        let partial_gap = move |gap| PartialGap { gap, shares, has_unsampled_wait };
+        self.gaps.into_iter().filter(move |_| has_frame).map(partial_gap)
     }
 }
 
@@ -183,11 +218,30 @@ mod tests {
 
     #[test]
     fn gaps_are_subtracted() {
-        let gap = |from, to| PartialGap { gap: (0, from, to), shares: [0.0; 3] };
+        let gap = |from, to| PartialGap { gap: (0, from, to), shares: [0.0; 3], has_unsampled_wait: false };
         let gaps = [gap(10, 20), gap(30, 40), gap(50, 60)];
         assert_eq!(
             subtract_gaps(&[(0, 0, 5), (0, 12, 35), (0, 38, 70), (1, 0, 99)], &gaps),
             [(0, 0, 5), (0, 20, 30), (0, 40, 50), (0, 60, 70), (1, 0, 99)]
         );
+    }
+
+    /// Four of five samples of 30 ns have the frame. By counting, five samples stand for 1.6 to 11.7.
+    #[test]
+    fn waits_without_samples_are_divided_by_the_samples() {
+        let shares = |ns: i64| {
+            let (with_frame, all) = (SampleSum { count: 4, ns: 120 }, SampleSum { count: 5, ns: 150 });
+            let gaps = Gaps { gaps: vec![(0, 0, ns)], ns, with_frame, all };
+            let gap = gaps.partial_gaps().next().unwrap();
+            (gap.shares, gap.has_unsampled_wait)
+        };
+        // 4 samples stand for 1.09 to 10.24: 0.03 and 0.3 of 1,000 ns, of which at least 650 ns are waits.
+        let ([least, likely, most], has_wait) = shares(1_000);
+        assert!(has_wait && (0.03..0.036).contains(&least) && most >= 1.0, "{least} {most}");
+        assert!((likely - 0.8).abs() < 1e-9, "{likely}");
+        // Samples may cover all of 200 ns.
+        let ([least, likely, most], has_wait) = shares(200);
+        assert!(!has_wait && (0.15..0.18).contains(&least) && most >= 1.0, "{least} {most}");
+        assert!((likely - 0.6).abs() < 1e-9, "{likely}");
     }
 }

@@ -61,7 +61,11 @@ pub(super) fn select(
             let functions = if found.count == 0 { functions(exact, index, selector) } else { Vec::new() };
             match functions[..] {
                 [only] => named(exact, index, (*what, &Pattern::exactly(only)), stop),
-                _ => found,
+                [] => found,
+                _ => {
+                    let frames = functions.iter().map(|&frame| frame.to_owned()).collect();
+                    return Err(CriticalPathError::AmbiguousFunction { selector: selector.text.clone(), frames });
+                }
             }
         }
         Target::Stream(pattern) => select_stream(exact, index, pattern),
