@@ -81,6 +81,41 @@ fn missing_records_of_one_process_do_not_affect_others() {
     assert_eq!((of("stream_order"), of("stream_order_amid_loss")), (4, 2));
 }
 
+/// Without launches, host time may be a wait for the GPU. A few missing records change nothing far from them.
+#[test]
+fn host_time_is_inferred_where_launches_or_kernels_are_missing() {
+    let mut unlaunched = mini("10/10 cpu_op aten::mm 0+1000");
+    let mut lost = mini("10/10 cpu_op aten::mm 0+1000");
+    let mut sound = mini("10/10 cpu_op aten::mm 0+1000");
+    for i in 0..10_i64 {
+        let call = format!("10/10 cuda_runtime cudaLaunchKernel 10+5 correlation={}", i + 1);
+        let kernel = format!("gpu0/7 kernel work 20+30 correlation={}", i + 1);
+        unlaunched.add_at(90 * i, "gpu0/7 kernel work 20+30");
+        lost.add_at(90 * i, &call);
+        sound.add_at(90 * i, &call);
+        sound.add_at(90 * i, &kernel);
+        if i % 9 == 0 || i == 4 {
+            lost.add_at(90 * i, &kernel);
+        }
+    }
+    let causes = [(unlaunched, "launches_not_recorded", 10), (lost, "kernels_not_recorded", 7)];
+    for (t, code, count) in causes {
+        let trace = read(t.json());
+        let exact = Exact::new(&trace);
+        let path = exact.path(&WindowChoice::Whole).unwrap();
+        let report = exact.report(&path);
+        let unreliable: Vec<_> = report.unreliable().map(|warning| (warning.code, warning.count)).collect();
+        assert_eq!(unreliable, [(code, count)]);
+        let on_host = || segments_of(&trace, &path, "aten::mm");
+        assert!(on_host().next().is_some() && on_host().all(|h| h.evidence == Evidence::Inferred), "{code}");
+    }
+    let trace = read(sound.json());
+    let exact = Exact::new(&trace);
+    let path = exact.path(&WindowChoice::Whole).unwrap();
+    assert_eq!(exact.report(&path).unreliable().count(), 0);
+    assert!(segments_of(&trace, &path, "aten::mm").any(|h| h.evidence == Evidence::Exact));
+}
+
 #[test]
 fn clock_disagreement_is_per_process() {
     let mut t = mini("");

@@ -134,8 +134,8 @@ fn missing_kernels_are_reported_and_not_judged() {
         assert_eq!(judged.status.code(), Some(1), "{stderr}");
         assert!(stderr.contains(&format!("--fail-on cannot be judged: {side}: {expected}")), "{stderr}");
     }
-    let line = "Failed checks: launch_without_record 1 (GPU times of operators are too small, and idle times are too \
-                large). List ";
+    let line = "Failed checks: launch_without_record 1 (GPU times of operators are too small, idle times are too large, \
+                and the critical path attributes time of missing kernels to the host). List ";
     for command in [&["report", part.as_str()][..], &["report", part.as_str(), "--for-agent"]] {
         let shown = stdout(command);
         assert!(shown.contains(line), "{shown}");

@@ -119,7 +119,8 @@ codes! {
          unknown";
     CLOCK_CONTRADICTED "device_clock_contradicted" Note
         "no constant shift of a device's times agrees both with its launches and with the calls that wait for it (its \
-         clock may have jumped): times were not changed, so steps and idle time near the jump are wrong";
+         clock may have jumped): times were not changed, so steps, idle time and the critical \
+         path near the jump are wrong";
     IMPLAUSIBLE_LENGTH "implausible_length" Skipped
         "GPU operations end after many later operations of their stream, so their durations are wrong; they were \
          kept, but excluded from all totals";
@@ -148,7 +149,7 @@ codes! {
          not corrected)";
     LATE_KERNEL "kernel_after_wait" Note
         "calls return before the end of the GPU operations that they wait for: the clocks of CPU and GPU differ \
-         (differences under 1 ms are not corrected), or a record is wrong";
+         (small differences are not corrected), or a record is wrong";
     NEVER_CLOSED "never_closed" Repaired
         "a stack frame lasts longer than its caller, because its end was not recorded; it was shortened to end \
          together with its caller";

@@ -2,6 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Maximum latency in ns of the quickest launch of a trace, and of the quickest return from a wait. A bound of the
+/// clock's difference on one side gives a bound on the other side with this distance.
+const MAX_QUICKEST_LATENCY_NS: i64 = 20_000;
+/// Usual latency in ns.
+const USUAL_LATENCY_NS: i64 = 4_000;
+
+/// Possible shifts of a device's times, in ns, where the recorded times are impossible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShiftRange {
+    /// Smallest possible shift.
+    pub least: i64,
+    /// Likely shift: the quickest launch, or the quickest return from a wait, took the usual time.
+    pub likely: i64,
+    /// Largest possible shift.
+    pub most: i64,
+}
+
 /// Bounds of one device's clock offset, by causality of the recorded times, and the shift that reading applied.
 ///
 /// A shift is the time to *add* to the device's times. It is at least [`Self::least_ns`], because no operation starts
@@ -62,6 +79,33 @@ impl DeviceClock {
     /// True if no single shift satisfies both bounds: the clocks drift, or a record is wrong.
     pub fn is_contradictory(&self) -> bool {
         matches!((self.least_ns, self.most_ns), (Some(least), Some(most)) if least > most)
+    }
+
+    /// Shifts that make the times possible. `None` if the recorded times are possible, or without bounds. If no single
+    /// shift satisfies both bounds (drift or noise), the range lies between them.
+    #[must_use]
+    pub fn shift_range(&self) -> Option<ShiftRange> {
+        let (least, most) = match (self.least_ns, self.most_ns) {
+            (None, None) => return None,
+            (Some(least), None) => (least, least.max(0).saturating_add(MAX_QUICKEST_LATENCY_NS)),
+            (None, Some(most)) => (most.min(0).saturating_sub(MAX_QUICKEST_LATENCY_NS), most),
+            (Some(least), Some(most)) => (least.min(most), least.max(most)),
+        };
+        if self.is_contradictory() {
+            return Some(ShiftRange { least, likely: 0.clamp(least, most), most });
+        }
+        let inside = USUAL_LATENCY_NS.min(most.saturating_sub(least) / 2);
+        match () {
+            () if least > 0 => {
+                let most = most.min(least.saturating_add(MAX_QUICKEST_LATENCY_NS));
+                Some(ShiftRange { least, likely: least.saturating_add(inside), most })
+            }
+            () if most < 0 => {
+                let least = least.max(most.saturating_sub(MAX_QUICKEST_LATENCY_NS));
+                Some(ShiftRange { least, likely: most.saturating_sub(inside), most })
+            }
+            () => None,
+        }
     }
 
     /// Smallest shift in ns that makes every launch and every wait possible: 0 if the recorded times are. `None`

@@ -67,7 +67,7 @@ pub use call_tree::{
     CallStepEnds, CallThread, CallingContextTree, CallingContextTreeBuilder, MAX_SUM_OF_SQUARES, OverheadFraction,
     thread_words,
 };
-pub use clock::DeviceClock;
+pub use clock::{DeviceClock, ShiftRange};
 pub use counters::{CounterSeries, CounterTable};
 pub use device_peaks::{DataSheet, PeakFlops};
 pub use devices::{CLOCK_RATE, DEVICE_PROPERTIES, Device, MEMORY_BANDWIDTH, PEAK_FLOPS, VENDOR, Vendor};

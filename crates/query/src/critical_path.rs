@@ -44,7 +44,7 @@ pub(crate) struct FoundPath<'a> {
     window: String,
     window_ns: i64,
     /// Notes on excluded parts of the window and on inferred steps.
-    window_notes: &'a [String],
+    window_notes: Vec<String>,
     path_ns: i64,
     path_events: usize,
     /// Percent of the window by cause; causes without time are left out.
@@ -65,7 +65,7 @@ impl<'a> FoundPath<'a> {
         Self {
             window: looked.choice.in_words(),
             window_ns: report.window_ns,
-            window_notes: &looked.notes,
+            window_notes: looked.notes.iter().cloned().chain(report.unreliable().map(in_words)).collect(),
             path_ns: report.path_ns,
             path_events: report.path_events,
             bound_by: &report.bound_by,
@@ -75,6 +75,11 @@ impl<'a> FoundPath<'a> {
             large_calls: calls.iter().map(LargeCallShare::new).collect(),
         }
     }
+}
+
+/// Text of a warning, with its number of records.
+pub(crate) fn in_words(warning: &ExactWarning) -> String {
+    format!("{} ({} records)", warning.message, warning.count)
 }
 
 /// Calls that take much of the window: their share of it and of the path, in percent.

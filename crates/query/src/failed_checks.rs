@@ -79,6 +79,6 @@ mod tests {
         assert_eq!(failed(&report, 1), [("record_without_launch", 1)]);
         report.count("kernels_not_recorded", Severity::Note, "", None, "");
         assert_eq!(failed(&report, 4), [("launch_without_record", 1)]);
-        assert!(consequence("launch_without_record").starts_with("GPU time of operators is too small"));
+        assert!(consequence("launch_without_record").starts_with("GPU times of operators are too small"));
     }
 }

@@ -1,5 +1,5 @@
 //! Bounds on the clock offset between each device and the host, from causality ([`stackline_model::DeviceClock`]), for
-//! times as recorded. Reading already removed offsets of one millisecond and more, before all other tables.
+//! times as recorded. Reading already removed offsets that are proven, before all other tables.
 
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::{DeviceClock, Table, Trace, Unit};
@@ -52,7 +52,8 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
         "Covers the whole trace. A shift is a time to add to the device's times. Column least_shift_ns: the smallest \
          shift with which no operation starts before its launch call. Column most_shift_ns: the largest shift with \
          which no operation ends after the return of a call that waited for it. Column applied_ns: the shift that \
-         Stackline added before all analyses (only shifts of 1 ms or more).",
+         Stackline added before all analyses (only shifts of 1 ms or more, and shifts above 30 µs that several \
+         launches or waits prove).",
     );
     let table = if clocks.iter().any(|c| c.applied_ns != 0 && c.launches == 0) {
         table.note(

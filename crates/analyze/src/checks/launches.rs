@@ -33,7 +33,8 @@ pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
     name: "launch_without_record",
     rule: "launch calls have a GPU operation, except calls captured into a CUDA graph, and fills (memset), which \
            profilers may omit",
-    consequence: "GPU times of operators are too small, and idle times are too large",
+    consequence: "GPU times of operators are too small, idle times are too large, and the critical path attributes \
+                  time of missing kernels to the host",
     read_codes: &["kernels_not_recorded"],
     run: |trace| {
         let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));
@@ -49,7 +50,8 @@ pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
 pub(super) const RECORD_WITHOUT_LAUNCH: Check = Check {
     name: "record_without_launch",
     rule: "GPU operations have a launch call",
-    consequence: "these operations have no operator, step or launch delay",
+    consequence: "these operations have no operator, step or launch delay, and the critical path between host and \
+                  GPU is not known",
     read_codes: &[],
     run: |trace: &Trace| {
         let without = trace.gpu.ids().map(|gpu| gpu.index()).filter(|&gpu| trace.gpu.launch[gpu].is_none());

@@ -216,7 +216,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
             let from = lane.pieces[piece].start.max(start);
             let event = lane.pieces[piece].event;
             let (category, mut evidence) = self.categories.host_category(lane_index, event);
-            if self.exact.loops.contains(event, from) {
+            if self.exact.reliability.is_host_doubtful() || self.exact.loops.contains(event, from) {
                 evidence = Evidence::Inferred;
             }
             let rule = if event.is_some() { "innermost_span" } else { "gap" };

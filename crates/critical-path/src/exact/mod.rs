@@ -14,6 +14,7 @@ mod merged_segments;
 mod names;
 mod other_streams;
 mod overlay;
+mod reliability;
 mod report;
 mod segment_list;
 mod slack;
@@ -51,6 +52,7 @@ use super::inferred_sync::PollingLoops;
 use category::Categories;
 use enclosing::Enclosing;
 use names::Names;
+use reliability::Reliability;
 use rustc_hash::FxHashSet;
 use stackline_model::{DeviceClock, EventId, GpuId, Key, Trace};
 use stackline_timeline::recording::Recording;
@@ -89,6 +91,7 @@ pub struct Exact<'a> {
     /// Operations with doubtful ends.
     overlong: FxHashSet<GpuId>,
     left_out: u64,
+    reliability: Reliability,
     kinds: CallKindCache,
     enclosing: OnceLock<Enclosing>,
     loader_workers: OnceLock<LoaderWorkers>,
@@ -118,6 +121,7 @@ impl<'a> Exact<'a> {
         } = { order };
         let wakeups::Threads { gaps, .. } = { threads };
         graph.connect(edges);
+        let reliability = Reliability::new(trace, &lanes);
         Self {
             trace,
             names,
@@ -133,6 +137,7 @@ impl<'a> Exact<'a> {
             clocks_disagree,
             overlong,
             left_out,
+            reliability,
             kinds,
             enclosing: OnceLock::new(),
             loader_workers: OnceLock::new(),

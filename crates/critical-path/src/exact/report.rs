@@ -24,6 +24,9 @@ pub struct ExactWarning {
     /// Sentence for readers; callers print the count after it.
     #[serde(skip)]
     pub message: &'static str,
+    /// True if the causes of the path are not known because of it.
+    #[serde(skip)]
+    pub is_unreliable: bool,
 }
 
 /// Document of `critical-path --method exact --format json`, without the read report and the full path.
@@ -64,6 +67,13 @@ pub struct ExactReport {
     pub story: Vec<SummaryLine>,
     /// Warnings for readers.
     pub warnings: Vec<ExactWarning>,
+}
+
+impl ExactReport {
+    /// Warnings because of which the causes of the path are not known; outputs without the other warnings show them.
+    pub fn unreliable(&self) -> impl Iterator<Item = &ExactWarning> {
+        self.warnings.iter().filter(|warning| warning.is_unreliable)
+    }
 }
 
 impl Exact<'_> {
@@ -145,6 +155,7 @@ impl Exact<'_> {
             count: 1,
             message: "false hotspots are not reported: slack between host and GPU events is unknown, because the \
                       clocks of host and GPU differ too much",
+            is_unreliable: false,
         }));
         warnings
     }
@@ -198,7 +209,8 @@ impl Exact<'_> {
                 "the window has no GPU work, so the critical path contains host work only",
             ),
         ];
-        let warn = |(code, count, message)| ExactWarning { code, count, message };
-        all.into_iter().filter(|(_, count, _)| *count > 0).map(warn).collect()
+        let warn = |(code, count, message)| ExactWarning { code, count, message, is_unreliable: false };
+        let others = all.into_iter().filter(|(_, count, _)| *count > 0).map(warn);
+        self.reliability.warnings().chain(others).collect()
     }
 }

@@ -58,7 +58,9 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         context.collectives().into_iter().filter_map(|c| Some((c.event, c.elements?))).collect();
     let on_path = context.on_path();
     let candidate = |(name, of): (&str, Vec<_>)| {
-        let ns: i64 = of.iter().filter_map(|event| on_path.get(event)).sum();
+        // Waits before a collective belong to it on the path. Where records are missing, they are long.
+        let ran_on_path = |event: &EventId| Some((*on_path.get(event)?).min(context.dur(*event)));
+        let ns: i64 = of.iter().filter_map(ran_on_path).sum();
         if ns == 0 || context.percent(ns) < context.setting("share") {
             return None;
         }

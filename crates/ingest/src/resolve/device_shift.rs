@@ -4,9 +4,11 @@
 //! waiting call returns before its awaited work ends. Without waiting calls, an operation on an idle device starts
 //! right after its launch.
 //!
-//! Differences below 1 ms stay as recorded: tables of other tools would change, and drivers' own conversions leave such
-//! differences. Outliers are ignored: only the largest group of delays from launch to start is used.
+//! Differences below 1 ms stay as recorded unless causality proves them ([`proven_shift`]): drivers' own conversions
+//! leave small differences. Outliers are ignored: only the largest group of delays from launch to start is used.
 
+use super::order_shift::by_order;
+use super::proven_shift::{LEAST_PROVEN_NS, Proof, lowest, proven_shift};
 use super::shifted_events::move_events;
 use crate::diagnostics;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -14,34 +16,32 @@ use stackline_model::waiting_calls::waiting_calls;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags, names};
 use std::collections::BTreeMap;
 
-/// Smallest corrected difference, in ns.
-const LEAST_NS: i64 = 1_000_000;
+/// Smallest difference, in ns, that is corrected without a proof by causality.
+pub(super) const LEAST_NS: i64 = 1_000_000;
 /// Delays that differ by more than this, in ns, or by the host's length, belong to different groups.
 const GROUP_NS: i64 = 1_000_000_000;
 /// Idle time before an operation, in ns, from which on the device counts as idle.
 const IDLE_NS: i64 = 20_000;
 /// Largest delay of a wait's return after its work's recorded end, in ns, that confirms the recorded times.
-const MAX_RETURN_DELAY_NS: i64 = 100_000;
+pub(super) const MAX_RETURN_DELAY_NS: i64 = 100_000;
 /// Number of operations on an idle device that are required to determine the launch delay.
-const MIN_OPERATIONS: usize = 3;
+pub(super) const MIN_OPERATIONS: usize = 3;
 /// Number of launches that must agree. A single record may be wrong.
-const LINKED: usize = 3;
-/// Number of operations without a launch record that must agree.
-const UNLINKED: usize = 8;
+pub(super) const LINKED: usize = 3;
 
 /// A launch with its operation, in ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Launched {
     /// Correlation ID of both.
-    id: i64,
+    pub(super) id: i64,
     /// Start and end of the call, by the host's clock.
-    call: (i64, i64),
+    pub(super) call: (i64, i64),
     /// Start and end of the operation, by the device's clock.
-    ran: (i64, i64),
+    pub(super) ran: (i64, i64),
 }
 
 impl Launched {
-    fn delay(&self) -> i64 {
+    pub(super) fn delay(&self) -> i64 {
         self.ran.0.saturating_sub(self.call.0)
     }
 }
@@ -52,7 +52,7 @@ pub(super) struct Shift {
     pub(super) by: i64,
     pub(super) from: i64,
     pub(super) to: i64,
-    is_by_order: bool,
+    pub(super) is_by_order: bool,
 }
 
 /// Shifts in ns, by device number.
@@ -68,11 +68,15 @@ pub(super) fn apply(trace: &mut Trace) -> Shifts {
     }
     let Some(host) = host_span(trace) else { return Shifts::new() };
     let Found { shifts, contradicted } = find(trace, host);
-    for (device, by) in contradicted {
+    for (device, Contradiction { least, most }) in contradicted {
+        let allowed = most.map_or_else(
+            || "do not allow that shift".to_owned(),
+            |most| format!("allow at most {:.6} s", most as f64 / 1e9),
+        );
         let example = format!(
-            "device {device}: its launches require a shift of its times by {:.6} s, but the calls that wait for it do \
-             not allow that shift",
-            by as f64 / 1e9
+            "device {device}: its launches require a shift of its times by {:.6} s, but the calls that wait for it \
+             {allowed}",
+            least as f64 / 1e9
         );
         diagnostics::CLOCK_CONTRADICTED.count(&mut trace.report, None, &example);
     }
@@ -98,19 +102,24 @@ pub(super) fn apply(trace: &mut Trace) -> Shifts {
 #[derive(Default)]
 struct Found {
     shifts: BTreeMap<i32, Shift>,
-    /// Devices whose times no shift makes possible, with the shift that their launches require, in ns.
-    contradicted: Vec<(i32, i64)>,
+    /// Devices whose times no shift makes possible.
+    contradicted: Vec<(i32, Contradiction)>,
+}
+
+/// Shift that the launches of a device require, in ns, and the largest one that its waits allow, if known.
+struct Contradiction {
+    least: i64,
+    most: Option<i64>,
 }
 
 fn find(trace: &Trace, host: (i64, i64)) -> Found {
     let group = GROUP_NS.max(host.1.saturating_sub(host.0));
     let Work { mut launched, unlinked } = work(trace);
     let linked: BTreeMap<i32, usize> = launched.iter().map(|(&device, all)| (device, all.len())).collect();
-    let is_off = |l: &Launched| l.delay() < -LEAST_NS || l.delay() > LEAST_NS;
     let mut lateness: FxHashMap<i32, Vec<i64>> = FxHashMap::default();
     let mut missing = 0;
     // In most traces no launch is late or early enough.
-    if launched.values().flatten().any(is_off) {
+    if launched.values().any(|all| may_be_off(all)) {
         // Fills and copies take negligible time, and some profilers omit fills.
         let is_kernel = |call: &EventId| names::is_kernel_launch(trace.name(*call));
         missing = trace.find_unrecorded_launches().into_iter().filter(is_kernel).count();
@@ -122,7 +131,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     }
     let mut found = Found::default();
     let mut limited = Vec::new();
-    for (&device, all) in launched.iter().filter(|(_, all)| all.iter().any(is_off)) {
+    for (&device, all) in launched.iter().filter(|(_, all)| may_be_off(all)) {
         let kept = largest_group(all, group);
         let waits = lateness.remove(&device).unwrap_or_default();
         let all = Device {
@@ -134,12 +143,11 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
         let starts = || kept.iter().map(|l| l.ran.0);
         let (Some(first), Some(last)) = (starts().min(), starts().max()) else { continue };
         let (from, to) = (first.saturating_sub(group), last.saturating_add(group));
-        let known = shift(&all, &waits).filter(|by| by.saturating_abs() >= LEAST_NS);
-        match known.or_else(|| largest_shift(&all, &waits, host)) {
-            Some(by) if contradicts(&waits, by) => found.contradicted.push((device, by)),
-            Some(by) => {
+        match decide(&all, &waits, host) {
+            Some(Err(contradiction)) => found.contradicted.push((device, contradiction)),
+            Some(Ok((by, is_limit))) => {
                 found.shifts.insert(device, Shift { by, from, to, is_by_order: false });
-                limited.extend(known.is_none().then_some(device));
+                limited.extend(is_limit.then_some(device));
             }
             None => {}
         }
@@ -151,6 +159,26 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
         }
     }
     found
+}
+
+/// Shift of a device, and true if it is only a limit; an error if no shift agrees with its launches and waits.
+fn decide(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<Result<(i64, bool), Contradiction>> {
+    let known = shift(device, waits).filter(|by| by.saturating_abs() >= LEAST_NS);
+    let (by, is_limit) = match known {
+        Some(by) => (by, false),
+        None => match proven_shift(device.launched, waits) {
+            Some(Proof::Shift(by)) => return Some(Ok((by, false))),
+            Some(Proof::Contradiction { least, most }) => return Some(Err(Contradiction { least, most: Some(most) })),
+            None => (largest_shift(device, waits, host)?, true),
+        },
+    };
+    Some(if contradicts(waits, by) { Err(Contradiction { least: by, most: None }) } else { Ok((by, is_limit)) })
+}
+
+/// Check if the launches of a device leave the question open if its clock is off: one is early or late, or all are.
+fn may_be_off(launched: &[Launched]) -> bool {
+    launched.iter().any(|l| l.delay() < -LEAST_PROVEN_NS || l.delay() > LEAST_NS)
+        || launched.iter().all(|l| l.delay() > LEAST_PROVEN_NS)
 }
 
 /// Devices of one machine mostly have one clock error: a device whose shift is only limited takes that of another device
@@ -173,15 +201,16 @@ fn contradicts(waits: &[i64], by: i64) -> bool {
 }
 
 /// Check if waits show that a device is not ahead of the host: more of them return at the recorded end of their work
-/// than before it. The clock is then right, and the device starts slowly because it is shared or loads code lazily.
-fn confirm(waits: &[i64]) -> bool {
+/// than before it by more than `least` ns. The clock is then right, and the device starts slowly because it is shared
+/// or loads code lazily.
+pub(super) fn confirm(waits: &[i64], least: i64) -> bool {
     let prompt = waits.iter().filter(|late| is_prompt(late)).count();
-    let early = waits.iter().filter(|&&late| late < -LEAST_NS).count();
+    let early = waits.iter().filter(|&&late| late < -least).count();
     prompt > early
 }
 
 /// Check if a wait returned at the recorded end of its work.
-fn is_prompt(late: &i64) -> bool {
+pub(super) fn is_prompt(late: &i64) -> bool {
     (-IDLE_NS..=MAX_RETURN_DELAY_NS).contains(late)
 }
 
@@ -247,11 +276,9 @@ struct Device<'w> {
     missing: usize,
 }
 
-/// Shortest delay of launches, which are sorted by delay, without outliers: one record, or one in a hundred, may be wrong.
+/// Shortest delay of launches, which are sorted by delay, without outliers.
 fn shortest_delay(launched: &[Launched]) -> Option<i64> {
-    let odd = (launched.len() / 100).max(usize::from(launched.len() >= 10));
-    let low = launched.get(odd)?.delay();
-    launched.iter().map(Launched::delay).find(|&delay| delay >= low.saturating_sub(LEAST_NS))
+    lowest(launched.iter().map(Launched::delay), LEAST_NS)
 }
 
 /// Shift of a device's times; `None` if the times are possible or no evidence exists. `launched` is sorted by delay,
@@ -278,7 +305,7 @@ fn shift(device: &Device<'_>, waits: &[i64]) -> Option<i64> {
     if let Some(&late) = sorted.get(MIN_OPERATIONS - 1).filter(|&&late| late < -LEAST_NS) {
         return Some(late.max(least.saturating_neg()));
     }
-    if confirm(waits) {
+    if confirm(waits, LEAST_NS) {
         return None;
     }
     if let Some(delay) = delay_when_idle(device) {
@@ -294,7 +321,7 @@ fn shift(device: &Device<'_>, waits: &[i64]) -> Option<i64> {
 fn largest_shift(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<i64> {
     let length = host.1.saturating_sub(host.0);
     let least = shortest_delay(device.launched)?;
-    let is_known = device.launched.len() >= LINKED && !confirm(waits);
+    let is_known = device.launched.len() >= LINKED && !confirm(waits, LEAST_NS);
     (is_known && least > GROUP_NS.max(length).saturating_mul(2)).then(|| least.saturating_neg())
 }
 
@@ -325,42 +352,6 @@ fn delay_when_idle(device: &Device<'_>) -> Option<i64> {
     }
     let least = delays.iter().copied().min()?;
     (delays.len() >= MIN_OPERATIONS && least > LEAST_NS).then_some(least)
-}
-
-/// Shift of a device without known launches, if all of its work is outside the host's time range. The first operation
-/// is placed at the return of the first launch call, or without launch calls at the start of the host's events.
-fn by_order(trace: &Trace, mut all: Vec<(i64, i64)>, host: (i64, i64), group: i64) -> Option<Shift> {
-    all.sort_unstable();
-    let count = all.len();
-    let together = all.chunk_by(|a, b| b.0.saturating_sub(a.1) <= group).max_by_key(|g| g.len())?;
-    let (first, last) = (together.first()?.0, together.iter().map(|ran| ran.1).max()?);
-    let is_outside = first > host.1.saturating_add(10 * LEAST_NS) || last < host.0.saturating_sub(10 * LEAST_NS);
-    if together.len() < UNLINKED || together.len() * 2 <= count || !is_outside {
-        return None;
-    }
-    let calls = launch_calls(trace);
-    // With as many calls as operations, the n-th call launched the n-th operation.
-    let by = match calls.len() == together.len() {
-        true => calls.iter().zip(together).map(|(call, ran)| call.1.saturating_sub(ran.0)).max()?,
-        false => calls.first().map_or(host.0, |call| call.1).saturating_sub(first),
-    };
-    let (from, to) = (first.saturating_sub(group), last.saturating_add(group));
-    Some(Shift { by, from, to, is_by_order: true })
-}
-
-/// Calls that launch work, sorted by start: start and end.
-fn launch_calls(trace: &Trace) -> Vec<(i64, i64)> {
-    let launches = |event: &EventId| {
-        trace.kind(*event).is_api_call() && trace.events.is_timed(*event) && names::is_launch(trace.name(*event))
-    };
-    let mut calls: Vec<(i64, i64)> = trace
-        .events
-        .ids()
-        .filter(launches)
-        .map(|call| (trace.events.start[call.index()], trace.events.end(call)))
-        .collect();
-    calls.sort_unstable();
-    calls
 }
 
 /// Time range of the plausible events of CPU threads.
@@ -415,7 +406,7 @@ mod tests {
     fn late_clocks_are_shifted_forward() {
         let host = (0, 10 * MS);
         assert_eq!(shift_of(&launched(50, 8_000), &[], host), None);
-        assert_eq!(shift_of(&launched(50, -MS / 2), &[], host), None, "small differences stay");
+        assert_eq!(shift_of(&launched(50, -MS / 2), &[], host), None, "causality must prove small differences");
         assert_eq!(shift_of(&launched(50, -100 * MS), &[], host), Some(100 * MS));
         assert_eq!(shift_of(&launched(50, -300_000_000_000_000), &[], host), Some(300_000_000_000_000));
     }

@@ -3,8 +3,14 @@
 use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use crate::sources::{chrome, xprof};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{AttrColumn, AttrValue, EventId, KernelLaunches, Key, LinkKind, StrId, Trace, TrackKind};
+use std::cmp::Reverse;
+
+/// Number of a device and process of its tracks. Merged ranks may use one device number.
+type Device = (i32, Key);
+/// A call: its correlation ID, start and event.
+type Call = (i64, i64, EventId);
 
 /// Fill the GPU table except for the launch contexts. One call may launch many operations (graph launches). If several
 /// calls share an ID (merged ranks, wrapped counters), the last one before the operation is used, in the process that
@@ -18,13 +24,14 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
         let to = from + calls[from..].partition_point(|&(c, ..)| c == id);
         &calls[from..to]
     };
-    let home = main_processes(trace, &work, &correlation, candidates);
+    let home = main_processes(trace, &work, &correlation, &candidates);
     let mut ambiguous = ProblemTally::default();
     for event in work {
         let row = event.index();
         let id = correlation[row];
         let track = trace.tracks.get(trace.events.track[row]);
-        let (device, stream) = (track.device, track.stream);
+        let (number, stream) = (track.device, track.stream);
+        let device = device_of(trace, event);
         let found = if id > 0 { candidates(id) } else { &[] };
         let launch = match found {
             [] => EventId::NONE,
@@ -32,13 +39,13 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
             [(_, _, call)] => *call,
             several => {
                 ambiguous.add(event, || trace.name(event).to_owned());
-                nearest_earlier_call(trace, several, trace.events.start[row], home.get(&device).copied())
+                nearest_earlier_call(trace, several, trace.events.start[row], (device, &home))
             }
         };
         let gpu = &mut trace.gpu;
         gpu.event.push(event);
         gpu.correlation.push(if id == 0 { -1 } else { id });
-        gpu.device.push(device);
+        gpu.device.push(number);
         gpu.stream.push(stream);
         gpu.launch.push(launch);
     }
@@ -88,7 +95,7 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
 
 /// Check if a process mostly launches on another device while another process mostly uses this one. An equal
 /// correlation ID is then a coincidence of merged ranks.
-fn is_foreign(pid: Key, device: i32, home: &FxHashMap<i32, Key>) -> bool {
+fn is_foreign(pid: Key, device: Device, home: &FxHashMap<Device, Key>) -> bool {
     let on_other_device = home.iter().any(|(&d, &p)| d != device && p == pid);
     on_other_device && home.get(&device).is_some_and(|&p| p != pid)
 }
@@ -105,7 +112,7 @@ pub(super) fn correlation(trace: &Trace) -> impl Fn(EventId) -> i64 + '_ {
 }
 
 /// Runtime and driver calls with their ID and start, sorted.
-fn calls(trace: &Trace, correlation: &[i64]) -> Vec<(i64, i64, EventId)> {
+fn calls(trace: &Trace, correlation: &[i64]) -> Vec<Call> {
     let mut calls: Vec<_> = trace
         .events
         .ids()
@@ -125,33 +132,87 @@ fn pid(trace: &Trace, event: EventId) -> Key {
     trace.tracks.pid(trace.events.track[event.index()])
 }
 
-/// Main process of each device: the one whose calls launched most operations with an unambiguous call.
+fn device_of(trace: &Trace, event: EventId) -> Device {
+    (trace.tracks.get(trace.events.track[event.index()]).device, pid(trace, event))
+}
+
+/// Main process of each device: the one whose calls launched most operations with an unambiguous call; without any,
+/// see [`assign_colliding`].
 fn main_processes<'a>(
     trace: &Trace,
     work: &[EventId],
     correlation: &[i64],
-    candidates: impl Fn(i64) -> &'a [(i64, i64, EventId)],
-) -> FxHashMap<i32, Key> {
+    candidates: &impl Fn(i64) -> &'a [Call],
+) -> FxHashMap<Device, Key> {
     if !has_several_processes(trace) {
         return FxHashMap::default();
     }
-    let mut votes: FxHashMap<(i32, Key), u64> = FxHashMap::default();
+    let mut votes: FxHashMap<(Device, Key), u64> = FxHashMap::default();
     for &event in work {
         if let [(_, _, call)] = candidates(correlation[event.index()]) {
-            let device = trace.tracks.get(trace.events.track[event.index()]).device;
-            *votes.entry((device, pid(trace, *call))).or_default() += 1;
+            *votes.entry((device_of(trace, event), pid(trace, *call))).or_default() += 1;
         }
     }
     let mut ranked: Vec<_> = votes.into_iter().collect();
     ranked.sort_unstable();
-    let mut best: FxHashMap<i32, (u64, Key)> = FxHashMap::default();
+    let mut best: FxHashMap<Device, (u64, Key)> = FxHashMap::default();
     for ((device, pid), count) in ranked {
         let slot = best.entry(device).or_insert((0, pid));
         if count > slot.0 {
             *slot = (count, pid);
         }
     }
-    best.into_iter().map(|(device, (_, pid))| (device, pid)).collect()
+    let mut home = best.into_iter().map(|(device, (_, pid))| (device, pid)).collect();
+    assign_colliding(trace, (work, correlation), candidates, &mut home);
+    home
+}
+
+/// Add the main processes of devices whose every ID several calls have, as where ranks that run one program are merged.
+/// Each process gets a device of its own first. Preferred are processes whose calls begin before the operations, then
+/// those whose calls are nearest in the file, because a merge mostly copies one rank after the other.
+fn assign_colliding<'a>(
+    trace: &Trace,
+    (work, correlation): (&[EventId], &[i64]),
+    candidates: &impl Fn(i64) -> &'a [Call],
+    home: &mut FxHashMap<Device, Key>,
+) {
+    let mut operations: FxHashMap<Device, u64> = FxHashMap::default();
+    // Operations that the process may have launched, and their distance from its calls in rows.
+    let mut scores: FxHashMap<(Device, Key), (u64, u64)> = FxHashMap::default();
+    for &event in work {
+        let (device, start) = (device_of(trace, event), trace.events.start[event.index()]);
+        let id = correlation[event.index()];
+        if id <= 0 || home.contains_key(&device) {
+            continue;
+        }
+        *operations.entry(device).or_default() += 1;
+        let possible = candidates(id).iter().filter(|call| call.1 <= start);
+        let mut near: Vec<(Key, u64)> =
+            possible.map(|call| (pid(trace, call.2), call.2.index().abs_diff(event.index()) as u64)).collect();
+        near.sort_unstable();
+        near.dedup_by_key(|(pid, _)| *pid);
+        for (pid, rows) in near {
+            let score = scores.entry((device, pid)).or_default();
+            *score = (score.0 + 1, score.1.saturating_add(rows));
+        }
+    }
+    // Twentieths of the operations: single wrong times decide nothing.
+    let share = |device: Device, possible: u64| {
+        let all = operations.get(&device).copied().unwrap_or(1);
+        (possible * 20 + all / 2) / all
+    };
+    let rank = |((device, pid), (possible, rows))| (Reverse(share(device, possible)), rows, device, pid);
+    let mut ranked: Vec<(Reverse<u64>, u64, Device, Key)> = scores.into_iter().map(rank).collect();
+    ranked.sort_unstable();
+    let mut taken: FxHashSet<Key> = home.values().copied().collect();
+    for one_each in [true, false] {
+        for &(_, _, device, pid) in &ranked {
+            if !home.contains_key(&device) && !(one_each && taken.contains(&pid)) {
+                home.insert(device, pid);
+                taken.insert(pid);
+            }
+        }
+    }
 }
 
 /// Check if the trace may contain calls of several processes.
@@ -161,9 +222,15 @@ fn has_several_processes(trace: &Trace) -> bool {
     threads.any(|process| Some(process) != first)
 }
 
-/// Last call at or before the operation, else the first one. Calls of the device's main process take precedence.
-fn nearest_earlier_call(trace: &Trace, calls: &[(i64, i64, EventId)], start: i64, home: Option<Key>) -> EventId {
-    let best = |calls: &mut dyn Iterator<Item = &(i64, i64, EventId)>| {
+/// Last call at or before the operation, else the first one. Calls of the device's main process take precedence, and
+/// those of main processes of other devices are excluded.
+fn nearest_earlier_call(
+    trace: &Trace,
+    calls: &[Call],
+    start: i64,
+    (device, home): (Device, &FxHashMap<Device, Key>),
+) -> EventId {
+    let best = |calls: &mut dyn Iterator<Item = &Call>| {
         let (mut before, mut first) = (None, None);
         for &(_, at, call) in calls {
             first = first.or(Some(call));
@@ -173,6 +240,8 @@ fn nearest_earlier_call(trace: &Trace, calls: &[(i64, i64, EventId)], start: i64
         }
         before.or(first)
     };
-    let at_home = best(&mut calls.iter().filter(|c| home.is_some_and(|h| pid(trace, c.2) == h)));
-    at_home.or_else(|| best(&mut calls.iter())).into()
+    let main = home.get(&device).copied();
+    let at_home = best(&mut calls.iter().filter(|c| main.is_some_and(|main| pid(trace, c.2) == main)));
+    let others = || best(&mut calls.iter().filter(|c| !is_foreign(pid(trace, c.2), device, home)));
+    at_home.or_else(others).into()
 }

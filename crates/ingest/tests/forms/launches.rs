@@ -83,6 +83,35 @@ fn ranks_merged_into_one_file_share_correlation_ids() {
     assert_eq!(codes(&read(&list(&records))), ["ambiguous_launch*6"]);
 }
 
+/// No ID belongs to one process only: each rank runs the same program.
+#[test]
+fn ranks_of_one_program_merged_into_one_file_keep_their_kernels() {
+    let mut own_numbers = Vec::new();
+    let mut one_number = Vec::new();
+    for (rank, pid) in [(0u32, 100u32), (1, 200)] {
+        for id in 1..=3 {
+            let name = format!("k{id} of {rank}");
+            let launch = call("cudaLaunchKernel", pid, f64::from(rank) + id as f64 * 10.0, id);
+            own_numbers.extend([launch.clone(), kernel(&name, rank, id as f64 * 10.0 + 5.0, id)]);
+            // Both use device 0, and the merge has renumbered the processes of GPUs.
+            let args = format!("\"device\": 0, \"stream\": 7, \"correlation\": {id}");
+            one_number.extend([launch, complete("kernel", &name, 1000 + rank, 7, id as f64 * 10.0 + 5.0, 2.0, &args)]);
+        }
+    }
+    let expected = [
+        "k1 of 0 <- cudaLaunchKernel@10 of 100",
+        "k2 of 0 <- cudaLaunchKernel@20 of 100",
+        "k3 of 0 <- cudaLaunchKernel@30 of 100",
+        "k1 of 1 <- cudaLaunchKernel@11 of 200",
+        "k2 of 1 <- cudaLaunchKernel@21 of 200",
+        "k3 of 1 <- cudaLaunchKernel@31 of 200",
+    ];
+    for records in [own_numbers, one_number] {
+        assert_eq!(launched(&list(&records)), expected);
+        assert_eq!(codes(&read(&list(&records))), ["ambiguous_launch*6"]);
+    }
+}
+
 #[test]
 fn kernels_link_to_the_last_preceding_call_with_their_id() {
     // A counter that wrapped: the same id long before and after.

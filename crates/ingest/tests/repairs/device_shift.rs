@@ -55,10 +55,43 @@ fn clock_offsets_do_not_change_the_window() {
 }
 
 #[test]
-fn small_differences_stay_as_recorded() {
-    let trace = program(-500, true, &[]);
-    assert_eq!((kernels(&trace)[0], trace.meta.clocks[0].applied_ns), (-490, 0));
+fn small_differences_stay_as_recorded_unless_launches_prove_them() {
+    // The quickest launch takes 8 µs: a clock 30 µs behind violates causality by 22 µs.
+    let trace = program(-30, true, &[]);
+    assert_eq!((kernels(&trace)[0], trace.meta.clocks[0].applied_ns), (-20, 0));
     assert_eq!(trace.report.count_of("kernel_before_launch"), 30);
+    // By 492 µs in 30 launches. The quickest launch is assumed to take the usual 4 µs.
+    let trace = program(-500, true, &[]);
+    assert_eq!((kernels(&trace)[0], trace.meta.clocks[0].applied_ns), (6, 496_000));
+    assert_eq!(trace.report.count_of("kernel_before_launch"), 0);
+}
+
+#[test]
+fn waits_prove_that_a_clock_is_ahead_by_less_than_a_millisecond() {
+    // Each wait begins after a launch and returns 5 µs after the true end of its kernel, which is at 50 µs.
+    let wait = |i: i64| {
+        let args = format!(r#""correlation":{}"#, 100 + i);
+        x("cuda_runtime", "cudaDeviceSynchronize", (100, 2), (BASE + 100 * i + 8, 47), &args)
+    };
+    let waits: Vec<String> = (0..30).map(wait).collect();
+    let trace = program(395, true, &waits);
+    // Between 403 µs by the quickest launch and 390 µs by the quickest wait, of which 4 µs are usual.
+    assert_eq!((kernels(&trace)[0], trace.meta.clocks[0].applied_ns), (11, -394_000));
+    assert_eq!(trace.report.count_of("kernel_after_wait"), 0);
+    let trace = program(0, true, &waits);
+    assert_eq!((kernels(&trace)[0], trace.meta.clocks[0].applied_ns), (10, 0));
+    // Half of the launches require 387 µs, but waits of the others allow only 5 µs: the clock jumped.
+    let jumped: Vec<String> = (31..61)
+        .flat_map(|i| {
+            let (at, args) = (BASE + 100 * i, format!(r#""correlation":{}"#, 200 + i));
+            let on_device = format!(r#""device":0,"stream":7,{args}"#);
+            let call = x("cuda_runtime", "cudaLaunchKernel", (100, 1), (at + 2, 5), &args);
+            [call, x("kernel", "k", (0, 7), (at + 10 - 395, 40), &on_device)]
+        })
+        .collect();
+    let trace = program(0, true, &[waits, jumped].concat());
+    assert_eq!(trace.meta.clocks[0].applied_ns, 0);
+    assert_eq!(trace.report.count_of("device_clock_contradicted"), 1);
 }
 
 #[test]

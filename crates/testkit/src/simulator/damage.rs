@@ -46,6 +46,18 @@ pub struct Damaged {
     pub(crate) view: View,
 }
 
+impl Damaged {
+    /// Shift the times of the device against which claims are judged, as a reader does that corrects its clock.
+    #[must_use]
+    pub fn shifted(mut self, by_ns: i64) -> Self {
+        for (start, end) in &mut self.view.times {
+            *start += by_ns;
+            *end += by_ns;
+        }
+        self
+    }
+}
+
 impl Simulated {
     /// Trace of the simulated program with all of this damage.
     #[must_use]

@@ -8,14 +8,9 @@ use super::cases::NO_GAIN;
 use super::sweep::{Sweep, SweepOptions};
 use super::{Edit, Gain, NewSegment, Prediction, WhatIf};
 use crate::CriticalPathError;
-use crate::exact::{Exact, MAX_CLOCK_OFFSET_NS, WindowChoice};
-use stackline_model::{DeviceClock, Trace};
-
-/// Maximum latency in ns of the quickest launch of a trace, and of the quickest return from a wait. A bound of the
-/// clock's difference on one side gives a bound on the other side with this distance.
-const MAX_QUICKEST_LATENCY_NS: i64 = 20_000;
-/// Usual latency in ns.
-const USUAL_LATENCY_NS: i64 = 4_000;
+use crate::exact::{Exact, MAX_CLOCK_OFFSET_NS, WindowChoice, clock_offset_ns};
+use crate::gpu_order::ROUNDING_NS;
+use stackline_model::{DeviceClock, ShiftRange, Trace};
 
 /// Possible shift of the times of a device, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,34 +22,15 @@ struct Shift {
 }
 
 impl Shift {
-    /// Shift beyond the one that reading applied. `None` if the times of the device are possible, or without a usable
-    /// bound.
+    /// Shift beyond the one that reading applied. `None` if the times of the device are possible, except for the error
+    /// of rounding, or without a usable bound. Another device whose clock is off is no reason to shift this one.
     fn new(clock: &DeviceClock) -> Option<Self> {
-        let clock = clock.after_shift();
-        let (least, most) = match (clock.least_ns, clock.most_ns) {
-            (None, None) => return None,
-            (Some(least), None) => (least, least.max(0).saturating_add(MAX_QUICKEST_LATENCY_NS)),
-            (None, Some(most)) => (most.min(0).saturating_sub(MAX_QUICKEST_LATENCY_NS), most),
-            // Clocks with drift or noise: the true difference lies between the two.
-            (Some(least), Some(most)) => (least.min(most), least.max(most)),
-        };
-        if (least <= 0 && most >= 0) && !clock.is_contradictory()
-            || least < -MAX_CLOCK_OFFSET_NS
-            || most > MAX_CLOCK_OFFSET_NS
-        {
+        if clock_offset_ns(clock) <= ROUNDING_NS {
             return None;
         }
-        if clock.is_contradictory() {
-            return Some(Self { device: clock.device, least, likely: 0.clamp(least, most), most });
-        }
-        let inside = USUAL_LATENCY_NS.min((most - least) / 2);
-        Some(if least > 0 {
-            let most = most.min(least + MAX_QUICKEST_LATENCY_NS);
-            Self { device: clock.device, least, likely: least + inside, most }
-        } else {
-            let least = least.max(most - MAX_QUICKEST_LATENCY_NS);
-            Self { device: clock.device, least, likely: most - inside, most }
-        })
+        let ShiftRange { least, likely, most } = clock.after_shift().shift_range()?;
+        let is_wrong_record = least < -MAX_CLOCK_OFFSET_NS || most > MAX_CLOCK_OFFSET_NS;
+        (!is_wrong_record).then_some(Self { device: clock.device, least, likely, most })
     }
 }
 
@@ -245,6 +221,19 @@ mod tests {
 
     fn shift(least: Option<i64>, most: Option<i64>) -> Option<(i64, i64, i64)> {
         Shift::new(&clock(least, most)).map(|s| (s.least, s.likely, s.most))
+    }
+
+    /// A wait that returns 300 ns early, or bounds that contradict each other by as much, are rounding.
+    #[test]
+    fn sound_clocks_are_not_shifted_along_with_others() {
+        assert_eq!(shift(Some(-5_000), Some(-300)), None);
+        assert_eq!(shift(Some(300), Some(900_000)), None);
+        assert_eq!(shift(Some(300), Some(-300)), None);
+        let mut trace = Trace::default();
+        let sound = DeviceClock { device: 1, ..clock(Some(-5_000), Some(-300)) };
+        trace.meta.clocks = vec![clock(Some(17_000), Some(23_000)), sound];
+        let corrected = CorrectedTrace::new(&trace).unwrap();
+        assert_eq!(corrected.shifts.iter().map(|s| s.device).collect::<Vec<_>>(), [0]);
     }
 
     #[test]

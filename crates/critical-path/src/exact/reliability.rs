@@ -1,0 +1,64 @@
+//! Reasons why the causes of a critical path are not known, decided in one place for all outputs.
+
+use super::report::ExactWarning;
+use super::thread_timelines::ThreadTimeline;
+use stackline_model::Trace;
+
+/// Records of a trace that contradict each other, or that are missing so often that paths between host and GPU are not
+/// known. A few missing records are uncertain only near them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reliability {
+    /// Devices whose clocks no constant shift makes possible.
+    contradicted_clocks: u64,
+    /// Operations without launch call or operator, if more than three in four.
+    unlinked: u64,
+    /// Launches without kernel, if more than one in four.
+    unrecorded: u64,
+}
+
+impl Reliability {
+    pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
+        let operations = trace.gpu.len();
+        let unlinked = trace.gpu.ids().filter(|&gpu| trace.gpu.launcher(gpu).is_none()).count();
+        let records = trace.gpu_records();
+        let (launches, unrecorded) = records.launches;
+        let counted = |count: usize, is_many: bool| if is_many { count as u64 } else { 0 };
+        Self {
+            contradicted_clocks: trace.report.count_of("device_clock_contradicted"),
+            // Without threads, the path has only GPU work.
+            unlinked: counted(unlinked, !lanes.is_empty() && unlinked * 4 > operations * 3),
+            unrecorded: counted(unrecorded, operations > 0 && records.lack_launches && unrecorded * 4 > launches),
+        }
+    }
+
+    /// True if host time on a path may be a wait for GPU work, or hide GPU work.
+    pub(super) fn is_host_doubtful(&self) -> bool {
+        self.unlinked > 0 || self.unrecorded > 0
+    }
+
+    /// A warning for each reason.
+    pub(super) fn warnings(self) -> impl Iterator<Item = ExactWarning> {
+        let all = [
+            (
+                "clock_contradicted",
+                self.contradicted_clocks,
+                "what bounds the path is not known: no constant shift of a device's clock agrees both with its \
+                 launches and with the calls that wait for it",
+            ),
+            (
+                "launches_not_recorded",
+                self.unlinked,
+                "what bounds the path is not known: most GPU operations have no recorded launch call or operator, so \
+                 it is not known when host and GPU waited for each other",
+            ),
+            (
+                "kernels_not_recorded",
+                self.unrecorded,
+                "what bounds the path is not known: many kernel launches have no record of their kernel, so time in \
+                 which the GPU ran these kernels appears as time of the host or as idle time",
+            ),
+        ];
+        let warn = |(code, count, message)| ExactWarning { code, count, message, is_unreliable: true };
+        all.into_iter().filter(|(_, count, _)| *count > 0).map(warn)
+    }
+}
