@@ -367,7 +367,7 @@ fn sentence(report: &ExactReport, blocked: Option<&BlockedTime>) -> String {
             "{}; {}. By the records that exist: {} ({inferred:.1} % of the path inferred or unknown).",
             human::duration(report.path_ns),
             reasons.join("; "),
-            bounds(report, NAMED)
+            bounds(report, blocked, NAMED)
         );
     }
     format!(

@@ -207,7 +207,8 @@ fn assign_colliding<'a>(
     let mut taken: FxHashSet<Key> = home.values().copied().collect();
     for one_each in [true, false] {
         for &(_, _, device, pid) in &ranked {
-            if !home.contains_key(&device) && !(one_each && taken.contains(&pid)) {
+            let is_taken = one_each && taken.contains(&pid);
+            if !is_taken && !home.contains_key(&device) {
                 home.insert(device, pid);
                 taken.insert(pid);
             }
