@@ -119,8 +119,7 @@ codes! {
          unknown";
     CLOCK_CONTRADICTED "device_clock_contradicted" Note
         "no constant shift of a device's times agrees both with its launches and with the calls that wait for it (its \
-         clock may have jumped): times were not changed, so steps, idle time and the critical \
-         path near the jump are wrong";
+         clock may have jumped): times were not changed, so steps, idle time and paths near the jump are wrong";
     IMPLAUSIBLE_LENGTH "implausible_length" Skipped
         "GPU operations end after many later operations of their stream, so their durations are wrong; they were \
          kept, but excluded from all totals";

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// End of the last event before the pause, in ns since the trace's base. In recordings, the time at which the
-    /// recording or the step before the pause ended, whichever is later.
+    /// recording or the step before the pause ended, the later of the two.
     pub start: i64,
     /// Start of the first event after the pause, in ns since the trace's base. In recordings, the time at which the
     /// recording continued.

@@ -93,8 +93,8 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     }
 }
 
-/// Maximum number of findings in the output. Programs get all by default, because they take what they do not see for
-/// repaired.
+/// Maximum number of findings in the output. Programs get all by default, because a finding that is missing in it
+/// counts as repaired.
 fn maximum(args: &FindingsArgs, common: &Common) -> usize {
     let default = if args.document.is_none() && is_for_people(common) { TOP } else { 0 };
     match args.top.or(common.limit).unwrap_or(default) {
