@@ -1,4 +1,4 @@
-/** Sums over GPUs. */
+/** Utilization of GPUs. */
 
 import type { Row } from "./generated/answers";
 
@@ -14,4 +14,13 @@ export function busyShares(rows: readonly Row[]): number[] {
     devices.set(key, device);
   }
   return [...devices.values()].filter(({ all }) => all > 0).map(({ all, idle }) => 1 - idle / all);
+}
+
+/** The time that these shares refer to, from the notes of the table: the analysis decides between selected steps and the whole trace. */
+export function busyWindow(notes: readonly string[], rank: string): string | undefined {
+  // In a table of several ranks, notes that differ begin with their rank.
+  const begins = [`Rank ${rank}: Window: `, "Window: "];
+  const note = notes.find((text) => begins.some((begin) => text.startsWith(begin)));
+  const window = note?.replace(/^.*?Window: /, "").replace(/[,.].*$/s, "");
+  return window === undefined || window.startsWith("from ") ? window : `in ${window}`;
 }

@@ -18,7 +18,7 @@ test("both step lengths are named on the Overview, at findings and in a comparis
     const numbers = await page.locator("dl.numbers").innerText();
     expect(numbers).toContain("as marked by the program");
     expect(numbers).toMatch(new RegExp(`Mean step with its GPU work\\s+${ms}`));
-    expect(numbers).toContain("from the first to the last GPU operation");
+    expect(numbers).toContain("in the selected steps and their GPU work");
     await open(page, url, "page=issues&steps=11");
     const issues = await page.locator("main").innerText();
     expect(issues).toContain(`a step takes ${ms} with its GPU work (mean of 4 steps, each up to the end of the GPU work that the step launched)`);

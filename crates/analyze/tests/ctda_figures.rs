@@ -123,9 +123,8 @@ fn figure_5_streams_phases_and_synchronization_cut_nodes() {
 }
 
 /// Figure 6: A, B and D on stream 1, C on stream 2; B runs longer than C, C ends later.
-#[test]
-fn figure_6_the_later_end_decides() {
-    let t = mini(
+fn figure_6() -> MiniTrace {
+    mini(
         "10/1    cuda_runtime  cudaLaunchKernel     0+5      correlation=1
          10/1    cuda_runtime  cudaEventRecord      6+2      correlation=2
          10/1    cuda_runtime  cudaLaunchKernel     10+5     correlation=3
@@ -137,13 +136,40 @@ fn figure_6_the_later_end_decides() {
          gpu0/1  kernel        A                    50+50    correlation=1
          gpu0/1  kernel        B                    100+100  correlation=3
          gpu0/2  kernel        C                    140+80   correlation=5
-         gpu0/1  kernel        D                    220+50   correlation=8
-         gpu0/2  cuda_sync     Stream Wait Event    20+1     correlation=4 wait_on_cuda_event_record_corr_id=2 wait_on_stream=1
+         gpu0/1  kernel        D                    220+50   correlation=8",
+    )
+}
+
+#[test]
+fn figure_6_the_later_end_decides() {
+    let mut t = figure_6();
+    t.add(
+        "gpu0/2  cuda_sync     Stream Wait Event    20+1     correlation=4 wait_on_cuda_event_record_corr_id=2 wait_on_stream=1
          gpu0/1  cuda_sync     Stream Wait Event    36+1     correlation=7 wait_on_cuda_event_record_corr_id=6 wait_on_stream=2",
     );
     let cp = analyze(&t);
     assert_eq!(path(&cp), named(&[("cudaLaunchKernel", 5), ("A", 50), ("C", 80), ("D", 50)]));
     assert!(cp.warnings.is_empty(), "{:?}", cp.warnings);
+}
+
+/// Records of waits that do not name the awaited event change nothing.
+#[test]
+fn waits_for_unknown_events_are_inferred() {
+    let mut t = figure_6();
+    t.add(
+        "10/1  cuda_runtime  cudaEventSynchronize  45+230  correlation=9
+         10/1  cpu_op        tail                  275+30",
+    );
+    let without = analyze(&t);
+    let names: Vec<String> = path(&without).into_iter().map(|(name, _)| name).collect();
+    assert!(["C", "D", "tail"].iter().all(|name| names.iter().any(|own| own == name)), "{names:?}");
+    t.add(
+        "gpu0/2   cuda_sync  Stream Wait Event  20+1    correlation=4
+         gpu0/1   cuda_sync  Stream Wait Event  36+1    correlation=7
+         gpu0/-1  cuda_sync  Event Sync         46+228  correlation=9",
+    );
+    let with = analyze(&t);
+    assert_eq!((path(&with), with.warnings), (path(&without), without.warnings));
 }
 
 #[test]

@@ -165,3 +165,41 @@ fn gaps_of_native_threads_are_not_python() {
     let found = causes(&t);
     assert!(found.iter().all(|(c, _)| *c != Category::Unknown), "{found:?}");
 }
+
+/// Exports of Nsight Systems may lack the table of recorded events. Then the target of a stream's wait is inferred, as
+/// without any synchronization record; the record still states which stream waits.
+#[test]
+fn waits_for_unknown_events_are_inferred() {
+    // Stream 9 waits for the work of stream 7, then launches follow on stream 8 (if any) and on stream 9.
+    let dependencies = |record: &str, launches_between: bool| {
+        let mut t = mini(
+            "10/1    cuda_runtime  cudaLaunchKernel     0+10    correlation=1
+             10/1    cuda_runtime  cudaEventRecord      12+3    correlation=2
+             10/1    cuda_runtime  cudaStreamWaitEvent  20+3    correlation=3
+             10/1    cuda_runtime  cudaLaunchKernel     60+10   correlation=4
+             gpu0/7  kernel        first                35+100  correlation=1
+             gpu0/9  kernel        second               140+50  correlation=4",
+        );
+        if launches_between {
+            t.add("10/1 cuda_runtime cudaLaunchKernel 50+3 correlation=5\ngpu0/8 kernel between 136+3 correlation=5");
+        }
+        if !record.is_empty() {
+            t.add(record);
+        }
+        let trace = read(t.json());
+        let exact = Exact::new(&trace);
+        let graph = exact.graph();
+        let rules = graph.edges.iter().map(|edge| edge.dependency.rule());
+        let rules: Vec<&str> = rules.filter(|rule| ["event", "unrecorded_wait"].contains(rule)).collect();
+        let path = exact.path(&WindowChoice::Whole).unwrap();
+        let is_followed = segments_of(&trace, &path, "first").next().is_some();
+        (rules, is_followed)
+    };
+    let nameless = "gpu0/9 cuda_sync Stream Wait Event 36+0 correlation=3";
+    let complete = format!("{nameless} wait_on_cuda_event_record_corr_id=2 wait_on_stream=7");
+    assert_eq!(dependencies(&complete, false), (vec!["event"], true));
+    assert_eq!(dependencies("", false), (vec!["unrecorded_wait"], true));
+    assert_eq!(dependencies(nameless, false), (vec!["unrecorded_wait"], true));
+    assert_eq!(dependencies("", true), (vec!["unrecorded_wait"], false), "the next launch counts as the waiting one");
+    assert_eq!(dependencies(nameless, true), (vec!["unrecorded_wait"], true));
+}

@@ -2,7 +2,7 @@
 
 use super::call_kind_cache::CallKindCache;
 use super::streams::{Streams, start};
-use super::sync_records::SyncRecords;
+use super::sync_records::{SyncRecord, SyncRecords};
 use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::CallKind;
 use stackline_model::launch_times::LaunchTimes;
@@ -20,8 +20,8 @@ pub(super) enum Command {
     Record { record: RecordKey, stream: usize },
     /// Wait of a stream for a recorded event.
     Wait { stream: usize, record: RecordKey },
-    /// Wait of an unknown stream for unknown work.
-    UnknownWait { call: EventId },
+    /// Wait of a stream for unknown work. `None` if the stream is unknown, too.
+    UnknownWait { call: EventId, stream: Option<usize> },
     /// Wait of the host.
     Sync { call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<RecordKey> },
 }
@@ -36,7 +36,7 @@ pub(super) struct Commands {
 impl Commands {
     pub(super) fn collect(trace: &Trace, kinds: &CallKindCache, streams: &Streams) -> Self {
         let records = SyncRecords::read(trace);
-        let mut out = Self { list: Vec::new(), has_wait_records: records.has_stream_waits() };
+        let mut out = Self { list: Vec::new(), has_wait_records: records.has_stream_wait_targets };
         // Correlation IDs are unique per process only, and ranks may share a file. So keys of records contain the
         // process.
         let pid = |call: EventId| trace.tracks.pid(trace.events.track[call.index()]);
@@ -66,12 +66,9 @@ impl Commands {
                     Some(&stream) => (1, Command::Record { record: (pid(call), id), stream }),
                     None => continue,
                 },
-                CallKind::StreamWait => match record {
-                    Some(r) => match stream(r.stream, r.device) {
-                        Some(stream) => (2, Command::Wait { stream, record: (pid(call), r.event_record) }),
-                        None => continue,
-                    },
-                    None => (2, Command::UnknownWait { call }),
+                CallKind::StreamWait => match out.stream_wait(call, pid(call), record, streams) {
+                    Some(command) => (2, command),
+                    None => continue,
                 },
                 CallKind::Query | CallKind::Copy | CallKind::Launch | CallKind::GraphLaunch => continue,
                 CallKind::DeviceSync | CallKind::StreamSync | CallKind::EventSync | CallKind::Free => {
@@ -95,5 +92,22 @@ impl Commands {
         // Keys are unique.
         out.list.sort_unstable_by_key(|(key, _)| *key);
         out
+    }
+
+    /// Command of a call that makes a stream wait for an event. `None` if nothing runs on the stream.
+    fn stream_wait(
+        &self,
+        call: EventId,
+        process: Key,
+        record: Option<SyncRecord>,
+        streams: &Streams,
+    ) -> Option<Command> {
+        let Some(record) = record else { return Some(Command::UnknownWait { call, stream: None }) };
+        let stream = streams.stream_by_number(record.device, record.stream)?;
+        if self.has_wait_records {
+            Some(Command::Wait { stream, record: (process, record.event_record) })
+        } else {
+            Some(Command::UnknownWait { call, stream: Some(stream) })
+        }
     }
 }

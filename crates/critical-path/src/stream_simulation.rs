@@ -64,10 +64,18 @@ struct Simulation<'a> {
     pending: Vec<Pending>,
     /// Operations that an event covers, by its record.
     events: FxHashMap<RecordKey, Vec<GpuId>>,
-    /// Per thread: last operation of each stream at the time of a wait with unknown target.
-    unknown_waits: FxHashMap<u32, Vec<GpuId>>,
+    /// Last operation of each stream at the time of a wait with unknown target.
+    unknown_waits: FxHashMap<Waiter, Vec<GpuId>>,
     running: Running,
     found: SimulationResult,
+}
+
+/// Operations that a wait with unknown target delays: the next one of a stream, or if the stream is unknown, the next
+/// one that a thread launches.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Waiter {
+    Stream(usize),
+    Thread(u32),
 }
 
 /// Streams with an unfinished last operation. Calls without record only need these, because a trace may have very many
@@ -123,12 +131,13 @@ impl Simulation<'_> {
                 };
                 self.merge(stream, held);
             }
-            Command::UnknownWait { call } => {
+            Command::UnknownWait { call, stream } => {
                 let track = self.trace.events.track[call.index()];
+                let waiter = stream.map_or(Waiter::Thread(track.0), Waiter::Stream);
                 let at = self.trace.events.start[call.index()];
                 // Finished work causes no wait.
                 let held = self.running_at(at);
-                self.unknown_waits.insert(track.0, held);
+                self.unknown_waits.insert(waiter, held);
             }
             Command::Sync { call, kind, stream, device, record } => self.sync(call, kind, stream, device, record),
         }
@@ -194,10 +203,15 @@ impl Simulation<'_> {
             return;
         }
         let track = self.trace.events.track[call.index()];
-        let Some(held) = self.unknown_waits.remove(&track.0) else { return };
+        let waiters = [Waiter::Stream(stream), Waiter::Thread(track.0)];
+        let held: Vec<Vec<GpuId>> = waiters.iter().filter_map(|waiter| self.unknown_waits.remove(waiter)).collect();
+        if held.is_empty() {
+            return;
+        }
         let begins = start(self.trace, gpu);
         let before = |&&id: &&GpuId| self.streams.of[id.index()] as usize != stream && end(self.trace, id) <= begins;
-        match held.iter().filter(before).max_by_key(|&&id| (end(self.trace, id), self.streams.rank[id.index()])) {
+        let key = |&&id: &&GpuId| (end(self.trace, id), self.streams.rank[id.index()]);
+        match held.iter().flatten().filter(before).max_by_key(key) {
             Some(&on) => self.found.deps.push((gpu, GpuDep { on, reason: Reason::UnrecordedWait })),
             None => self.found.unexplained += 1,
         }

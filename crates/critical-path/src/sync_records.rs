@@ -20,11 +20,21 @@ pub(super) struct SyncRecord {
     pub(super) event_record: i64,
 }
 
+impl SyncRecord {
+    /// True if the record states the call that recorded the awaited event.
+    pub(super) fn names_event(&self) -> bool {
+        self.event_record > 0
+    }
+}
+
 /// All synchronization records of a trace.
 pub(super) struct SyncRecords<'a> {
     trace: &'a Trace,
     correlation: AttrColumn<'a>,
     by_correlation: FxHashMap<i64, Vec<SyncRecord>>,
+    /// True if a record of a stream wait states the call that recorded the awaited event. Exports of Nsight Systems
+    /// without the table of recorded events have waits, but none of their targets.
+    pub(super) has_stream_wait_targets: bool,
 }
 
 impl<'a> SyncRecords<'a> {
@@ -33,6 +43,7 @@ impl<'a> SyncRecords<'a> {
         let columns = ["device", "stream", "wait_on_stream", "wait_on_cuda_event_record_corr_id"];
         let [device, stream, on_stream, event_record] = &columns.map(|key| trace.attr(key));
         let mut by_correlation: FxHashMap<i64, Vec<SyncRecord>> = FxHashMap::default();
+        let mut has_stream_wait_targets = false;
         for event in trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Sync) {
             let value = |column: &AttrColumn<'_>| number(column, event, trace);
             let record = SyncRecord {
@@ -42,21 +53,19 @@ impl<'a> SyncRecords<'a> {
                 on_stream: value(on_stream),
                 event_record: value(event_record),
             };
-            by_correlation.entry(value(&correlation)).or_default().push(record);
+            let id = value(&correlation);
+            // Records without correlation ID belong to no call.
+            if id != -1 {
+                has_stream_wait_targets |= record.names_event() && trace.name(event).contains("Stream Wait");
+                by_correlation.entry(id).or_default().push(record);
+            }
         }
-        // Records without correlation ID belong to no call.
-        by_correlation.remove(&-1);
-        Self { trace, correlation, by_correlation }
+        Self { trace, correlation, by_correlation, has_stream_wait_targets }
     }
 
     /// True if the trace has no synchronization records.
     pub(super) fn is_empty(&self) -> bool {
         self.by_correlation.is_empty()
-    }
-
-    /// True if a record states the target of a stream wait.
-    pub(super) fn has_stream_waits(&self) -> bool {
-        self.by_correlation.values().flatten().any(|r| self.trace.name(r.event).contains("Stream Wait"))
     }
 
     /// Correlation ID of a synchronizing call.

@@ -184,6 +184,26 @@ fn damage_is_reported_in_each_process() {
     }
 }
 
+/// The missing end of the last page is not read as calls of a process 0.
+#[test]
+fn rows_that_the_file_ends_within_are_counted() {
+    let rows: String = (0..500).map(|at| launch(CALLS, at * 10, THREAD, at)).collect();
+    let (_folder, path) = made(&(TEXTS.to_owned() + "BEGIN;" + &rows + "COMMIT;"));
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 100]).unwrap();
+    let traces = read(&path);
+    assert_eq!(names(&traces), ["made.sqlite"]);
+    let trace = &traces[0];
+    assert_eq!(counts(trace, ["truncated", "damaged_table", "process_left_out"]), [1, 1, 0]);
+    let pages = bytes.len() / 4096;
+    let missing = format!("1 of the file's {pages} pages of 4096 bytes is missing or incomplete");
+    assert_eq!(example(trace, "truncated"), missing);
+    let lost = 500 - trace.events.len();
+    assert!((3..=10).contains(&lost), "{lost}");
+    let expected = format!("{CALLS}: rows skipped because the file ends within them: {lost}");
+    assert_eq!(example(trace, "damaged_table"), expected);
+}
+
 /// An entry that launched an operation is a call, and the operation of a copy call is a copy, independent of their
 /// names.
 #[test]

@@ -15,8 +15,10 @@
 #![forbid(unsafe_code)]
 
 mod pages;
+mod record;
 
-use pages::{Pages, Plan, Value};
+use pages::{Fault, Pages, Scanned};
+use record::{Plan, Value};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
@@ -42,6 +44,15 @@ pub enum Error {
     /// The pages of the file form a cycle, which only occurs in damaged files.
     #[error("the file is damaged: it refers to more rows or text than its size allows")]
     Endless,
+    /// The file is truncated within rows of the table.
+    #[error("rows skipped because the file ends within them: {rows}")]
+    CutRows {
+        /// Number of skipped rows.
+        rows: u64,
+    },
+    /// The file is truncated, and an unknown number of the table's last rows is missing.
+    #[error("the file ends before the last rows of the table")]
+    CutTable,
     /// The caller's function ended the scan.
     #[error("reading the file was canceled before it finished")]
     Stopped,
@@ -117,13 +128,42 @@ fn values<'r>(row: &'r rusqlite::Row<'_>, columns: usize) -> Vec<Value<'r>> {
     (0..columns).map(value).collect()
 }
 
+/// Missing end of a truncated file. Displayed as a part of a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MissingEnd {
+    /// Number of pages of the complete file.
+    pub pages: u64,
+    /// Number of pages that are missing, or of which the end is missing.
+    pub missing: u64,
+    /// Size of a page in bytes.
+    pub page_bytes: u64,
+}
+
+impl std::fmt::Display for MissingEnd {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { pages, missing, page_bytes } = self;
+        let verb = if *missing == 1 { "is" } else { "are" };
+        write!(out, "{missing} of the file's {pages} pages of {page_bytes} bytes {verb} missing or incomplete")
+    }
+}
+
+/// A column of a plain table.
+#[derive(Debug)]
+struct Column {
+    name: String,
+    /// True if rows that were written before the column was added have a default as its value.
+    has_default: bool,
+}
+
 /// An open file.
 #[derive(Debug)]
 pub struct Database {
     connection: Connection,
     /// Columns of each plain table.
-    tables: BTreeMap<String, Vec<String>>,
-    is_cut: bool,
+    tables: BTreeMap<String, Vec<Column>>,
+    /// True if SQLite accepts the file only as a truncated one.
+    is_damaged: bool,
+    missing_end: Option<MissingEnd>,
     /// Size of the file in bytes.
     size: u64,
     /// Pages of a file in the plain form.
@@ -158,14 +198,20 @@ impl Database {
         connection.pragma_update(None, "cell_size_check", true)?;
         let tables = tables(&connection)?;
         let size = path.metadata().map_or(0, |meta| meta.len());
-        let pages = if is_cut { None } else { Pages::open(path) };
-        Ok(Self { connection, tables, is_cut, size, pages })
+        let (missing_end, pages) = (pages::missing_end(path), Pages::open(path));
+        Ok(Self { connection, tables, is_damaged: is_cut, missing_end, size, pages })
     }
 
     /// True if the file is truncated: tables may end too early or be missing.
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        self.is_cut
+        self.is_damaged || self.missing_end.is_some()
+    }
+
+    /// Missing end of a truncated file, by the number of pages in its header or by an incomplete last page.
+    #[must_use]
+    pub fn missing_end(&self) -> Option<MissingEnd> {
+        self.missing_end
     }
 
     /// Check if the database has a plain table of this name.
@@ -182,14 +228,19 @@ impl Database {
     /// Check if a database table has a column.
     #[must_use]
     pub fn has_column(&self, table: &str, column: &str) -> bool {
-        self.tables.get(table).is_some_and(|columns| columns.iter().any(|own| own == column))
+        self.column(table, column).is_some()
+    }
+
+    fn column(&self, table: &str, column: &str) -> Option<&Column> {
+        self.tables.get(table)?.iter().find(|own| own.name == column)
     }
 
     /// Pass these columns of each row of a table to `take`, in file order. Columns that the table lacks are null, and a
     /// missing table has no rows.
     ///
     /// # Errors
-    /// If the file is damaged, or `take` stops the scan. Earlier rows have been passed then.
+    /// If the file is damaged or truncated, or `take` stops the scan. Other rows have been passed then: of a truncated
+    /// file all that it has, otherwise the earlier ones.
     pub fn rows(
         &self,
         table: &str,
@@ -199,12 +250,14 @@ impl Database {
         if !self.has(table) {
             return Ok(());
         }
-        let column = |name: &&str| if self.has_column(table, name) { quoted(name) } else { "NULL".to_owned() };
-        let mut columns: Vec<String> = columns.iter().map(column).collect();
+        let mut columns: Vec<Option<&Column>> = columns.iter().map(|name| self.column(table, name)).collect();
         if columns.is_empty() {
-            columns.push("NULL".to_owned());
+            columns.push(None);
         }
-        let query = format!("SELECT {} FROM {} NOT INDEXED", columns.join(", "), quoted(table));
+        let names: Vec<String> =
+            columns.iter().map(|own| own.map_or_else(|| "NULL".to_owned(), |own| quoted(&own.name))).collect();
+        let has_default: Vec<bool> = columns.iter().map(|own| own.is_some_and(|own| own.has_default)).collect();
+        let query = format!("SELECT {} FROM {} NOT INDEXED", names.join(", "), quoted(table));
         // SQLite would follow cyclic pages without end.
         let (mut count, mut text) = (0_u64, 0_u64);
         let mut take = |values: &[Value<'_>]| {
@@ -218,28 +271,48 @@ impl Database {
         };
         let mut passed = 0;
         if let Some(pages) = &self.pages
-            && let Some(plan) = Plan::new(&self.connection, &query, columns.len())
+            && let Some(plan) = Plan::new(&self.connection, &query, &has_default)
         {
             match pages.scan(&plan, &mut take)? {
-                None => return Ok(()),
-                Some(rows) => passed = rows,
+                Scanned { fault: None, cut: 0, .. } => return Ok(()),
+                Scanned { fault: None, cut, .. } => return Err(Error::CutRows { rows: cut }),
+                Scanned { fault: Some(Fault::Deviation), cut: 0, passed: rows } => passed = rows,
+                Scanned { fault: Some(_), .. } => return Err(Error::CutTable),
             }
         }
-        let mut statement = self.connection.prepare(&query)?;
+        self.rows_by_sqlite(&query, columns.len(), passed, &mut take)
+    }
+
+    /// Pass the rows of a query after the first `passed` ones to `take`.
+    fn rows_by_sqlite(
+        &self,
+        query: &str,
+        columns: usize,
+        passed: u64,
+        take: &mut impl FnMut(&[Value<'_>]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut statement = self.connection.prepare(query)?;
         let mut rows = statement.query([])?;
-        let mut at = 0;
+        let (mut at, mut cut) = (0, 0);
         while let Some(row) = rows.next()? {
             at += 1;
-            if at > passed {
-                take(&values(row, columns.len()))?;
+            if at <= passed {
+                continue;
+            }
+            let values = values(row, columns);
+            // SQLite takes the missing end of a page as zeros, which are rows of nulls.
+            if self.missing_end.is_some() && values.iter().all(|value| *value == Value::Null) {
+                cut += 1;
+            } else {
+                take(&values)?;
             }
         }
-        Ok(())
+        if cut > 0 { Err(Error::CutRows { rows: cut }) } else { Ok(()) }
     }
 }
 
 /// Plain tables with their columns. SQLite itself, not the text of the schema, identifies virtual tables and views.
-fn tables(connection: &Connection) -> Result<BTreeMap<String, Vec<String>>, Error> {
+fn tables(connection: &Connection) -> Result<BTreeMap<String, Vec<Column>>, Error> {
     let mut names = Vec::new();
     {
         let mut statement = connection.prepare("PRAGMA main.table_list")?;
@@ -259,7 +332,10 @@ fn tables(connection: &Connection) -> Result<BTreeMap<String, Vec<String>>, Erro
         let mut rows = statement.query([])?;
         let mut columns = Vec::new();
         while let Some(row) = rows.next()? {
-            columns.extend(Row { values: &values(row, 2) }.text(1).map(std::borrow::Cow::into_owned));
+            let values = values(row, 5);
+            let row = Row { values: &values };
+            let has_default = row.value(4) != Value::Null;
+            columns.extend(row.text(1).map(|name| Column { name: name.into_owned(), has_default }));
         }
         tables.insert(name, columns);
     }

@@ -11,7 +11,7 @@ import { TableView } from "../parts/table";
 import { parsed, steps } from "../filter";
 import { useFindings } from "../findings";
 import { change, chooseRank, changeCallView, rank, state, transport } from "../state";
-import { busyShares } from "../gpu";
+import { busyShares, busyWindow } from "../gpu";
 import type { CriticalPath, FailedCheck, Meta, Overview as Report, Row, Table } from "../generated/answers";
 
 export function Overview({ meta }: { meta: Meta }) {
@@ -70,11 +70,11 @@ function ofRank(meta: Meta) {
   const of = rank.value ?? `${meta.traces[0]?.info.rank}`;
   const isOfRank = (row: { readonly rank?: unknown }) => row.rank === undefined || row.rank === null || `${row.rank}` === of;
   const own = (table: Table | undefined) => table && { ...table, rows: table.rows.filter(isOfRank) };
-  return { isOfRank, own };
+  return { of, isOfRank, own };
 }
 
 function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirst: boolean }) {
-  const { isOfRank, own } = ofRank(meta);
+  const { of, isOfRank, own } = ofRank(meta);
   const spread = own(report.tables.steps_spread)?.rows.find((row) => row.measure === "time");
   const ofTrace = report.critical_path?.find(isOfRank);
   const exact = ofTrace?.exact;
@@ -92,7 +92,7 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
             <dd class="quiet">{percent(path.inferred_ns, path.window_ns)} inferred or unknown</dd>
           </div>
         )}
-        <GpuBusy table={own(report.tables.gpu_time)} isCut={lostOf(meta).length > 0} />
+        <GpuBusy table={own(report.tables.gpu_time)} of={of} isCut={lostOf(meta).length > 0} />
         {!isFirst && <MemoryPeaks />}
         <Collection meta={meta} />
       </dl>
@@ -228,7 +228,7 @@ function LateGpuWork({ window }: { window: number }) {
 }
 
 /** Utilization of the GPUs: mean and range. */
-function GpuBusy({ table, isCut }: { table: Table | undefined; isCut: boolean }) {
+function GpuBusy({ table, of, isCut }: { table: Table | undefined; of: string; isCut: boolean }) {
   const shares = busyShares(table?.rows ?? []);
   if (shares.length === 0) return null;
   const text = (share: number) => `${(100 * share).toFixed(1)} %`;
@@ -236,7 +236,7 @@ function GpuBusy({ table, isCut }: { table: Table | undefined; isCut: boolean })
     <div>
       <dt>GPU busy</dt>
       <dd>{text(shares.reduce((sum, share) => sum + share, 0) / shares.length)}</dd>
-      <dd class="quiet">from the first to the last GPU operation{isCut && ", without lost records"}</dd>
+      <dd class="quiet">{[busyWindow(table?.notes ?? [], of), isCut && "without lost records"].filter(Boolean).join(", ")}</dd>
       {shares.length > 1 && <dd class="quiet">{text(Math.min(...shares))} to {text(Math.max(...shares))} on {shares.length} GPUs</dd>}
     </div>
   );

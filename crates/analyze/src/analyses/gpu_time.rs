@@ -175,6 +175,7 @@ fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection)
         return unknown.into_iter().take(1).fold(table, Table::note);
     }
     let table = unknown.into_iter().fold(table, Table::note);
+    // The page shows the text of these notes between `Window: ` and the first comma.
     let Some(_) = window else {
         return table.note(
             "Window: from the start of the first to the end of the last operation of each device, because no steps \

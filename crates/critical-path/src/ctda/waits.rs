@@ -108,9 +108,9 @@ impl<'a> Waits<'a> {
                 }
                 None => self.count_unknown(),
             },
-            SyncKind::Event => match record.map(|r| self.recorded_op(mark.event, r.event_record)) {
-                Some(op) => one(op),
-                // Without a record: the work that ended last before the call returned.
+            SyncKind::Event => match record.filter(SyncRecord::names_event) {
+                Some(record) => one(self.recorded_op(mark.event, record.event_record)),
+                // The event is unknown: the work that ended last before the call returned.
                 None => {
                     let gpu = self.gpu;
                     let ended = |op: &u32| gpu.ops[*op as usize].end <= mark.end;
@@ -139,12 +139,15 @@ impl<'a> Waits<'a> {
         streams: &[StreamId],
         next: Option<(StreamId, u32)>,
     ) -> (Option<StreamId>, Vec<u32>) {
-        if let Some(record) = self.records.record_of_call(mark.event) {
-            return (self.stream(&record), self.recorded_op(mark.event, record.event_record).into_iter().collect());
+        let record = self.records.record_of_call(mark.event);
+        let waiting = record.map_or_else(|| next.map(|n| n.0), |record| self.stream(&record));
+        if let Some(record) = record
+            && (self.records.has_stream_wait_targets || waiting.is_none())
+        {
+            return (waiting, self.recorded_op(mark.event, record.event_record).into_iter().collect());
         }
-        // Without a record: all work launched on the other streams. The search takes the work that ended last, and only
-        // if no other dependency explains the start better.
-        let waiting = next.map(|n| n.0);
+        // The event is unknown: all work launched on the other streams. The search takes the work that ended last, and
+        // only if no other dependency explains the start better.
         let until = next.map_or(i64::MAX, |(_, op)| self.gpu.ops[op as usize].start);
         let streams = self.candidate_streams(until, mark.start, streams);
         let others = streams.iter().filter(|&&s| Some(s) != waiting);

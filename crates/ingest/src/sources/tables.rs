@@ -53,6 +53,14 @@ pub(crate) fn note_nameless(ids: &[Option<i64>], called: &str, processes: &mut P
     }
 }
 
+/// Count the truncation of a file, with the number of missing pages.
+pub(crate) fn note_truncation(file: &Database, processes: &mut Processes<'_>) {
+    if file.is_cut() {
+        let missing = file.missing_end().map_or_else(String::new, |missing| missing.to_string());
+        processes.count(diagnostics::TRUNCATED, &missing);
+    }
+}
+
 /// Check if a database table has no rows.
 pub(crate) fn is_empty(file: &Database, table: &str) -> bool {
     let mut is_empty = true;

@@ -81,9 +81,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     let Content::Tables(file) = content else { return Ok(Vec::new()) };
     let mut processes = Processes::new(options);
     let mut export = Export::new(file, &mut processes);
-    if file.is_cut() {
-        processes.count(diagnostics::TRUNCATED, "");
-    }
+    tables::note_truncation(file, &mut processes);
     if !file.has(TEXTS) {
         processes.count(diagnostics::TABLE_MISSING, TEXTS);
     }

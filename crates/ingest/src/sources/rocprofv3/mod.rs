@@ -10,8 +10,8 @@ mod events;
 mod json;
 
 use super::processes::{self, Processes};
-use super::{Content, File, Sniff};
-use crate::{Error, ReadOptions, diagnostics};
+use super::{Content, File, Sniff, tables};
+use crate::{Error, ReadOptions};
 use stackline_model::Trace;
 
 /// Format name in the metadata of traces.
@@ -48,9 +48,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         }
         Content::Files(files) => csv_files::read(files, &mut processes),
         Content::Tables(file) => {
-            if file.is_cut() {
-                processes.count(diagnostics::TRUNCATED, "");
-            }
+            tables::note_truncation(file, &mut processes);
             database::read(file, &mut processes);
         }
         Content::Directory(_) => {}

@@ -8,7 +8,7 @@ use super::ranges::Range;
 use super::row::Value;
 use super::tables::{self, Texts};
 use super::{Content, Sniff};
-use crate::{Error, ReadOptions, diagnostics};
+use crate::{Error, ReadOptions};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, Key, Phase, Trace, TrackKind};
 use stackline_sqlite::Database;
@@ -45,9 +45,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let Content::Tables(file) = content else { return Ok(Vec::new()) };
     let mut processes = Processes::new(options);
-    if file.is_cut() {
-        processes.count(diagnostics::TRUNCATED, "");
-    }
+    tables::note_truncation(file, &mut processes);
     let texts = tables::texts(file, TEXTS, ["id", "string"], &mut processes);
     let recording = Recording { file, texts };
     let calls = recording.calls(&mut processes);
