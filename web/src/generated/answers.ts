@@ -384,6 +384,7 @@ export type Findings = {
   readonly with_gpu_work: boolean;
   /** Of sums of calls: times are those of one thread. */
   readonly is_of_calls: boolean;
+  /** The overhead of recording is subtracted from the step length. */
   readonly subtracts_recording: boolean;
 };
 
