@@ -369,8 +369,8 @@ fn single_step_has_no_spread_only_in_a_single_run() {
         let diff = compare(&side(before, 1), &side(after, 50), Options::default());
         diff.warnings.iter().find(|warning| warning.contains("so the variation between steps of")).cloned()
     };
-    assert!(note(&one, &many, 1).unwrap().starts_with("A has one step and B 12"));
-    assert!(note(&many, &one, 1).unwrap().starts_with("B has one step and A 12"));
+    assert!(note(&one, &many, 1).unwrap().starts_with("A has one step and B has 12,"));
+    assert!(note(&many, &one, 1).unwrap().starts_with("B has one step and A has 12,"));
     // Five runs of one step each differ, too.
     assert_eq!(note(&one, &many, 5), None);
     assert_eq!(note(&many, &many, 1), None);

@@ -233,7 +233,7 @@ fn findings_of_ranks_are_merged() {
     assert!(two_ranks([300, 303]).findings.iter().all(|f| f.rule.code != "SL040"));
     let program = steps(|p, _| collective(p, 80, 7));
     let alone = program.findings();
-    assert!(alone.unchecked.iter().any(|u| u.rule.code == "SL040" && u.reason.sentence().contains("one rank only")));
+    assert!(alone.unchecked.iter().any(|u| u.rule.code == "SL040" && u.reason.sentence().contains("only one rank")));
     assert_eq!(merged(vec![(0, alone.clone())]), alone);
 }
 

@@ -196,7 +196,7 @@ fn window_excludes_unrecorded_steps() {
     let selection = StepSelection::select(&trace, &Scope::default());
     assert_eq!(mean_step_ns(&trace, &selection.choice), Some(100_000));
     let is_noted = |text: &str| selection.notes.iter().any(|note| note.contains(text));
-    assert!(is_noted("pauses for 900 µs between steps 30 and 40 (4 pauses in total)"), "{:?}", selection.notes);
+    assert!(is_noted("pauses for 900.0 µs between steps 30 and 40 (4 pauses in total)"), "{:?}", selection.notes);
     assert!(is_noted("step 0 took 4.0 times as long"), "{:?}", selection.notes);
     // The lengths of all other steps are compared, without the time between them.
     assert_eq!(selection.left_out(&trace), [Some("warm-up"), None, None, None, None]);

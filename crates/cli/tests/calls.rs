@@ -177,7 +177,7 @@ fn options_that_are_refused_are_not_in_the_help() {
     assert!(stdout(&["steps", "--help"]).contains("--steps"));
     let (code, text) = failure(&["calls", "x", "--steps", "3"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("sums over all steps"), "{text}");
+    assert!(text.contains("contains only totals over all steps"), "{text}");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn missing_data_is_reported() {
         (&["--callers-of", "no such"], "no frame matches"),
         (&["--focus", "("], "is not a regular expression"),
         (&["--view", "callers"], "add --callers-of PATTERN"),
-        (&["--steps", "1"], "sums over all steps"),
+        (&["--steps", "1"], "contains only totals over all steps"),
         (&["--rank", "7"], "no rank 7; known ranks: 0, 1"),
         (&["--diff"], "--diff compares two runs"),
         (&["--lines", "--view", "flat"], "cannot be used with"),

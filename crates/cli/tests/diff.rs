@@ -120,7 +120,7 @@ fn changes_in_every_step_are_significant() {
     let shown = stdout(&["diff", &one, &four]).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("within noise: confidence interval -"), "{shown}");
     assert!(shown.contains("Operators by self time: none of 4 rows changed significantly."), "{shown}");
-    assert!(shown.contains("but their times are within noise: aten::softmax 1 → 4 a step."), "{shown}");
+    assert!(shown.contains("but the change of their time is within noise: aten::softmax 1 → 4 a step."), "{shown}");
     assert!(!shown.contains("ProfilerStep"), "a step is no operator: {shown}");
     let markdown = stdout(&["diff", &one, &four, "--as", "markdown"]);
     assert!(markdown.contains("aten::softmax 1 → 4 a step."), "{markdown}");
@@ -290,7 +290,7 @@ fn recordings_are_compared_with_recordings() {
     let mm = rows.iter().find(|row| row["name"] == "aten::mm" && row["measure"] == "cpu").unwrap();
     assert!(mm["change_percent"].as_f64().unwrap() > 50.0 && mm["verdict"] == "untested", "{mm}");
     let (code, message) = failure(&["diff", &a, &fast]);
-    assert!(code == Some(2) && message.contains("two of a kind"), "{message}");
+    assert!(code == Some(2) && message.contains("two of the same kind"), "{message}");
     assert_eq!(failure(&["diff", &a, &b, "--steps", "1"]).0, Some(2));
 }
 

@@ -339,7 +339,7 @@ fn edits_without_matches_are_reported() {
     let trace = write_sample(folder.path(), 0);
     let args = ["critical-path", &trace, "--what-if", "gpu:*sgem_32*=x0.5", "--what-if", "cpu:nothing like it=0"];
     let text = stdout(&args);
-    assert!(text.contains("no event is named '*sgem_32*'; nearest: 'ampere_sgemm_32x32_tn'"), "{text}");
+    assert!(text.contains("no event is named '*sgem_32*'; nearest names: 'ampere_sgemm_32x32_tn'"), "{text}");
     let document = stdout(&[&args[..], &["--format", "json"]].concat());
     let document: serde_json::Value = serde_json::from_str(&document).unwrap();
     let warnings = document["warnings"].as_array().unwrap();

@@ -307,7 +307,7 @@ fn wrong_use_is_explained() {
     for (arguments, code, message) in [
         (vec!["--set", "SL999.x=1"], 2, "there is no rule SL999"),
         (vec!["--set", "SL001.share=101"], 2, "Use a value from 0 to 100"),
-        (vec!["--set", "SL001.size=1"], 2, "Use one of SL001.share"),
+        (vec!["--set", "SL001.size=1"], 2, "The settings of the rule are SL001.share"),
         (vec!["--fail-on", "new"], 2, "needs --baseline"),
         (vec!["--fail-on", "loss>1"], 2, "cannot understand --fail-on"),
         (vec!["--ignore", &unknown], 2, "line 1: unknown finding code \"SL999\""),

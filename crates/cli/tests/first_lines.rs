@@ -154,7 +154,7 @@ fn snapshots_suggest_the_next_command() {
     assert!(String::from_utf8_lossy(&series.stdout).contains("2 memory files in time order"), "{series:?}");
     assert!(String::from_utf8_lossy(&series.stderr).ends_with(&format!("Next: stackline diff {one} {other}\n")));
     let (code, error) = failure(&["report", &one, "--steps", "1..2"]);
-    assert!(code == Some(2) && error.contains("leave --steps out"), "{error}");
+    assert!(code == Some(2) && error.contains("does not accept --steps; leave that out"), "{error}");
 }
 
 /// Reports fit a terminal of 80 columns: lines wrap, tables shorten texts and then leave columns out.

@@ -168,7 +168,7 @@ fn truncation_is_reported() {
         + &(0..6).map(|at| format!("f o{at}\n")).collect::<String>()
         + "end\n";
     std::fs::write(folder.path().join("many.memory"), text).unwrap();
-    let note = "The table does not show some of these suggestions; --limit 0";
+    let note = "The table does not show some of the suggestions of --apply; --limit 0";
     assert!(shown(folder.path(), &["memory", "many.memory", "--limit", "1"]).contains(note));
     assert!(!shown(folder.path(), &["memory", "many.memory"]).contains(note));
 }
@@ -445,7 +445,7 @@ fn text_form_gives_equal_results() {
     assert_eq!(peaks("oom.memory"), peaks("oom.json"));
     for (args, words) in [
         (&["program.memory", "--steps", "1"][..], "no steps or ranks"),
-        (&["program.memory", "program.memory"], "give one input"),
+        (&["program.memory", "program.memory"], "give only one input"),
     ] {
         let args: Vec<&str> = ["export", "--to", "memory-text"].iter().chain(args).copied().collect();
         let output = stackline(&args).current_dir(folder.path()).output().unwrap();

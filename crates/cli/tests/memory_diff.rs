@@ -53,7 +53,7 @@ fn incomparable_snapshots_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(refused(&["diff", &memory, &trace]).contains("compare two of a kind"));
+    assert!(refused(&["diff", &memory, &trace]).contains("compare two of the same kind"));
     assert!(refused(&["diff", &memory, &memory, "--with", &memory]).contains("in pairs"));
     assert!(refused(&["diff", &memory, &memory, "--fail-on", "step>3%"]).contains("stackline memory AFTER"));
 }

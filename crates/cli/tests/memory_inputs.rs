@@ -127,5 +127,5 @@ fn one_of_several_processes_is_shown_and_others_are_selectable() {
     let unknown = refused(&["memory", "both.stackline", "--process", "17"]);
     assert!(unknown.contains("no process \"17\"; the processes are: program.memory, small.memory"), "{unknown}");
     assert!(refused(&["memory", "small.memory", "--process", "17"]).contains("does not contain"));
-    assert!(refused(&["memory", "both.stackline", "--process", "17", "--rank", "0"]).contains("give one of them"));
+    assert!(refused(&["memory", "both.stackline", "--process", "17", "--rank", "0"]).contains("give only one of them"));
 }

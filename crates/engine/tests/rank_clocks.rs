@@ -59,7 +59,7 @@ fn known_offsets_are_found() {
     }
     let table = table(&set);
     assert_eq!((table.rows(), table.notes.len()), (5, 1));
-    assert!(table.notes[0].contains("not applied"));
+    assert!(table.notes[0].contains("not corrected by these offsets"));
 }
 
 fn without_collectives(mut trace: Trace) -> Trace {

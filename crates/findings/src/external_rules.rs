@@ -459,7 +459,7 @@ mod tests {
             (|finding| finding.gain = Some((2, 1, 3)), "not within its bounds"),
             (
                 |finding| (finding.gain, finding.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]),
-                "one of them",
+                "Give only one",
             ),
             (|finding| finding.edits = vec!["explode".to_owned()], "explode"),
             (|finding| finding.edits = vec!["case 1: remove sync:item()".to_owned()], "case 1"),

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(
             beyond.notes(),
             [
-                "MY001: 2 stated gains are longer than a step, and limited to a step",
+                "MY001: 2 stated gains are longer than a step, and reduced to the length of a step",
                 "MY001: 1 stated gain is negative, and replaced by 0"
             ]
         );

@@ -86,7 +86,10 @@ fn freed_inputs_are_recomputed_first() {
                 a h 1000 kind=activation; k \"aten::relu\" x[:]>h[:] t=30 dur=40; f x; a y 3000; k next h[:]>y[:] t=90 dur=9; \
                 k more y[:]>y[:]; f y; k back h[:] t=200 dur=5 at=train.py:30:backward; f h";
     let (what, bytes, cost, _, peaks) = one(text, "recompute");
-    assert!(what.ends_with("(checkpoint) with kernel aten::mm (call 1) and kernel aten::relu (call 3)"), "{what}");
+    assert!(
+        what.ends_with("(activation checkpointing): repeat kernel aten::mm (call 1) and kernel aten::relu (call 3)"),
+        "{what}"
+    );
     assert_eq!((bytes, cost), (1000, 65));
     // h is needed while y is computed; at `back`, x exists once more: i, w, h, x.
     assert_eq!(peaks, [4800, 4800]);
@@ -215,7 +218,10 @@ fn outermost_operators_overwrite_their_input() {
             .replace(" operator=\"aten::relu\"", "")
     };
     let (what, bytes, _, certainty, peaks) = one(&with("relu"), "in place");
-    assert!(what.starts_with("let aten::relu write y (functional.py:1777 relu) over x"), "{what}");
+    assert!(
+        what.starts_with("let aten::relu write y (functional.py:1777 relu) in place, into the memory of x"),
+        "{what}"
+    );
     assert_eq!((bytes, certainty, peaks), (64, Certainty::Partial, [192, 128]));
     assert!(suggestions_of(&with("conv2d"), "in place").is_empty(), "no form for it");
     // Nested operators write objects that are not the result.

@@ -174,7 +174,7 @@ fn missing_and_late_history_is_reported() {
     let peaks = |trace: &MemoryTrace| tables::peaks_table(trace, &tables::named_peaks(trace, 3));
     assert!(peaks(&without).title.contains("the peak is unknown"), "{}", peaks(&without).title);
     let free = tables::segments_table(&without).notes.join(" ");
-    assert!(free.contains("8192 KiB of 20.00 MiB reserved (40.0 %) are free, in 1 block"), "{free}");
+    assert!(free.contains("8192 KiB of 20.00 MiB of reserved memory (40.0 %) are free, in 1 block"), "{free}");
     let frames = [frame("train.py", 3, "main")];
     let late =
         read(&json!({"segments": segments, "device_traces": [[event("alloc", BASE + 64 * MIB, MIB, 1, &frames)]]}));
@@ -231,7 +231,7 @@ fn real_snapshots_are_read_correctly() {
     let Some(without) = real("snapshot-no-history.pickle") else { return };
     assert_eq!((without.report.count_of("damaged_segment"), without.report.count_of("no_memory_history")), (0, 1));
     let note = tables::segments_table(&without).notes.join(" ");
-    assert!(note.contains("(27.4 %) are free, in 710 blocks, the largest 314.0 MiB"), "{note}");
+    assert!(note.contains("(27.4 %) are free, in 710 blocks; the largest block has 314.0 MiB"), "{note}");
 }
 
 #[test]

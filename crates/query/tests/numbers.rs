@@ -130,7 +130,7 @@ fn incomparable_runs_are_reported() {
         |metric: &str| run_query(&both, "calls", &Arguments::new(whole.into_iter().chain([("metric", metric)])));
     assert!(answer_for("host_time").is_ok());
     match answer_for("gpu_time") {
-        Err(QueryError::Unavailable { why }) => assert!(why.contains("has no GPU time"), "{why}"),
+        Err(QueryError::Unavailable { why }) => assert!(why.contains("has no values of GPU time"), "{why}"),
         other => panic!("{other:?}"),
     }
 }

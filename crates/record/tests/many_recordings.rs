@@ -77,7 +77,7 @@ fn omitted_data_is_reported_in_its_recording() {
         assert!(is_on && detail.contains("threads were not sampled") == has_warning, "{detail}");
         let has_counters = !detail.contains("no counter page-faults");
         assert_eq!(
-            detail.contains("threads have no counter values, because the system refused to open their counters"),
+            detail.contains("threads have no values of performance counters, because the system refused to open them"),
             has_warning && has_counters,
             "{detail}"
         );

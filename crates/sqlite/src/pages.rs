@@ -61,7 +61,7 @@ pub(crate) fn missing_end(path: &Path) -> Option<MissingEnd> {
     let (size, page) = (file.metadata().ok()?.len(), header.page as u64);
     let pages = header.pages().map_or(size.div_ceil(page), u64::from);
     let complete = size / page;
-    (complete < pages).then_some(MissingEnd { pages, missing: pages - complete, page_bytes: page })
+    (complete < pages).then(|| MissingEnd { pages, missing: pages - complete, page_bytes: page })
 }
 
 /// Reason for which a scan ends early.

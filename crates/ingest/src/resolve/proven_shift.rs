@@ -28,7 +28,8 @@ pub(super) fn proven_shift(launched: &[Launched], waits: &[i64]) -> Option<Proof
     let least = lowest(launched.iter().map(Launched::delay), LEAST_PROVEN_NS)?.saturating_neg();
     let most = lowest(returns.iter().copied(), LEAST_PROVEN_NS);
     let is_behind = least <= LEAST_NS && are_early(launched);
-    let is_ahead = most.is_some_and(|most| most >= -LEAST_NS && are_late(&returns, least, most));
+    let is_ahead = has_several_calls(launched.iter())
+        && most.is_some_and(|most| most >= -LEAST_NS && are_late(&returns, least, most));
     if !is_behind && !is_ahead {
         return None;
     }
@@ -41,11 +42,16 @@ pub(super) fn proven_shift(launched: &[Launched], waits: &[i64]) -> Option<Proof
     }
 }
 
-/// Check if several launches begin after their operations, and at least one in a hundred. Fewer may be wrongly matched.
+/// Check if several launches begin after their operations: at least one in a hundred, and not less than those that begin
+/// right before. Fewer may be wrong records.
 fn are_early(launched: &[Launched]) -> bool {
     let early = || launched.iter().filter(|l| l.delay() < -LEAST_PROVEN_NS);
-    let calls: FxHashSet<i64> = early().map(|l| l.id).collect();
-    calls.len() >= LINKED && early().count() * 100 >= launched.len()
+    let prompt = launched.iter().filter(|l| l.delay().saturating_abs() <= LEAST_PROVEN_NS).count();
+    has_several_calls(early()) && early().count() * 100 >= launched.len() && early().count() >= prompt
+}
+
+fn has_several_calls<'a>(launched: impl Iterator<Item = &'a Launched>) -> bool {
+    launched.map(|l| l.id).collect::<FxHashSet<i64>>().len() >= LINKED
 }
 
 /// Check if several waits return before their work ends, and fewer return promptly after it. A single wait is enough if
@@ -104,6 +110,11 @@ mod tests {
         assert_eq!(proven_shift(&launched(&[-300, -300, 8, 8, 8]), &[]), None, "two of them");
         let few = [[-300; 3].as_slice(), &[8; 400]].concat();
         assert_eq!(proven_shift(&launched(&few), &[]), None, "less than one in a hundred");
+        let some = [[-300; 6].as_slice(), &[8; 40]].concat();
+        assert_eq!(proven_shift(&launched(&some), &[]), None, "more begin right before their operations");
+        let mut graph = launched(&[8, 20, 30, 40]);
+        graph.iter_mut().for_each(|l| l.id = 1);
+        assert_eq!(proven_shift(&graph, &[-390 * US; 3]), None, "operations of one call");
         let one = [[-900].as_slice(), &[-387; 20]].concat();
         assert_eq!(proven_shift(&launched(&one), &[]), Some(Proof::Shift(391 * US)), "one may be wrong");
     }

@@ -28,7 +28,7 @@ fn launches_give_lower_and_waits_upper_bounds() {
     let trace = read(&list(&events));
     assert_eq!(bounds(&trace), [(0, Some(40_000), None)]);
     let problem = trace.report.problems.iter().find(|p| p.code == "kernel_before_launch").unwrap();
-    assert_eq!((problem.count, &*problem.example), (2, "device 0: the clock is at least 40000 ns behind"));
+    assert_eq!((problem.count, &*problem.example), (2, "device 0: the clock is at least 40000 ns behind the host's"));
     assert_eq!(problem.offsets.len(), 2);
     // The device is idle when this returns: its last kernel has ended by 160, which is 45 later than recorded.
     events.push(call("cudaDeviceSynchronize", (120, 40), 3));

@@ -221,7 +221,7 @@ mod tests {
         };
         let explanation = explain(&oom, &situation(true));
         assert!(
-            explanation.starts_with("the system refused more memory, with 4000 B of tensors in use"),
+            explanation.starts_with("the operating system refused more memory, with 4000 B of tensors in use"),
             "{explanation}"
         );
         assert!(explain(&oom, &situation(false)).starts_with("cause unknown"));

@@ -228,6 +228,6 @@ mod tests {
         assert!(holds("peak>+2%", 1, Some(&BTreeMap::new())));
         let unknown = [peak(1000, None)];
         let judged = Looked { peaks: &unknown, listed: &[], before: None, guesses: false };
-        assert!(parse("waste>1%").holds(&judged).unwrap_err().to_string().contains("no memory accesses"));
+        assert!(parse("waste>1%").holds(&judged).unwrap_err().to_string().contains("no records of memory accesses"));
     }
 }

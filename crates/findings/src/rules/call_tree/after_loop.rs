@@ -196,7 +196,7 @@ mod tests {
         let found = made.found();
         assert_eq!((found.steps, found.step_ns), (10, 100 * MS as i64), "{:?}", found.notes);
         assert!(is_noted(&found, "7240 ms of the analyzed thread"), "{:?}", found.notes);
-        assert!(is_noted(&found, "after the last that runs in each step"), "{:?}", found.notes);
+        assert!(is_noted(&found, "to the last line that runs operators or waits in each step"), "{:?}", found.notes);
         assert!(found.uncovered.groups.iter().all(|group| group.name != "aten::addmm"), "{:?}", found.uncovered);
     }
 
@@ -230,7 +230,7 @@ mod tests {
         // Averaging of weights, or work after the loop.
         let (multiple, other) = (found(500), found(507));
         assert_eq!((multiple.step_ns, other.step_ns), (140 * MS as i64, 100 * MS as i64));
-        let may = "train.py:26 in main may run after the loop: 40.00 ms";
+        let may = "train.py:26 in main may run after the loop instead of in each step: 40.00 ms";
         assert!(is_noted(&multiple, may) && !is_noted(&other, "may run after"), "{:?}", multiple.notes);
     }
 
@@ -264,6 +264,10 @@ mod tests {
         made.cpu(&line, 290);
         let found = made.found();
         assert_eq!(found.step_ns, 129 * MS as i64);
-        assert!(is_noted(&found, "train.py:26 in main may run after the loop: 29.00 ms"), "{:?}", found.notes);
+        assert!(
+            is_noted(&found, "train.py:26 in main may run after the loop instead of in each step: 29.00 ms"),
+            "{:?}",
+            found.notes
+        );
     }
 }
