@@ -97,7 +97,7 @@ pub(crate) const EXPECTED: &[(&str, Report, &[Same])] = &[
     ),
     (
         "kernel-before-launch",
-        Reports(&["kernel_before_launch"]),
+        Reports(&["kernel_before_launch", "device_clock_shifted"]),
         &[Names, Categories, Kinds, Durations, Parents, Launches, Owners],
     ),
     ("negative-duration", Reports(&["negative_duration"]), &[Names, Categories, Kinds, Starts, Launches, Inside]),

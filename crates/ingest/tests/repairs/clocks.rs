@@ -36,7 +36,7 @@ fn launches_give_lower_and_waits_upper_bounds() {
     assert_eq!(bounds(&trace), [(0, Some(40_000), Some(45_000))]);
     assert_eq!(trace.meta.clocks[0].shift_ns(), Some(40_000));
     let example = &trace.report.problems.iter().find(|p| p.code == "kernel_before_launch").unwrap().example;
-    assert_eq!(example, "device 0: the clock is 40000 to 45000 ns behind");
+    assert_eq!(example, "device 0: the clock is 40000 to 45000 ns behind the host's");
     // Times are as recorded.
     assert_eq!(trace.span(), Some((60_000, 160_000)));
 }
