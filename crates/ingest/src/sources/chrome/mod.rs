@@ -166,7 +166,7 @@ fn read_text(name: &str, text: &mut impl Source, options: &ReadOptions) -> Resul
     }
     let limit = trailing(text, place, &mut builder);
     let end = text.offset() + text.bytes().len() as u64;
-    if let Some(error) = text.take_failure().filter(|_| end <= limit) {
+    if let Some(error) = text.take_failure().filter(|_| end <= limit || builder.gave_up) {
         builder.garbled = error.kind() != std::io::ErrorKind::UnexpectedEof;
         diagnostics::DAMAGED_STREAM.count(&mut builder.trace.report, Some(text.offset()), &error.to_string());
     }
@@ -197,7 +197,12 @@ fn more(text: &mut impl Source, place: Place, builder: &mut Builder) -> bool {
 /// Read text after the document; the offset up to which it counts as read.
 fn trailing(text: &mut impl Source, place: Place, builder: &mut Builder) -> u64 {
     if builder.gave_up {
-        return text.offset();
+        let limit = text.offset();
+        // The rest is only read for damage of its compression, which explains damaged text.
+        while text.refill() == Refill::More {
+            text.consume(text.bytes().len());
+        }
+        return limit;
     }
     if place != Place::Done {
         return u64::MAX;
