@@ -1,4 +1,4 @@
-//! Byte offset of each event in its source, for diagnostics of the complete trace.
+//! Byte offset of each event in its source, so that checks after reading can report the position of a wrong event.
 
 use crate::diagnostics::Code;
 use stackline_model::{EventId, MAX_OFFSETS, ReadReport};

@@ -85,8 +85,8 @@ codes! {
         "GPU operations are far outside the time range of the recording, or impossibly long; they were kept, but \
          excluded from all totals";
     ZERO_STEP "step_without_duration" Repaired
-        "step marks have no duration, so each such step was extended to the next step mark; it was ignored if no mark \
-         follows, or if the other steps of the trace have gaps between them";
+        "some step marks have no duration: each of these steps was extended to the next step mark; it was ignored if no \
+         mark follows, or if the steps with a duration have gaps between them";
     OUT_OF_STREAM_ORDER "out_of_stream_order" Skipped
         "GPU operations start more than 1 s before or after their neighbors in the launch order of the stream; they \
          were kept, but excluded from all totals";

@@ -179,7 +179,8 @@ impl OpenRun {
         kept.as_ref().map_err(QueryError::unavailable)
     }
 
-    /// Report of all traces with its additional text, for the given steps if any.
+    /// Contents of the report of all traces, with HTA's critical path, for a time range. That of the chosen range is
+    /// computed once and kept.
     pub(crate) fn content(&self, part: TimeRange) -> Result<Cow<'_, Content>, QueryError> {
         let compute = |scope| {
             let options = RunOptions { scope, ..self.options.clone() };

@@ -239,7 +239,7 @@ impl Process {
         state
     }
 
-    /// A tree that no thread writes itself, for data about a thread.
+    /// Add a call tree about a thread that another thread fills, such as the tree of its samples.
     pub(crate) fn add_tree(&self, tid: u32, name: String) -> TreeOwner {
         let mut trees = lock(&self.trees);
         let owner = TreeOwner::new(trees.next, self.limit);

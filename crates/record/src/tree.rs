@@ -326,7 +326,7 @@ impl TreeOwner {
         forward(&self.sequences, sequence)
     }
 
-    /// True if a forward operator was replaced like [`SharedTree::is_overwritten`], for the thread that owns the tree.
+    /// True if a later forward operator replaced the one with this number; for the thread that owns the tree.
     pub(crate) fn is_overwritten(&self, sequence: u64) -> bool {
         is_overwritten(&self.sequences, sequence)
     }

@@ -212,8 +212,8 @@ impl Window {
         }
     }
 
-    /// Operators are reported from now on, independent of the earlier state. `report` is called to stop them outside
-    /// of the window.
+    /// Adapt to operators whose reports just (re)started: pause them with `report` if the program is outside of the
+    /// recorded window now.
     pub(crate) fn operators_started(&self, report: impl FnOnce(overhead::Change)) {
         let state = self.state();
         if state.is_left_out {

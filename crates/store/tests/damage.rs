@@ -142,7 +142,7 @@ fn directories_without_a_run_report_the_reason() {
     assert!(message(folder.path()).contains("lacks \"format\": \"stackline-run\""));
     let (_folder, run) = sample_run();
     fs::remove_file(run.join("manifest.json")).unwrap();
-    assert!(message(&run).contains("is incomplete: the import ended"));
+    assert!(message(&run).contains("is incomplete, because its import did not finish"));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn inconsistent_models_are_not_written() {
     outside.gpu.launch[0] = stackline_model::EventId(1000);
     let mut short = sample();
     short.events.dur.pop();
-    for (trace, words) in [(circle, "has a cycle"), (outside, "gpu.launch refers to"), (short, "differ in length")] {
+    for (trace, words) in [(circle, "form a cycle"), (outside, "gpu.launch refers to"), (short, "differ in length")] {
         let error = write_run(&TraceSet { traces: vec![trace] }, &[], &run, &quick()).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert!(!run.exists());

@@ -124,11 +124,11 @@ pub enum Spans {
 }
 
 impl Spans {
-    /// The union of the spans of GPU operations.
-    pub fn new(view: &GpuView<'_>, gpu: impl IntoIterator<Item = GpuId>) -> Self {
+    /// Union of the time spans of the given GPU operations.
+    pub fn new(view: &GpuView<'_>, operations: impl IntoIterator<Item = GpuId>) -> Self {
         let events = &view.trace.events;
         let row = |g: GpuId| view.trace.gpu.event[g.index()];
-        let spans = gpu.into_iter();
+        let spans = operations.into_iter();
         match view.definition {
             Definition::Exact => Self::Ns(union(spans.map(|g| (events.start[row(g).index()], events.end(row(g)))))),
             Definition::TraceLens => Self::Us(union(spans.map(|g| {

@@ -147,8 +147,12 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
             launch_delay: delay as f64 / 1e3,
         });
     }
-    summary("launch_stats", "Launches of GPU operations (times not rounded)", &launches)
-        .note(format!("{orphans} GPU operations have no known launch and are not counted."))
+    summary(
+        "launch_stats",
+        "Call time, GPU time and launch delay of GPU operations (not rounded to µs, unlike HTA)",
+        &launches,
+    )
+    .note(format!("{orphans} GPU operations have no known launch and are not counted."))
 }
 
 /// Table `hta_launch_stats`: numbers of HTA's launches, short kernels, slow calls and long delays.

@@ -24,9 +24,9 @@ pub(super) const RULE: Rule = Rule {
     example: ("kernel<<<40, 512>>>(x)", "kernel<<<160, 128>>>(x)"),
     cost: "one number, and a measurement",
     false_positives: "Smaller blocks do not help if other kernels already use the idle multiprocessors, if the threads \
-        of a block must cooperate, or if the kernel is memory-bound. Not reported are kernels that limit their blocks \
-        by design: communication, cooperative launches, persistent and attention kernels (recognized by their names), \
-        and kernels with the same grid for all input sizes. The estimated gain assumes that twice as many \
+        of a block must cooperate, or if the kernel is memory-bound. Kernels that limit their blocks by design are not \
+        reported: communication, cooperative, persistent and attention kernels (recognized by their names), and those \
+        with one grid for all input sizes. The estimated gain assumes that twice as many \
         multiprocessors in use halve the time, and that a block has at least one warp.",
     source: "DeepContext 6.4 (instance norm of U-Net on MI250: fewer blocks than on A100 with the same number of \
              threads)",

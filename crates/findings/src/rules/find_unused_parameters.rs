@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
         "DistributedDataParallel(model, find_unused_parameters=True)",
         "DistributedDataParallel(model, static_graph=True)",
     ),
-    cost: "one argument; with unused parameters and without either option, training stops with an error",
+    cost: "one argument; without find_unused_parameters and static_graph, unused parameters stop the training with an error",
     false_positives: "The option is needed if the set of used parameters changes from step to step.",
     source: "common practice",
     needs: &[Requirement::Operators],

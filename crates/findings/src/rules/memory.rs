@@ -46,8 +46,8 @@ pub(super) const EARLY_ALLOCATION: Rule = Rule {
          before that use.",
     advice: "Allocate and fill the tensor just before its first use.",
     example: (
-        "mask = torch.zeros(n, n, device=\"cuda\")\nx = encode(batch)\ny = attend(x, mask)",
-        "x = encode(batch)\nmask = torch.zeros(n, n, device=\"cuda\")\ny = attend(x, mask)",
+        "out = torch.empty(n, n, device=\"cuda\")  # first used in the last line\nx = encode(batch)\nout.copy_(attend(x))",
+        "x = encode(batch)\nout = torch.empty(n, n, device=\"cuda\")\nout.copy_(attend(x))",
     ),
     false_positives: "Allocating the object later is wrong if other code needs its address before that, or if data \
                       that fill the object have changed by then. The change does not help if an additional allocation \
@@ -90,8 +90,8 @@ pub(super) const REDUNDANT_ALLOCATION: Rule = Rule {
     about: "an object could reuse the memory of an earlier object of similar size that is no longer used",
     why: "Two buffers that are never in use at the same time could share the same memory.",
     gain_text: "The rule pairs objects of similar size that are not in use at the same time. To estimate the saving, \
-         Stackline simulates the memory trace again with the second object in the memory of the first, or with an \
-         operator that writes its result into its input.",
+         Stackline simulates the memory trace again with the second object in the memory of the first. Or it \
+         simulates an operator that writes its result into its input.",
     advice: "Write into the first object (out=, copy_), or free it before allocating the second.",
     example: ("a = scale(x)\nb = shift(y)  # a is not used any more", "a = scale(x)\ntorch.add(y, 1, out=a)"),
     cost: "less readable code, because one buffer serves two purposes",
@@ -247,7 +247,7 @@ pub(super) const NON_UNIFORM_ACCESS: Rule = Rule {
          bytes are the size of the object.",
     advice: "Move the frequently accessed part into a separate object.",
     example: (
-        "table = torch.empty(rows, width)  # few rows are hot",
+        "table = torch.empty(rows, width)  # a few rows get most accesses",
         "hot = torch.empty(few, width)\ncold = torch.empty(rows - few, width, pin_memory=True)",
     ),
     cost: "two objects instead of one",

@@ -23,10 +23,10 @@ pub(super) const RULE: Rule = Rule {
          varying sizes; reduce the batch size if memory runs short.",
     example: ("for x in loader:\n    step(x)\n    torch.cuda.empty_cache()", "for x in loader:\n    step(x)"),
     cost: "none, except that a smaller batch requires more steps",
-    false_positives: "If input sizes still grow in the recorded steps, the calls end by themselves after the largest \
-                      input. In a trace \
-         without steps, the rule cannot distinguish start-up from repeated work. There it reports calls only if one \
-         source location repeats them until the end of the trace and they take much of the critical path.",
+    false_positives: "If input sizes still grow in the recorded steps, these allocations stop by themselves after the \
+                      largest input. In a trace without steps, the rule cannot distinguish start-up from repeated \
+                      work. In such a trace, it reports calls only if one source location repeats them until the end \
+                      and they take much of the critical path.",
     source: "common practice",
     needs: &[Requirement::RuntimeCalls],
     settings: &[

@@ -11,7 +11,7 @@ use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
 use stackline_model::{MemoryObjectId, MemoryTrace};
 
-/// Uses of objects in sets that the program's lines allocated and nothing else explains.
+/// Purposes of objects without a known one, which lines of the program allocated in sets with the sizes of other sets.
 pub(super) fn sets_of_program_lines(
     trace: &MemoryTrace,
     lifetimes: &Lifetimes<'_>,

@@ -140,7 +140,8 @@ impl<'a> Plan<'a> {
         object
     }
 
-    /// Memory of an object and of all objects that reuse it; nothing if it reuses memory itself.
+    /// Lifetime and size of the memory of an object, including all objects that reuse it; empty if the object itself
+    /// reuses memory of another.
     pub(super) fn block(&self, object: MemoryObjectId) -> Vec<Span> {
         if self.giver.contains_key(&object) {
             return Vec::new();

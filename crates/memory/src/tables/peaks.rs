@@ -150,12 +150,11 @@ fn history_note(trace: &MemoryTrace) -> Option<String> {
     let (objects, sum) = preexisting(trace);
     let is_late = objects > 0 && !trace.calls.is_empty();
     is_late.then(|| {
-        let (which, were) = match objects {
-            1 => ("1 object".to_owned(), "was allocated before the recording began, and counts as live"),
-            _ => {
-                (format!("{} objects", count(objects)), "were allocated before the recording began, and count as live")
-            }
-        };
-        format!("{which} of {} {were} from the start. Earlier peaks are unknown.", bytes(sum))
+        let objects = if objects == 1 { "1 object".to_owned() } else { format!("{} objects", count(objects)) };
+        format!(
+            "{objects} ({}) existed before the recording began and are counted as live from its start. Earlier peaks are \
+             unknown.",
+            bytes(sum)
+        )
     })
 }

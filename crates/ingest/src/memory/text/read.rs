@@ -368,7 +368,7 @@ impl Reader {
     }
 
     fn synchronisation(&mut self, what: &str) -> Result<(), TextError> {
-        let name = if what == "y" { String::new() } else { self.word("the name of the event")? };
+        let name = if what == "y" { String::new() } else { self.word("the name of the synchronization event")? };
         let waited = self.events.get(&name).copied();
         if what == "w" && waited.is_none() {
             return self.error(1, format!("event `{name}` is not recorded yet; record it first with: e {name}"));

@@ -1,4 +1,4 @@
-//! TypeScript declarations of the answers of memory queries, whose documents contain tables.
+//! TypeScript declarations of the answers of memory queries, which are tables made by crate `memory`.
 
 use super::{Printed, Table};
 use crate::queries::memory::{MemoryKeys, allocator, apply, holders, overview, suggestions};
