@@ -181,6 +181,31 @@ fn recorded_and_unrecorded_waits_are_both_reported() {
     assert_eq!(functions(true), ["next_batch"], "there it computes");
 }
 
+/// A program sleeps for 3 s, runs one operator, and sleeps again for 2 s.
+#[test]
+fn waits_before_the_first_and_after_the_last_operator_are_reported() {
+    let mut program = Program::new();
+    let sleeps = |p: &mut Program, name: &str, times: usize| {
+        for _ in 0..times {
+            p.work(100_000);
+            p.wait_sample(1, name, 100_000);
+        }
+    };
+    program.python("train.py(1): main", |p| {
+        sleeps(p, "train.py(20): load", 30);
+        p.op("aten::mm", |p| p.work(1000));
+        sleeps(p, "train.py(30): save", 20);
+    });
+    let found = program.found("SL039");
+    let mut gains: Vec<(&str, i64)> =
+        found.iter().map(|found| (found.place.function.as_deref().unwrap_or_default(), found.gain_ns())).collect();
+    gains.sort_unstable();
+    // The limit of the first wait is its first sample, after 100 ms.
+    let [("load", load), ("save", save)] = gains[..] else { panic!("{}", text(&found)) };
+    assert!((2_890_000_000..=2_900_100_000).contains(&load), "{load}");
+    assert!((1_990_000_000..=2_000_100_000).contains(&save), "{save}");
+}
+
 /// Two lines of one function: the wait is after the first one.
 #[test]
 fn unsampled_waits_have_a_line_from_stacks() {
