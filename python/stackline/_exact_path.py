@@ -58,7 +58,7 @@ class ExactPath:
     def inferred_by_rule_ns(self) -> dict[str, int]:
         """Time of :attr:`inferred_ns` by rule.
 
-        ``gap`` and ``innermost_span`` are host time that may be a wait.
+        ``gap`` and ``innermost_span`` are host time that may be a wait; ``wait_samples`` are waits that samples show.
         """
         return cast(dict[str, int], self._summary["inferred_by_rule_ns"])
 

@@ -5,8 +5,8 @@ use crate::findings_support;
 use crate::support::read;
 use findings_support::{Program, find, host_steps as steps, text};
 use serde_json::json;
-use stackline_critical_path::blocked_time::blocked_time;
-use stackline_critical_path::exact::{Exact, WindowChoice};
+use stackline_critical_path::exact::what_if::{Edit, predict};
+use stackline_critical_path::exact::{Category, Exact, WindowChoice};
 use stackline_findings::{Finding, Findings};
 use std::collections::BTreeSet;
 
@@ -41,21 +41,40 @@ fn waits_are_located_at_the_waiting_line() {
     assert_eq!(found.iter().map(|f| f.place.text()).collect::<Vec<_>>(), ["fetch.py:21 in fetch"], "{}", text(&found));
 }
 
-/// Each of four steps sleeps for 9 ms after an operator of 1 ms.
+/// Each of four steps sleeps for 9 ms after an operator of 1 ms. The last 1 ms of each sleep is not sampled.
 #[test]
-fn sampled_waits_are_blocked_time_of_the_path() {
+fn sampled_waits_are_a_cause_of_the_path() {
     let sleeps = steps(|p| {
-        for _ in 0..9 {
+        for _ in 0..8 {
             p.work(1000);
             p.wait_sample(1, "train.py(10): step", 1000);
         }
+        p.work(1000);
     });
     let trace = sleeps.trace();
-    let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
-    let blocked = blocked_time(&trace, &path).unwrap();
-    assert_eq!((blocked.ns, blocked.line.text()), (36_000_000, "train.py:21 in step".to_owned()));
+    let exact = Exact::new(&trace);
+    let path = exact.path(&WindowChoice::Whole).unwrap();
+    let of = |sums: &[(Category, i64)], category: Category| sums[category as usize].1;
+    let causes = path.by_category();
+    assert_eq!(of(&causes, Category::HostWait), 32_000_000);
+    // Each step also has 1 ms without a sample, and 4 us at the begin and end of its spans.
+    assert_eq!(of(&causes, Category::HostPython), 4_000_000 + 16_000);
+    assert_eq!(exact.wait_line(&path).unwrap().text(), "train.py:21 in step");
+    let segments: Vec<_> = path.segments.iter().collect();
+    assert!(segments.windows(2).all(|two| two[0].end == two[1].start), "{segments:?}");
+    let waits: Vec<_> = exact.merged_segments(&path).filter(|segment| segment.category == Category::HostWait).collect();
+    assert_eq!(
+        waits.iter().map(|wait| (wait.end - wait.start, wait.rule)).collect::<Vec<_>>(),
+        [(8_000_000, "wait_samples"); 4]
+    );
+    let predicted = predict(&trace, &WindowChoice::Whole, &[Edit::parse("remove category:host_wait").unwrap()]);
+    let predicted = predicted.unwrap();
+    assert_eq!(predicted.before.by_category, causes);
+    assert_eq!((predicted.gain.ns, of(&predicted.after.by_category, Category::HostWait)), (32_000_000, 0));
     let computes = steps(|p| p.work(9000)).trace();
-    assert_eq!(blocked_time(&computes, &Exact::new(&computes).path(&WindowChoice::Whole).unwrap()), None);
+    let computes = Exact::new(&computes);
+    let path = computes.path(&WindowChoice::Whole).unwrap();
+    assert_eq!((of(&path.by_category(), Category::HostWait), computes.wait_line(&path)), (0, None));
 }
 
 /// The path continues in the thread that is waited for, from its start: the wait is for all of its work, not for the return alone; but
@@ -160,6 +179,31 @@ fn recorded_and_unrecorded_waits_are_both_reported() {
     };
     assert_eq!(functions(false), ["next_batch", "step"]);
     assert_eq!(functions(true), ["next_batch"], "there it computes");
+}
+
+/// A program sleeps for 3 s, runs one operator, and sleeps again for 2 s.
+#[test]
+fn waits_before_the_first_and_after_the_last_operator_are_reported() {
+    let mut program = Program::new();
+    let sleeps = |p: &mut Program, name: &str, times: usize| {
+        for _ in 0..times {
+            p.work(100_000);
+            p.wait_sample(1, name, 100_000);
+        }
+    };
+    program.python("train.py(1): main", |p| {
+        sleeps(p, "train.py(20): load", 30);
+        p.op("aten::mm", |p| p.work(1000));
+        sleeps(p, "train.py(30): save", 20);
+    });
+    let found = program.found("SL039");
+    let mut gains: Vec<(&str, i64)> =
+        found.iter().map(|found| (found.place.function.as_deref().unwrap_or_default(), found.gain_ns())).collect();
+    gains.sort_unstable();
+    // The limit of the first wait is its first sample, after 100 ms.
+    let [("load", load), ("save", save)] = gains[..] else { panic!("{}", text(&found)) };
+    assert!((2_890_000_000..=2_900_100_000).contains(&load), "{load}");
+    assert!((1_990_000_000..=2_000_100_000).contains(&save), "{save}");
 }
 
 /// Two lines of one function: the wait is after the first one.

@@ -5,7 +5,6 @@
 //! methods are [`hta`], [`ctda`] and [`exact`]; the types of this module belong to the first.
 #![forbid(unsafe_code)]
 
-pub mod blocked_time;
 mod breakdown;
 mod call_kind_cache;
 mod commands;

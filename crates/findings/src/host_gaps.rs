@@ -9,6 +9,7 @@ use super::estimate::Estimate;
 use super::finding::Fact;
 use super::finding::GainEstimate;
 use super::rule_context::RuleContext;
+use super::sampled_waits::waits_at_ends;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
 use stackline_model::{EventId, EventKind, SampleMetric, StackId, StrId, Trace, TrackId};
@@ -18,13 +19,14 @@ use stackline_timeline::sampling_error::share_bounds;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Gap of a thread between two operators of the program, summed over all steps.
+/// Gap of a thread between two operators of the program, summed over all steps. Before the first operator and after the
+/// last one, the limit is a sample of a wait, and the gap has only waits.
 #[derive(Debug, Default)]
 pub(super) struct HostGap {
     pub(super) track: Option<TrackId>,
     /// True for one gap of the program, false for the sum of many short ones.
     pub(super) is_one: bool,
-    /// Operators before and after each occurrence.
+    /// Operators, or samples of waits, before and after each occurrence.
     pub(super) occurrences: Vec<(EventId, EventId)>,
     /// Total duration in ns.
     pub(super) ns: i64,
@@ -32,7 +34,7 @@ pub(super) struct HostGap {
     pub(super) wall: Samples,
     pub(super) waits: Samples,
     /// Usual weight of the thread's samples of CPU time, in ns; 0 without any.
-    cpu_sampling_ns: i64,
+    pub(super) cpu_sampling_ns: i64,
 }
 
 /// Samples of one kind.
@@ -40,7 +42,7 @@ pub(super) struct HostGap {
 pub(super) struct Samples {
     pub(super) events: Vec<EventId>,
     /// Total weight of the samples in ns.
-    ns: i64,
+    pub(super) ns: i64,
 }
 
 /// All host gaps of a trace.
@@ -175,6 +177,7 @@ impl HostGaps {
             let has = |of: SampleMetric| samples.iter().any(|sample| sample.of == of);
             found.sampled.insert(track, (has(SampleMetric::CpuTime), has(SampleMetric::WallTime)));
             found.all.extend(thread_gaps(trace, window, (track, &operators), samples));
+            found.all.extend(waits_at_ends(trace, window, (track, &operators), samples));
         }
         for (at, host_gap) in found.all.iter().enumerate().filter(|(_, host_gap)| host_gap.is_one) {
             found.of_occurrence.extend(host_gap.occurrences.iter().map(|&occurrence| (occurrence, at)));
@@ -201,11 +204,11 @@ impl HostGaps {
 }
 
 /// Sample of a thread's time.
-struct Sample {
-    at: i64,
-    event: EventId,
-    ns: i64,
-    of: SampleMetric,
+pub(super) struct Sample {
+    pub(super) at: i64,
+    pub(super) event: EventId,
+    pub(super) ns: i64,
+    pub(super) of: SampleMetric,
 }
 
 /// Spans of threads without overlap within a thread.

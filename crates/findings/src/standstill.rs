@@ -14,8 +14,8 @@ use stackline_timeline::steps::upper_median;
 const MIN_STEPS: i64 = 10;
 /// Least share of a standstill in the window, in percent.
 const MIN_SHARE_PERCENT: i64 = 20;
-/// Rule of segments in which a thread works without recorded events.
-const GAP: &str = "gap";
+/// Rules of segments in which a thread works or waits without recorded events.
+const GAPS: [&str; 2] = ["gap", "wait_samples"];
 
 /// Standstills of a window.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl Standstill {
             }
         };
         // Otherwise other threads may run calls meanwhile.
-        let are_empty = gaps.iter().all(|segment| segment.event.is_some() || segment.rule == GAP);
+        let are_empty = gaps.iter().all(|segment| segment.event.is_some() || GAPS.contains(&segment.rule));
         let why = if are_empty { "and no call was recorded in that time" } else { "and the cause is unknown" };
         let note = format!(
             "{gaps_are} {:.0} % of the window, {why}; without that time, a step takes {}{}",

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stackline_analyze::Analysis;
 use stackline_critical_path::CriticalPathError;
-use stackline_critical_path::blocked_time::{BlockedTime, blocked_time};
 use stackline_critical_path::exact::{Category, Exact, ExactReport, WindowChoice};
 use stackline_critical_path::large_calls::{LargeCall, large_calls};
 use stackline_engine::{Error, RunOptions, cache};
@@ -14,6 +13,7 @@ use stackline_present::{TraceInfo, human};
 use stackline_timeline::Scope;
 use stackline_timeline::after_steps::AfterSteps;
 use stackline_timeline::inferred_steps::{RankSteps, no_shared_steps_note};
+use stackline_timeline::source_location::SourceLocation;
 use stackline_timeline::step_marks;
 use stackline_timeline::steps::{StartUp, StepSelection};
 use std::path::Path;
@@ -236,10 +236,8 @@ impl PathOfTrace {
             (exact, hta.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
         });
         let sentence = match &exact {
-            Ok(ExactPath { report, calls, blocked, .. }) => {
-                sentence(report, blocked.as_ref())
-                    + &blocked_sentence(report, blocked.as_ref())
-                    + &large_calls_sentence(calls)
+            Ok(ExactPath { report, calls, wait_line, .. }) => {
+                sentence(report) + &waits_sentence(report, wait_line.as_ref()) + &large_calls_sentence(calls)
             }
             Err(error) => format!("none: {error}."),
         };
@@ -301,8 +299,8 @@ fn small_part_note(trace: &Trace, looked: &StepSelection) -> Option<String> {
 struct ExactPath {
     report: ExactReport,
     calls: Vec<LargeCall>,
-    /// Time of waits that the report counts as Python.
-    blocked: Option<BlockedTime>,
+    /// Source line with most time in sampled waits.
+    wait_line: Option<SourceLocation>,
     /// Causes of the time of excluded warm-up steps, a sentence each.
     warm_ups: Vec<String>,
 }
@@ -312,13 +310,13 @@ fn exact_path(trace: &Trace, looked: &StepSelection) -> Result<ExactPath, Critic
     let path = exact.path(&looked.choice)?;
     let warm_up = |&step: &i64| {
         let path = exact.path(&WindowChoice::Steps(step, step)).ok()?;
-        let (report, blocked) = (exact.report(&path), blocked_time(trace, &path));
-        let bounds = bounds(&report, blocked.as_ref(), 2);
+        let report = exact.report(&path);
+        let bounds = bounds(&report, 2);
         Some(format!("step {step} takes {}, bound by {bounds}", human::duration(report.path_ns)))
     };
     let warm_ups = looked.warm_ups.iter().filter_map(warm_up).collect();
-    let (calls, blocked) = (large_calls(trace, &path), blocked_time(trace, &path));
-    Ok(ExactPath { report: exact.report(&path), calls, blocked, warm_ups })
+    let (calls, wait_line) = (large_calls(trace, &path), exact.wait_line(&path));
+    Ok(ExactPath { report: exact.report(&path), calls, wait_line, warm_ups })
 }
 
 /// Large calls as a sentence; empty without any.
@@ -341,25 +339,22 @@ fn large_calls_sentence(calls: &[LargeCall]) -> String {
 const NAMED: usize = 5;
 
 /// Minimum share of the path, in percent, of waits whose line is named.
-const LEAST_BLOCKED_PERCENT: f64 = 10.0;
+const LEAST_WAIT_PERCENT: f64 = 10.0;
 
 /// Sentence on waits that samples of blocked threads show; empty if they are small.
-fn blocked_sentence(report: &ExactReport, blocked: Option<&BlockedTime>) -> String {
-    match blocked.filter(|blocked| blocked_percent(report, blocked) >= LEAST_BLOCKED_PERCENT) {
-        Some(blocked) => format!(
+fn waits_sentence(report: &ExactReport, line: Option<&SourceLocation>) -> String {
+    let percent = report.bound_by.get(Category::HostWait.name()).copied().unwrap_or(0.0);
+    match line.filter(|_| percent >= LEAST_WAIT_PERCENT) {
+        Some(line) => format!(
             " Host waits are time in which samples show the thread blocked (in a sleep, lock, queue or pipe, or \
              waiting for a process), mostly at {}.",
-            blocked.line.text()
+            line.text()
         ),
         None => String::new(),
     }
 }
 
-fn blocked_percent(report: &ExactReport, blocked: &BlockedTime) -> f64 {
-    100.0 * blocked.ns as f64 / report.window_ns.max(1) as f64
-}
-
-fn sentence(report: &ExactReport, blocked: Option<&BlockedTime>) -> String {
+fn sentence(report: &ExactReport) -> String {
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     let reasons: Vec<String> = report.unreliable().map(in_words).collect();
     if !reasons.is_empty() {
@@ -367,27 +362,19 @@ fn sentence(report: &ExactReport, blocked: Option<&BlockedTime>) -> String {
             "{}; {}. By the records that exist: {} ({inferred:.1} % of the path inferred or unknown).",
             human::duration(report.path_ns),
             reasons.join("; "),
-            bounds(report, blocked, NAMED)
+            bounds(report, NAMED)
         );
     }
     format!(
         "{}, bound by {} ({inferred:.1} % of the path inferred or unknown).",
         human::duration(report.path_ns),
-        bounds(report, blocked, NAMED)
+        bounds(report, NAMED)
     )
 }
 
-/// Largest causes of a path's time, at most `most`. Time in which the thread was blocked is no Python work.
-fn bounds(report: &ExactReport, blocked: Option<&BlockedTime>, most: usize) -> String {
+/// Largest causes of a path's time, at most `most`.
+fn bounds(report: &ExactReport, most: usize) -> String {
     let mut causes: Vec<(&str, f64)> = report.bound_by.iter().map(|(cause, p)| (*cause, *p)).collect();
-    if let Some(blocked) = blocked {
-        let waits = blocked_percent(report, blocked);
-        causes
-            .iter_mut()
-            .filter(|(cause, _)| *cause == Category::HostPython.name())
-            .for_each(|(_, percent)| *percent -= waits);
-        causes.push(("host_wait", waits));
-    }
     causes.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     let named = causes.iter().filter(|(_, p)| *p >= 0.1).take(most);
     let named: Vec<String> = named.map(|(cause, p)| format!("{} {p:.1} %", cause.replace('_', " "))).collect();

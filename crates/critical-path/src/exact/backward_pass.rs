@@ -3,6 +3,7 @@
 use super::Exact;
 use super::category::{Categories, Category, lag_category};
 use super::graph::{Dependency, InEdge, NONE, NodeKind};
+use super::sampled_waits::HostPart;
 use super::segment_list::PathSegments;
 use super::window::Window;
 use crate::gpu_order::Evidence;
@@ -24,8 +25,8 @@ pub struct PathSegment {
     pub event: EventId,
     /// Evidence of the cause.
     pub evidence: Evidence,
-    /// Rule of the segment: `innermost_span` and `gap` for host time, `record` for GPU work, otherwise that of the
-    /// dependency.
+    /// Rule of the segment: `innermost_span`, `gap` and `wait_samples` for host time, `record` for GPU work, otherwise
+    /// that of the dependency.
     pub rule: &'static str,
     /// Node of the graph; for lags, the node after the lag.
     pub node: u32,
@@ -47,7 +48,7 @@ impl ExactPath {
     }
 
     /// Time per category in ns, in the order of [`Category::ALL`], including zeros.
-    pub fn by_category(&self) -> [(Category, i64); 13] {
+    pub fn by_category(&self) -> [(Category, i64); 14] {
         let mut sums = Category::ALL.map(|c| (c, 0));
         for segment in self.segments.iter() {
             sums[segment.category as usize].1 += segment.end - segment.start;
@@ -209,18 +210,22 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
 
     /// Add host time to the path, by the innermost span at each time.
     fn host(&mut self, node: u32, lane_index: usize, start: i64, end: i64) {
-        let lane = &self.exact.lanes[lane_index];
+        let exact = self.exact;
+        let lane = &exact.lanes[lane_index];
         let Some(mut piece) = lane.piece_before(end) else { return };
         let mut end = end;
         loop {
             let from = lane.pieces[piece].start.max(start);
             let event = lane.pieces[piece].event;
             let (category, mut evidence) = self.categories.host_category(lane_index, event);
-            if self.exact.reliability.is_host_doubtful() || self.exact.loops.contains(event, from) {
+            if exact.reliability.is_host_doubtful() || exact.loops.contains(event, from) {
                 evidence = Evidence::Inferred;
             }
             let rule = if event.is_some() { "innermost_span" } else { "gap" };
-            self.push(PathSegment { start: from, end, category, track: lane.track, event, evidence, rule, node });
+            for part in exact.host_parts(lane_index, HostPart { start: from, end, category, evidence, rule }).rev() {
+                let HostPart { start, end, category, evidence, rule } = part;
+                self.push(PathSegment { start, end, category, track: lane.track, event, evidence, rule, node });
+            }
             end = from;
             if from <= start || piece == 0 {
                 break;

@@ -33,6 +33,8 @@ pub enum Category {
     HostRuntime,
     /// Python code, or other work between operators.
     HostPython,
+    /// Wait that samples of blocked threads show in Python code: in a sleep, lock, queue or pipe, or for a process.
+    HostWait,
     /// Data loading.
     HostDataLoading,
     /// Return of a waiting call: time between the end of GPU work and the return of the call.
@@ -47,7 +49,7 @@ pub enum Category {
 
 impl Category {
     /// All categories, in the order of reports.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::GpuCompute,
         Self::GpuCommunication,
         Self::GpuCopy,
@@ -56,6 +58,7 @@ impl Category {
         Self::HostOperator,
         Self::HostRuntime,
         Self::HostPython,
+        Self::HostWait,
         Self::HostDataLoading,
         Self::SyncReturn,
         Self::ThreadHandover,
@@ -74,6 +77,7 @@ impl Category {
             Self::HostOperator => "host_operator",
             Self::HostRuntime => "host_runtime",
             Self::HostPython => "host_python",
+            Self::HostWait => "host_wait",
             Self::HostDataLoading => "host_data_loading",
             Self::SyncReturn => "sync_return",
             Self::ThreadHandover => "thread_handover",

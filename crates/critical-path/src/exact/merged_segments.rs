@@ -164,5 +164,5 @@ fn continues(last: &MergedSegment, next: &PathSegment) -> bool {
 }
 
 fn is_host(segment: &PathSegment) -> bool {
-    segment.node != NONE && matches!(segment.rule, "innermost_span" | "gap")
+    segment.node != NONE && matches!(segment.rule, "innermost_span" | "gap" | "wait_samples")
 }

@@ -16,6 +16,7 @@ mod other_streams;
 mod overlay;
 mod reliability;
 mod report;
+mod sampled_waits;
 mod segment_list;
 mod slack;
 mod steps;
@@ -54,6 +55,7 @@ use enclosing::Enclosing;
 use names::Names;
 use reliability::Reliability;
 use rustc_hash::FxHashSet;
+use sampled_waits::SampledWaits;
 use stackline_model::{DeviceClock, EventId, GpuId, Key, Trace};
 use stackline_timeline::recording::Recording;
 use std::collections::BTreeSet;
@@ -96,6 +98,7 @@ pub struct Exact<'a> {
     enclosing: OnceLock<Enclosing>,
     loader_workers: OnceLock<LoaderWorkers>,
     recording: OnceLock<Option<Recording>>,
+    sampled_waits: OnceLock<SampledWaits>,
 }
 
 impl<'a> Exact<'a> {
@@ -142,6 +145,7 @@ impl<'a> Exact<'a> {
             enclosing: OnceLock::new(),
             loader_workers: OnceLock::new(),
             recording: OnceLock::new(),
+            sampled_waits: OnceLock::new(),
         }
     }
 
@@ -191,8 +195,9 @@ impl<'a> Exact<'a> {
 
     /// Critical path through a resolved window.
     pub fn path_of(&self, window: Window) -> ExactPath {
-        // Each node contributes its pieces, and the time before the node.
-        let most = self.lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>() + 3 * self.graph.len() + 2;
+        // Each node contributes its pieces, and the time before the node. Waits divide pieces.
+        let pieces = self.lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>();
+        let most = pieces + self.most_wait_segments() + 3 * self.graph.len() + 2;
         let mut segments = PathSegments::new(window.end, most);
         backward_pass::walk(self, &mut Categories::new(self), window, |segment| segments.push_front(&segment));
         ExactPath { window, segments }

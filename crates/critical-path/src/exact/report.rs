@@ -59,7 +59,7 @@ pub struct ExactReport {
     /// Time with an inferred instead of a recorded cause in ns, including time of unknown cause.
     pub inferred_ns: i64,
     /// Inferred time by rule in ns, without time of unknown cause. `gap` and `innermost_span` are host time with a
-    /// possible wait.
+    /// possible wait; `wait_samples` are waits that samples of blocked threads show.
     pub inferred_by_rule_ns: BTreeMap<&'static str, i64>,
     /// Names with the most time on the path. Time without event is under its cause, such as `(no event: host_python)`.
     pub top: Vec<ReportShare>,

@@ -133,7 +133,7 @@ mod tests {
     /// Lengths near the time range of a run, few nodes, all rules.
     fn segments() -> impl Strategy<Value = Vec<PathSegment>> {
         let length = prop_oneof![0..1000i64, (i64::from(u32::MAX) - 2)..(i64::from(u32::MAX) + 3)];
-        let one = (length, 0..3u32, 0..2u32, 0..13usize, any::<bool>(), 0..3usize);
+        let one = (length, 0..3u32, 0..2u32, 0..Category::ALL.len(), any::<bool>(), 0..3usize);
         proptest::collection::vec(one, 0..50).prop_map(|all| {
             let mut start = -5;
             let segment = |(length, node, event, category, is_exact, rule): (i64, u32, u32, usize, bool, usize)| {

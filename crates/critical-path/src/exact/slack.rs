@@ -132,8 +132,10 @@ impl Exact<'_> {
         let mut sums: FxHashMap<(bool, StrId), Sum> = FxHashMap::default();
         self.sum_gpu(path.window, &slack, &mut sums);
         self.sum_host(path.window, &slack, &mut sums);
-        for segment in
-            path.segments.iter().filter(|h| h.event.is_some() && matches!(h.rule, "record" | "innermost_span"))
+        for segment in path
+            .segments
+            .iter()
+            .filter(|h| h.event.is_some() && matches!(h.rule, "record" | "innermost_span" | "wait_samples"))
         {
             let is_gpu = self.trace.kind(segment.event).is_gpu_work();
             if let Some(sum) = sums.get_mut(&(is_gpu, self.trace.events.name[segment.event.index()])) {

@@ -14,7 +14,7 @@ pub struct StepPath {
     pub window_ns: i64,
     /// Time per cause in ns, in the order of [`Category::ALL`].
     #[serde(skip)]
-    pub by_category: [(Category, i64); 13],
+    pub by_category: [(Category, i64); 14],
 }
 
 /// Spread of one cause over all steps, in ns.

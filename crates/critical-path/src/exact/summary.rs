@@ -230,7 +230,7 @@ fn owner(exact: &Exact<'_>, segment: &MergedSegment) -> EventId {
 
 /// Sums for one summary line.
 struct LineSums {
-    causes: [(i64, Category); 13],
+    causes: [(i64, Category); 14],
     /// Longest segment; the first one wins ties.
     longest: (i64, EventId, Category),
     /// Outside of locations: time by name of operator or frame; time without either under none.

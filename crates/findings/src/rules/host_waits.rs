@@ -37,7 +37,8 @@ pub(super) const RULE: Rule = Rule {
                       thread or process must become faster. Work of the other thread during the wait counts as \
                       waiting if it is on the critical path and not in an operator. The estimated gain assumes that \
                       the wait disappears. Recordings sample waiting threads 99 times per second \
-        (`record --wait-hz`), so rarer waits are imprecise. Waits with a timeout, for sockets and for files are not \
+        (`record --wait-hz`), so rarer waits are imprecise. Before the first operator of a thread and after its last \
+        one, only sampled waits count. Waits with a timeout, for sockets and for files are not \
         sampled. The rule infers these waits, and waits in recordings without such samples, from the time between two \
         operators. From the time between two operators, it subtracts the time with CPU samples and the time in which \
         threads waited for a processor. The source location of an inferred wait is the last common caller of the two \
@@ -233,7 +234,7 @@ fn sampled_candidate(context: &RuleContext<'_>, place: SourceLocation, seen: &Sa
     let title = match kind {
         Some(kind) => title(share, kind),
         None => format!(
-            "Waiting between operators: {share:.0} % of the time (for a file, the network, a lock, or in \
+            "Waiting outside of operators: {share:.0} % of the time (for a file, the network, a lock, or in \
              time.sleep)"
         ),
     };

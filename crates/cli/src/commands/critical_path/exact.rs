@@ -150,6 +150,7 @@ fn assumed(report: &ExactReport) -> String {
     let words = |rule: &str| match rule {
         "gap" => "threads are busy in gaps between recorded events".to_owned(),
         "innermost_span" => "host calls contain no unrecorded waits".to_owned(),
+        "wait_samples" => "threads wait where samples show them blocked".to_owned(),
         "record" => "overlapping GPU operations end as recorded".to_owned(),
         rule => rule.to_owned(),
     };

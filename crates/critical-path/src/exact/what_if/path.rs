@@ -3,6 +3,7 @@
 use super::super::Exact;
 use super::super::category::{Categories, Category, lag_category};
 use super::super::graph::{Dependency, NONE, NodeKind};
+use super::super::sampled_waits::HostPart;
 use super::apply::Applied;
 use super::replay::{Mode, Plan};
 use rustc_hash::FxHashMap;
@@ -12,7 +13,7 @@ use stackline_model::{EventId, StrId};
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewPath {
     /// Time per category in ns, in the order of [`Category::ALL`], including zeros.
-    pub by_category: [(Category, i64); 13],
+    pub by_category: [(Category, i64); 14],
     /// Names with most time: name, category, ns; largest first.
     pub top: Vec<(String, Category, i64)>,
 }
@@ -54,7 +55,7 @@ struct Walk<'e, 'a> {
     shifts: &'e [i64],
     categories: Categories<'e>,
     left: i64,
-    by_category: [(Category, i64); 13],
+    by_category: [(Category, i64); 14],
     by_name: FxHashMap<(Category, StrId), i64>,
     /// Segments, latest first, if requested.
     segments: Option<&'e mut Vec<NewSegment>>,
@@ -211,11 +212,14 @@ impl Walk<'_, '_> {
         loop {
             let from = lane.pieces[piece].start.max(start);
             let event = lane.pieces[piece].event;
-            let time = end - from + self.applied.host.change(number, from, end);
-            let skipped = skip.min(time);
-            skip -= skipped;
-            let (category, _) = self.categories.host_category(number as usize, event);
-            self.charge(category, event, time - skipped);
+            let (category, evidence) = self.categories.host_category(number as usize, event);
+            let whole = HostPart { start: from, end, category, evidence, rule: "" };
+            for part in exact.host_parts(number as usize, whole).rev() {
+                let time = part.end - part.start + self.applied.host.change(number, part.start, part.end);
+                let skipped = skip.min(time);
+                skip -= skipped;
+                self.charge(part.category, event, time - skipped);
+            }
             end = from;
             if from <= start || piece == 0 || self.left <= 0 {
                 break;

@@ -4,6 +4,7 @@ use super::super::Exact;
 use super::super::category::{Categories, Category};
 use super::super::enclosing::AncestorCache;
 use super::super::graph::NodeKind;
+use super::super::sampled_waits::HostPart;
 use super::cancellation::Stop;
 use super::index::{Index, ThreadRange, is_kind, module_class};
 use super::sampled::{PartialGap, partial_gaps, subtract_gaps};
@@ -311,12 +312,16 @@ fn select_lags(exact: &Exact<'_>, selected: &[Category], stop: Stop<'_>) -> Sele
                 break;
             }
             let (lane_number, end) = (number as u32, lane.piece_end(i));
-            if end == i64::MAX || !selected.contains(&categories.host_category(number, piece.event).0) {
+            if end == i64::MAX {
                 continue;
             }
-            match found.ranges.last_mut() {
-                Some(last) if (last.0, last.2) == (lane_number, piece.start) => last.2 = end,
-                _ => found.ranges.push((lane_number, piece.start, end)),
+            let (category, evidence) = categories.host_category(number, piece.event);
+            let whole = HostPart { start: piece.start, end, category, evidence, rule: "" };
+            for part in exact.host_parts(number, whole).filter(|part| selected.contains(&part.category)) {
+                match found.ranges.last_mut() {
+                    Some(last) if (last.0, last.2) == (lane_number, part.start) => last.2 = part.end,
+                    _ => found.ranges.push((lane_number, part.start, part.end)),
+                }
             }
         }
     }

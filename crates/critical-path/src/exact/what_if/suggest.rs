@@ -188,7 +188,11 @@ impl WhatIf<'_, '_> {
             Category::GpuCompute | Category::GpuCopy => {
                 found.extend(event.some().map(|e| Suggestion::Kernel(name(e))));
             }
-            Category::GpuQueue | Category::LaunchLatency | Category::HostRuntime | Category::ThreadHandover => {
+            Category::GpuQueue
+            | Category::LaunchLatency
+            | Category::HostRuntime
+            | Category::HostWait
+            | Category::ThreadHandover => {
                 found.push(Suggestion::Category(category));
             }
             Category::HostDataLoading => found.extend([Suggestion::Category(category), Suggestion::Workers]),
@@ -245,7 +249,7 @@ impl WhatIf<'_, '_> {
             Suggestion::Workers => Edit::more_workers(1).ok(),
             Suggestion::Category(category) => {
                 let action = match category {
-                    Category::GpuQueue | Category::LaunchLatency => Action::Remove,
+                    Category::GpuQueue | Category::LaunchLatency | Category::HostWait => Action::Remove,
                     _ => half,
                 };
                 Edit::new(action, &format!("category:{}", category.name())).ok()
