@@ -122,7 +122,7 @@ fn what_if_as_json() {
     assert_eq!(prediction["edits"][0]["edit"], "scale kernel:* 0.5");
     assert!(prediction["gain_percent"].is_number() && prediction["notes"].is_array());
     for key in ["bound_by_ns_before", "bound_by_ns_after"] {
-        assert_eq!(prediction[key].as_object().unwrap().len(), 13, "{key}");
+        assert_eq!(prediction[key].as_object().unwrap().len(), 14, "{key}");
     }
     assert!(prediction["tables"]["bound_by"]["rows"].is_array() && prediction["tables"]["top"]["rows"].is_array());
     let sweep = document(&["--sweep", "--candidates", "3"]);

@@ -184,7 +184,7 @@ fn missing_and_late_history_is_reported() {
         "{}",
         peaks(&late).title
     );
-    assert!(peaks(&late).notes[0].contains("1 object of 12.00 MiB was"), "{:?}", peaks(&late).notes);
+    assert!(peaks(&late).notes[0].contains("1 object (12.00 MiB) existed before"), "{:?}", peaks(&late).notes);
 }
 
 fn real(name: &str) -> Option<MemoryTrace> {

@@ -152,8 +152,8 @@ fn history_note(trace: &MemoryTrace) -> Option<String> {
     is_late.then(|| {
         let objects = if objects == 1 { "1 object".to_owned() } else { format!("{} objects", count(objects)) };
         format!(
-            "{objects} ({}) existed before the recording began and are counted as live from its start. Earlier peaks are \
-             unknown.",
+            "{objects} ({}) existed before the recording began; such objects count as live from its start. Earlier \
+             peaks are unknown.",
             bytes(sum)
         )
     })
