@@ -89,8 +89,8 @@ impl Exact<'_> {
         2 * self.sampled_waits().count()
     }
 
-    /// Divide the time of a lane in one innermost span, in time order: Python code is a wait ([`Category::HostBlocked`])
-    /// where samples show the thread blocked.
+    /// Divide the time of a lane in one innermost span, in time order: Python code is a wait
+    /// ([`Category::HostBlocked`]) where samples show the thread blocked.
     pub(super) fn host_parts(&self, lane: usize, whole: HostPart) -> impl DoubleEndedIterator<Item = HostPart> {
         let range = (whole.start, whole.end);
         let waits: &[(i64, i64)] = match whole.category {
