@@ -54,8 +54,8 @@ pub(super) const MIN_KNOWN_DIVISOR: i64 = 10;
 const COMPLETE_STEP_TENTHS: i64 = 9;
 
 fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
-    // Steps that share the window of other tables. Where only some steps were recorded, all selected ones are listed, as
-    // without a selection.
+    // Steps that share the window of other tables. Where only some steps were recorded, all selected ones are listed,
+    // as without a selection.
     let in_cycle = scope.steps.filter(|_| !has_unrecorded_steps(trace));
     let cycle = in_cycle.map(|numbers| Cycle::from_trace(trace, Some(numbers)));
     let in_scope: Option<BTreeSet<EventId>> =
