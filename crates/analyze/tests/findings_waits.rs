@@ -56,25 +56,26 @@ fn sampled_waits_are_a_cause_of_the_path() {
     let path = exact.path(&WindowChoice::Whole).unwrap();
     let of = |sums: &[(Category, i64)], category: Category| sums[category as usize].1;
     let causes = path.by_category();
-    assert_eq!(of(&causes, Category::HostWait), 32_000_000);
+    assert_eq!(of(&causes, Category::HostBlocked), 32_000_000);
     // Each step also has 1 ms without a sample, and 4 us at the begin and end of its spans.
     assert_eq!(of(&causes, Category::HostPython), 4_000_000 + 16_000);
     assert_eq!(exact.wait_line(&path).unwrap().text(), "train.py:21 in step");
     let segments: Vec<_> = path.segments.iter().collect();
     assert!(segments.windows(2).all(|two| two[0].end == two[1].start), "{segments:?}");
-    let waits: Vec<_> = exact.merged_segments(&path).filter(|segment| segment.category == Category::HostWait).collect();
+    let waits: Vec<_> =
+        exact.merged_segments(&path).filter(|segment| segment.category == Category::HostBlocked).collect();
     assert_eq!(
         waits.iter().map(|wait| (wait.end - wait.start, wait.rule)).collect::<Vec<_>>(),
         [(8_000_000, "wait_samples"); 4]
     );
-    let predicted = predict(&trace, &WindowChoice::Whole, &[Edit::parse("remove category:host_wait").unwrap()]);
+    let predicted = predict(&trace, &WindowChoice::Whole, &[Edit::parse("remove category:host_blocked").unwrap()]);
     let predicted = predicted.unwrap();
     assert_eq!(predicted.before.by_category, causes);
-    assert_eq!((predicted.gain.ns, of(&predicted.after.by_category, Category::HostWait)), (32_000_000, 0));
+    assert_eq!((predicted.gain.ns, of(&predicted.after.by_category, Category::HostBlocked)), (32_000_000, 0));
     let computes = steps(|p| p.work(9000)).trace();
     let computes = Exact::new(&computes);
     let path = computes.path(&WindowChoice::Whole).unwrap();
-    assert_eq!((of(&path.by_category(), Category::HostWait), computes.wait_line(&path)), (0, None));
+    assert_eq!((of(&path.by_category(), Category::HostBlocked), computes.wait_line(&path)), (0, None));
 }
 
 /// The path continues in the thread that is waited for, from its start: the wait is for all of its work, not for the return alone; but

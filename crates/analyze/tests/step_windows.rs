@@ -201,6 +201,11 @@ fn window_excludes_unrecorded_steps() {
     // The lengths of all other steps are compared, without the time between them.
     assert_eq!(selection.left_out(&trace), [Some("warm-up"), None, None, None, None]);
     assert_eq!(between(&trace, &with_gpu_work(&trace)), [None; 5]);
+    // The table of steps needs no window: it lists all steps, or all of a range.
+    let listed = |scope: &Scope| integers(&(analyses::find("steps").unwrap().run)(&trace, scope)[0], "step");
+    assert_eq!(listed(&Scope::default()), [0, 10, 20, 30, 40]);
+    assert_eq!(listed(&Scope::from_steps(Some((0, 990)))), [0, 10, 20, 30, 40]);
+    assert_eq!(listed(&Scope::from_steps(Some((5, 30)))), [10, 20, 30]);
 }
 
 #[test]

@@ -8,11 +8,12 @@
 )]
 
 use crate::support::{for_each_small_trace, mini, read};
+use serde_json::json;
 use stackline_critical_path::CriticalPathError;
 use stackline_critical_path::exact::what_if;
 use stackline_critical_path::exact::what_if::{Edit, Prediction};
 use stackline_critical_path::exact::{Exact, WindowChoice};
-use stackline_model::Trace;
+use stackline_model::{RECORDING, Trace};
 use stackline_testkit::mini::MiniTrace;
 use std::cell::Cell;
 
@@ -95,6 +96,29 @@ fn waits_for_timers_may_absorb_what_is_saved_before_them() {
     assert!(!second.notes.iter().any(|note| note.contains("asyncio.sleep")), "{:?}", second.notes);
     let other = predict(&trace("main.py(3): serve"), "remove operator:aten::mm").unwrap();
     assert!(other.gain.low_ns > 270_000, "{:?}", other.gain);
+}
+
+/// A recording has no span of a wait in a coroutine. Of the 600 µs between two samples, the thread computed 600 µs, so
+/// that it did not wait, or 400 µs.
+#[test]
+fn computing_threads_do_not_wait_for_timers() {
+    let low = |computed_us: i64| {
+        let mut events = mini(&format!(
+            "10/10  python_function  asyncio/base_events.py(1910): BaseEventLoop._run_once  0+1000
+             10/10  python_function  app.py(5): handle                                      0+300
+             10/10  cpu_op           aten::mm                                               10+280
+             10/10  python_function  app.py(9): respond                                     300+700
+             10/10  cpu_op           aten::add                                              710+280
+             10/10  cpu_sample       app.py(5): handle   P@200  cpu_time_ns=200000
+             10/10  cpu_sample       app.py(9): respond  P@800  cpu_time_ns={}",
+            computed_us * 1000
+        ));
+        let recording = json!({"processes": [{"pid": 10, "own": true}]});
+        events.add(&format!("file {RECORDING}={recording}"));
+        predict(&read(events.json()), "remove operator:aten::mm").unwrap().gain.low_ns
+    };
+    assert!(low(600) > 0, "{}", low(600));
+    assert_eq!(low(400), 0);
 }
 
 /// Launches and kernels; those of the second stream start `early` µs before their call.

@@ -123,7 +123,7 @@ impl RuleContext<'_> {
                 .take_while(|segment| segment.start < end);
             let is_waited_for = |segment: &&PathSegment| match segment.category {
                 Category::ThreadHandover => true,
-                Category::HostPython | Category::HostWait => segment.event.is_some(),
+                Category::HostPython | Category::HostBlocked => segment.event.is_some(),
                 _ => false,
             };
             let others = during.filter(|segment| segment.track != track(call)).filter(is_waited_for);

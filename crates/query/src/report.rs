@@ -343,10 +343,10 @@ const LEAST_WAIT_PERCENT: f64 = 10.0;
 
 /// Sentence on waits that samples of blocked threads show; empty if they are small.
 fn waits_sentence(report: &ExactReport, line: Option<&SourceLocation>) -> String {
-    let percent = report.bound_by.get(Category::HostWait.name()).copied().unwrap_or(0.0);
+    let percent = report.bound_by.get(Category::HostBlocked.name()).copied().unwrap_or(0.0);
     match line.filter(|_| percent >= LEAST_WAIT_PERCENT) {
         Some(line) => format!(
-            " Host waits are time in which samples show the thread blocked (in a sleep, lock, queue or pipe, or \
+            " The host counts as blocked where samples show the thread blocked (in a sleep, lock, queue or pipe, or \
              waiting for a process), mostly at {}.",
             line.text()
         ),

@@ -135,7 +135,8 @@ impl StepSelection {
 }
 
 /// Test if only some steps of a program were recorded (`record --every`).
-fn has_unrecorded_steps(trace: &Trace) -> bool {
+#[must_use]
+pub fn has_unrecorded_steps(trace: &Trace) -> bool {
     trace.meta.format == RECORDING_FORMAT && !trace.pauses().is_empty()
 }
 

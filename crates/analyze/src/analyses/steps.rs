@@ -8,7 +8,7 @@ use stackline_timeline::intervals::{total, union};
 use stackline_timeline::stats;
 use stackline_timeline::stats::percent;
 use stackline_timeline::step_cycles::{Cycle, processes};
-use stackline_timeline::steps::{StepSelection, between, with_gpu_work};
+use stackline_timeline::steps::{StepSelection, between, has_unrecorded_steps, with_gpu_work};
 use stackline_timeline::{DefaultWindow, Scope};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,11 +54,16 @@ pub(super) const MIN_KNOWN_DIVISOR: i64 = 10;
 const COMPLETE_STEP_TENTHS: i64 = 9;
 
 fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
-    // Steps that share the window of other tables.
-    let cycle = scope.steps.map(|numbers| Cycle::from_trace(trace, Some(numbers)));
+    // Steps that share the window of other tables. Where only some steps were recorded, all selected ones are listed,
+    // as without a selection.
+    let in_cycle = scope.steps.filter(|_| !has_unrecorded_steps(trace));
+    let cycle = in_cycle.map(|numbers| Cycle::from_trace(trace, Some(numbers)));
     let in_scope: Option<BTreeSet<EventId>> =
         cycle.as_ref().map(|cycle| cycle.steps.iter().map(|step| step.event).collect());
-    let is_in_scope = |step: &Step| in_scope.as_ref().is_none_or(|events| events.contains(&step.event));
+    let is_in_scope = |step: &Step| match &in_scope {
+        Some(events) => events.contains(&step.event),
+        None => scope.steps.is_none_or(|(from, to)| (from..=to).contains(&step.number)),
+    };
     let selected: Vec<(usize, &Step)> = trace.steps.iter().enumerate().filter(|(_, step)| is_in_scope(step)).collect();
     let work = work(trace);
     let us = |(from, to): (i64, i64)| to.saturating_sub(from) as f64 / 1e3;

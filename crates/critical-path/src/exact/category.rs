@@ -34,7 +34,7 @@ pub enum Category {
     /// Python code, or other work between operators.
     HostPython,
     /// Wait that samples of blocked threads show in Python code: in a sleep, lock, queue or pipe, or for a process.
-    HostWait,
+    HostBlocked,
     /// Data loading.
     HostDataLoading,
     /// Return of a waiting call: time between the end of GPU work and the return of the call.
@@ -58,7 +58,7 @@ impl Category {
         Self::HostOperator,
         Self::HostRuntime,
         Self::HostPython,
-        Self::HostWait,
+        Self::HostBlocked,
         Self::HostDataLoading,
         Self::SyncReturn,
         Self::ThreadHandover,
@@ -77,7 +77,7 @@ impl Category {
             Self::HostOperator => "host_operator",
             Self::HostRuntime => "host_runtime",
             Self::HostPython => "host_python",
-            Self::HostWait => "host_wait",
+            Self::HostBlocked => "host_blocked",
             Self::HostDataLoading => "host_data_loading",
             Self::SyncReturn => "sync_return",
             Self::ThreadHandover => "thread_handover",

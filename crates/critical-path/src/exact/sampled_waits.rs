@@ -89,8 +89,8 @@ impl Exact<'_> {
         2 * self.sampled_waits().count()
     }
 
-    /// Divide the time of a lane in one innermost span, in time order: Python code is a wait ([`Category::HostWait`])
-    /// where samples show the thread blocked.
+    /// Divide the time of a lane in one innermost span, in time order: Python code is a wait
+    /// ([`Category::HostBlocked`]) where samples show the thread blocked.
     pub(super) fn host_parts(&self, lane: usize, whole: HostPart) -> impl DoubleEndedIterator<Item = HostPart> {
         let range = (whole.start, whole.end);
         let waits: &[(i64, i64)] = match whole.category {
@@ -99,15 +99,15 @@ impl Exact<'_> {
         };
         divide(waits, range).map(move |(start, end, is_wait)| match is_wait {
             // No record states what the thread waited for.
-            true => HostPart { start, end, category: Category::HostWait, evidence: Evidence::Inferred, rule: RULE },
+            true => HostPart { start, end, category: Category::HostBlocked, evidence: Evidence::Inferred, rule: RULE },
             false => HostPart { start, end, ..whole },
         })
     }
 
-    /// Source line with most time of the path in sampled waits ([`Category::HostWait`]); `None` without any.
+    /// Source line with most time of the path in sampled waits ([`Category::HostBlocked`]); `None` without any.
     pub fn wait_line(&self, path: &ExactPath) -> Option<SourceLocation> {
         let mut waits: BTreeMap<TrackId, Vec<(i64, i64)>> = BTreeMap::new();
-        for segment in path.segments.iter().filter(|segment| segment.category == Category::HostWait) {
+        for segment in path.segments.iter().filter(|segment| segment.category == Category::HostBlocked) {
             waits.entry(segment.track).or_default().push((segment.start, segment.end));
         }
         if waits.is_empty() {

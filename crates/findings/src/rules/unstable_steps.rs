@@ -252,7 +252,7 @@ impl Growth<'_> {
         if trace.attr(INFERRED).get(event).is_some() {
             return false;
         }
-        if !matches!(self.category, Category::HostOperator | Category::HostPython | Category::HostWait) {
+        if !matches!(self.category, Category::HostOperator | Category::HostPython | Category::HostBlocked) {
             return true;
         }
         let same = |e: &EventId| trace.events.name[e.index()] == trace.events.name[event.index()];

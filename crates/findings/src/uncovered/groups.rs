@@ -363,7 +363,7 @@ fn kind_without_event(segment: &PathSegment, is_python: bool) -> LargeKind {
         Category::HostPython | Category::HostDataLoading => LargeKind::UnrecordedHost,
         Category::HostOperator | Category::HostRuntime => LargeKind::UnrecordedNative,
         // The work of a thread before it signals another one is not recorded either.
-        Category::Unknown | Category::HostWait | Category::ThreadHandover => LargeKind::Wait,
+        Category::Unknown | Category::HostBlocked | Category::ThreadHandover => LargeKind::Wait,
         _ => LargeKind::Lag,
     }
 }

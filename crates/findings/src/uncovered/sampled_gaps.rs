@@ -10,7 +10,8 @@ use crate::rule_context::RuleContext;
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::{Category, PathSegment};
 use stackline_model::{EventId, EventKind, SampleWeights, StrId, TrackId};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Functions of samples: the groups that their time belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,23 +29,35 @@ pub(super) struct SampledFunctions {
 struct Division {
     /// Functions with their sampled time, and the time that they received so far, in ns.
     functions: Vec<(SampledFunctions, i64, i64)>,
-    /// Total time of the samples in ns.
-    sampled_ns: i64,
-    /// Total time divided so far, in ns.
-    divided_ns: i64,
+    /// Order in which they receive the next parts: their turns, with their positions.
+    order: BinaryHeap<Reverse<(i128, usize)>>,
+    /// Usual length of a part, in ns.
+    part_ns: i64,
 }
 
 impl Division {
-    /// Functions that receive the next part of the time: those that lack most of their share.
+    /// Create a division among functions with sampled times.
+    fn new(functions: impl IntoIterator<Item = (SampledFunctions, i64)>, part_ns: i64) -> Self {
+        let functions: Vec<_> = functions.into_iter().map(|(functions, sampled)| (functions, sampled, 0)).collect();
+        let order = functions.iter().enumerate().map(|(at, &(_, sampled, _))| Reverse((turn(sampled, 0, part_ns), at)));
+        Self { order: order.collect(), functions, part_ns }
+    }
+
+    /// Functions that receive the next part of the time.
     fn next(&mut self, ns: i64) -> Option<&SampledFunctions> {
-        self.divided_ns += ns;
-        let all = self.divided_ns as f64 / self.sampled_ns.max(1) as f64;
-        let lacks = |at: usize| self.functions[at].1 as f64 * all - self.functions[at].2 as f64;
-        let most = (0..self.functions.len()).reduce(|most, at| if lacks(at) > lacks(most) { at } else { most })?;
-        let (functions, _, received) = self.functions.get_mut(most)?;
+        let Reverse((_, at)) = self.order.pop()?;
+        let (functions, sampled, received) = self.functions.get_mut(at)?;
         *received += ns;
+        self.order.push(Reverse((turn(*sampled, *received, self.part_ns), at)));
         Some(functions)
     }
+}
+
+/// Turn of a function: the middle of its next part relative to its sampled time. The lowest is next, so each function
+/// receives its share of the time, within about one part.
+fn turn(sampled: i64, received: i64, part_ns: i64) -> i128 {
+    let middle = i128::from(received) + i128::from(part_ns / 2);
+    (middle << 32) / i128::from(sampled.max(1))
 }
 
 /// Gaps with samples.
@@ -129,9 +142,8 @@ fn division(
         let is_covered = covered.contains(&sample);
         *by_functions.entry(SampledFunctions { is_covered, innermost, keys }).or_default() += ns;
     }
-    let sampled_ns = by_functions.values().sum();
-    let functions = by_functions.into_iter().map(|(functions, ns)| (functions, ns, 0)).collect();
-    Division { functions, sampled_ns, divided_ns: 0 }
+    let part_ns = host_gap.ns.checked_div(host_gap.occurrences.len() as i64).unwrap_or(0);
+    Division::new(by_functions, part_ns)
 }
 
 #[cfg(test)]
@@ -141,11 +153,24 @@ mod tests {
     #[test]
     fn samples_divide_the_time_of_gaps() {
         let of = |name: usize| SampledFunctions { innermost: Some(StrId::new(name)), ..SampledFunctions::default() };
-        let mut division = Division { functions: vec![(of(0), 30, 0), (of(1), 10, 0)], sampled_ns: 40, divided_ns: 0 };
+        let mut division = Division::new([(of(0), 30), (of(1), 10)], 5);
         let names: Vec<usize> = (0..8).map(|_| division.next(5).unwrap().innermost.unwrap().index()).collect();
         // Of 40 ns, 30 and 10.
         assert_eq!(names.iter().filter(|&&name| name == 0).count(), 6, "{names:?}");
         assert_eq!((division.functions[0].2, division.functions[1].2), (30, 10));
         assert!(Division::default().next(5).is_none());
+    }
+    #[test]
+    fn rare_functions_receive_no_more_than_their_share() {
+        let of = |name: usize| SampledFunctions { innermost: Some(StrId::new(name)), ..SampledFunctions::default() };
+        // Half of the time is of one function; 50 others have 1 % each.
+        let mut division = Division::new((0..51).map(|name| (of(name), if name == 0 { 500 } else { 10 })), 10);
+        let mut received = |parts: usize| {
+            (0..parts).for_each(|_| assert!(division.next(10).is_some()));
+            division.functions.iter().map(|(.., received)| *received).collect::<Vec<i64>>()
+        };
+        assert_eq!(received(10)[0], 100, "the first parts are of the most frequent function");
+        let all = received(90);
+        assert!(all[0] == 500 && all[1..].iter().all(|&ns| ns == 10), "{all:?}");
     }
 }

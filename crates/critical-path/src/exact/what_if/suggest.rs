@@ -191,7 +191,7 @@ impl WhatIf<'_, '_> {
             Category::GpuQueue
             | Category::LaunchLatency
             | Category::HostRuntime
-            | Category::HostWait
+            | Category::HostBlocked
             | Category::ThreadHandover => {
                 found.push(Suggestion::Category(category));
             }
@@ -249,7 +249,7 @@ impl WhatIf<'_, '_> {
             Suggestion::Workers => Edit::more_workers(1).ok(),
             Suggestion::Category(category) => {
                 let action = match category {
-                    Category::GpuQueue | Category::LaunchLatency | Category::HostWait => Action::Remove,
+                    Category::GpuQueue | Category::LaunchLatency | Category::HostBlocked => Action::Remove,
                     _ => half,
                 };
                 Edit::new(action, &format!("category:{}", category.name())).ok()

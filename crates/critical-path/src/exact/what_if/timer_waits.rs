@@ -2,7 +2,8 @@
 //!
 //! An event loop such as that of asyncio sleeps until its next timer (`asyncio.sleep`, `call_later`, timeouts), in
 //! `select` or `epoll` with a timeout. The time of a timer does not depend on the work before it, so such a wait may
-//! absorb the time that an edit saves. Traces do not show if a timer or another event ended a wait.
+//! absorb the time that an edit saves. Traces do not show if a timer or another event ended a wait. Samples of CPU time
+//! show where a thread did not wait.
 
 use super::super::Exact;
 use super::super::enclosing::AncestorCache;
@@ -10,7 +11,8 @@ use super::super::graph::{NONE, NodeKind};
 use super::apply::Applied;
 use super::{Measured, WhatIf};
 use crate::exact::window::Window;
-use stackline_model::{EventId, EventKind, RECORDING};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, RECORDING, SampleMetric, Trace, TrackId};
 use stackline_timeline::vocabulary::python::{EVENT_LOOP_WAITS, EVENT_LOOPS};
 
 /// Length in ns from which a thread may have waited in an event loop. Loops also poll without a wait.
@@ -36,13 +38,19 @@ impl TimerWaits {
         let waits = has(EVENT_LOOP_WAITS);
         let is = |of: &[bool], event: EventId| of.get(trace.events.name[event.index()].index()).copied() == Some(true);
         let is_recording = trace.meta.entry(RECORDING).is_some();
+        let mut computing = computing(trace);
         let mut around = AncestorCache::new(trace);
         let mut found = Vec::with_capacity(exact.lanes.len());
         for lane in &exact.lanes {
             let mut of_lane = Vec::new();
+            let computing = computing.remove(&lane.track).unwrap_or_default();
             for (at, piece) in lane.pieces.iter().enumerate() {
-                let (event, end) = (piece.event, lane.piece_end(at));
-                if event.is_none() || end == i64::MAX || end - piece.start < MIN_WAIT_NS {
+                let (event, start, end) = (piece.event, piece.start, lane.piece_end(at));
+                if event.is_none() || end == i64::MAX || end - start < MIN_WAIT_NS {
+                    continue;
+                }
+                let around_end = computing.get(computing.partition_point(|range| range.1 < end));
+                if around_end.is_some_and(|range| range.0 <= start) {
                     continue;
                 }
                 // A recording has no spans of calls without operators and samples, such as a wait in a coroutine.
@@ -50,7 +58,7 @@ impl TimerWaits {
                     is_recording && matches!(trace.kind(event), EventKind::PythonFunction | EventKind::Annotation);
                 let may_wait = may_be_inside || is(&loops, event) || is(&waits, event);
                 if may_wait && around.any(trace, event, |e| is(&loops, e)) {
-                    of_lane.push((piece.start, end));
+                    of_lane.push((start, end));
                 }
             }
             found.push(of_lane);
@@ -63,6 +71,27 @@ impl TimerWaits {
         let Some(waits) = self.0.get(lane as usize) else { return false };
         waits.get(waits.partition_point(|wait| wait.1 <= from)).is_some_and(|wait| wait.0 < to)
     }
+}
+
+/// Time ranges by thread, disjoint and in time order, in which the thread did not wait for [`MIN_WAIT_NS`]: between two
+/// samples, its CPU time grew as fast as the clock.
+fn computing(trace: &Trace) -> FxHashMap<TrackId, Vec<(i64, i64)>> {
+    let mut by_track: FxHashMap<TrackId, Vec<(i64, i64)>> = FxHashMap::default();
+    for (track, samples) in trace.samples().of_metric(SampleMetric::CpuTime) {
+        let ranges = by_track.entry(track).or_default();
+        let mut earlier = None;
+        for sample in samples {
+            // The weight is the CPU time since the sample before it.
+            let (to, computed) = (sample.time, sample.weight);
+            let is_busy = |from: &i64| to.saturating_sub(*from).saturating_sub(computed) < MIN_WAIT_NS;
+            let Some(from) = earlier.replace(to).filter(is_busy) else { continue };
+            match ranges.last_mut().filter(|last| last.1 == from) {
+                Some(last) => last.1 = to,
+                None => ranges.push((from, to)),
+            }
+        }
+    }
+    by_track
 }
 
 /// Lane of the thread on which a window ends; `None` for windows that end with GPU work.

@@ -45,6 +45,8 @@ pub(super) struct CallRuleContext<'a> {
     window_ns: u64,
     /// Part of the window in which no sample or operator shows the thread, in ns; 0 if unknown.
     pub(super) blocked_ns: u64,
+    /// The same time if it may lie between steps; then it is not part of the window. Else 0.
+    pub(super) between_ns: u64,
     /// Excluded excess of first batches over other batches, in ns.
     pub(super) first_batches_ns: u64,
     /// Excluded overhead of recording, as a share of a step without it; none if unknown.
@@ -78,7 +80,11 @@ impl<'a> CallRuleContext<'a> {
         if sampled_ns == 0 {
             return None;
         }
-        let blocked_ns = thread.blocked_ns(&steps, length, first_batches_ns);
+        let unseen_ns = thread.blocked_ns(&steps, length, first_batches_ns);
+        let (blocked_ns, between_ns) = match thread.may_be_between(tree, &steps, unseen_ns) {
+            true => (0, unseen_ns),
+            false => (unseen_ns, 0),
+        };
         let names: Vec<String> = tree.frames.iter().map(|frame| name(tree, frame)).collect();
         let is_operator = |node| {
             let kind = tree.frame(node).map(Frame::kind);
@@ -98,6 +104,7 @@ impl<'a> CallRuleContext<'a> {
             uses_gpu: uses_gpu(tree),
             window_ns: sampled_ns.saturating_add(blocked_ns),
             blocked_ns,
+            between_ns,
             first_batches_ns,
             overhead,
             overhead_ns,

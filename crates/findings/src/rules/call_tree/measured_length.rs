@@ -3,9 +3,10 @@
 //! first and the last step are exact.
 
 use super::after_loop::Ends;
-use super::steps::Steps;
+use super::steps::{Steps, below};
 use super::thread::{Thread, Time, TimeSource};
-use stackline_model::CallingContextTree;
+use stackline_model::{CallNodeId, CallingContextTree, Frame};
+use std::collections::BTreeMap;
 
 /// Largest factor by which waits are scaled, and smallest as its inverse. Beyond it, the length covers other waits.
 const MAX_FACTOR: f64 = 2.0;
@@ -15,6 +16,9 @@ const MAX_OTHER: f64 = 0.25;
 /// samples.
 const LEAST_BLOCKED: f64 = 0.1;
 const LEAST_BLOCKED_NS: f64 = 50e6;
+/// Least time of code after the loop, as a share of the time without samples, with which that time may lie in this
+/// code. Code that is blocked, such as in writing a file, also computes.
+const LEAST_LATER: f64 = 0.01;
 
 impl Thread {
     /// Scale the sampled waits of the steps, so that waits and computing add up to the measured length of the steps
@@ -37,6 +41,16 @@ impl Thread {
         let Some(length) = length else { return 0 };
         let blocked = length - self.sum(steps, true, |time| time.ns) - excluded_ns as f64;
         if blocked > LEAST_BLOCKED_NS.max(LEAST_BLOCKED * length) { blocked as u64 } else { 0 }
+    }
+
+    /// Check if time without samples may lie between steps instead of in them: code after the loop may run between
+    /// steps (an evaluation or a checkpoint after each epoch), and may be blocked there.
+    pub(super) fn may_be_between(&self, tree: &CallingContextTree, steps: &Steps, blocked_ns: u64) -> bool {
+        let is_later = after_loop(tree, steps);
+        let nodes = tree.nodes.ids().map(CallNodeId::index);
+        let later = nodes.filter(|&node| is_later[node] && !steps.inside[node] && !steps.is_once[node]);
+        let later_ns = later.fold(0_u64, |sum, node| sum.saturating_add(self.own[node].ns));
+        later_ns > 0 && later_ns as f64 >= LEAST_LATER * blocked_ns as f64
     }
 
     /// Total length of the steps from the ends of the first and the last one, in ns, without other work of the thread
@@ -65,6 +79,36 @@ impl Thread {
     }
 }
 
+/// For each node: true if it is at or below a line after the loop, in the loop's function or in its callers.
+fn after_loop(tree: &CallingContextTree, steps: &Steps) -> Vec<bool> {
+    let mut has_steps = steps.inside.clone();
+    for node in (1..has_steps.len()).rev().filter(|&node| steps.inside[node]) {
+        let mut above = tree.nodes.parent[node].some();
+        while let Some(node) = above.filter(|node| !has_steps[node.index()]) {
+            has_steps[node.index()] = true;
+            above = tree.nodes.parent[node.index()].some();
+        }
+    }
+    let line = |node: CallNodeId| match tree.frame(node) {
+        Some(&Frame::Python { function, file, line, .. }) => {
+            Some(((tree.nodes.parent[node.index()], function, file), line))
+        }
+        _ => None,
+    };
+    let mut first: BTreeMap<_, u32> = BTreeMap::new();
+    for (function, line) in tree.nodes.ids().filter(|node| has_steps[node.index()]).filter_map(line) {
+        let first = first.entry(function).or_insert(line);
+        *first = line.min(*first);
+    }
+    below(tree, |node| {
+        let is_after = || {
+            let (function, line) = line(node)?;
+            first.get(&function).map(|&first| line > first)
+        };
+        !has_steps[node.index()] && is_after() == Some(true)
+    })
+}
+
 impl Time {
     /// Waiting time from samples, in ns.
     fn sampled_waits_ns(&self) -> u64 {
@@ -89,10 +133,11 @@ mod tests {
 
     /// Steps of 80 ms of computing and a wait, of which samples show 40 ms; the recorder saw them end every `each_ms`.
     fn step_ms(each_ms: u64, count: u64, between_ms: u64) -> i64 {
-        found(each_ms, count, between_ms).step_ns / MS as i64
+        found((each_ms, count), (51, between_ms)).step_ns / MS as i64
     }
 
-    fn found(each_ms: u64, count: u64, between_ms: u64) -> Findings {
+    /// The same, with other work at a line of the caller; the loop is called at line 50.
+    fn found((each_ms, count): (u64, u64), (line, between_ms): (u32, u64)) -> Findings {
         let mut made = TestTree::new();
         let ends = CallStepEnds { count, first_ns: 1_000 * MS, last_ns: (1_000 + (count - 1) * each_ms) * MS };
         made.step_ends(ends, ends.last_ns);
@@ -101,7 +146,7 @@ mod tests {
             made.cpu(&format!("{AT}{path}"), ms);
         }
         made.waits(&format!("{AT}22 main > /usr/lib/python3.11/queue.py:171 Queue.get"), 400);
-        made.cpu("train.py:51 <module> > train.py:60 evaluate", 1_000 - each_ms + between_ms);
+        made.cpu(&format!("train.py:{line} <module> > train.py:60 evaluate"), 1_000 - each_ms + between_ms);
         made.found()
     }
 
@@ -115,8 +160,8 @@ mod tests {
 
     #[test]
     fn time_without_samples_is_part_of_the_step() {
-        // No error of samples is that large: 180 of 300 ms.
-        let found = found(300, 10, 0);
+        // No error of samples is that large: 180 of 300 ms. The other work is before the loop.
+        let found = found((300, 10), (49, 0));
         assert_eq!(found.step_ns, 300 * MS as i64);
         let note = "a step takes 300.0 ms of wall time by the ends of the first and the last step; samples show only \
                     120.0 ms of it";
@@ -125,6 +170,16 @@ mod tests {
         let gain = found.findings.iter().find(|finding| finding.rule.code == "SL039").map(crate::Finding::gain_ns);
         assert_eq!(gain, Some(40 * MS as i64));
         assert_eq!(step_ms(125, 10, 0), 125, "waits are scaled where that suffices");
+    }
+
+    #[test]
+    fn time_without_samples_may_lie_between_steps() {
+        // An evaluation after the loop may run once per epoch. It may then be blocked, too.
+        let found = found((300, 10), (51, 0));
+        assert_eq!(found.step_ns, 120 * MS as i64);
+        let note = "between the ends of the first and the last step, samples do not show 1800 ms of the analyzed \
+                    thread, 180.0 ms for each step";
+        assert!(found.notes.iter().any(|text| text.starts_with(note)), "{:?}", found.notes);
     }
 
     #[test]

@@ -281,7 +281,7 @@ fn notes(context: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) 
     let mut notes = vec![analyzed_part(context, rank)];
     notes.extend(exclusion_notes(context));
     notes.extend(maybe_after_note(context));
-    notes.extend(blocked_note(context));
+    notes.extend(blocked_note(context).or_else(|| between_note(context)));
     if !context.knows_waits() && context.thread.known == TimeSource::Cpu && context.blocked_ns == 0 {
         notes.push("times contain only CPU time, because waits were not recorded".to_owned());
     }
@@ -330,12 +330,28 @@ fn blocked_note(context: &CallRuleContext<'_>) -> Option<String> {
             [context.window_ns(), context.window_ns() - blocked, blocked].map(|ns| duration(context.per_step(ns)));
         format!(
             "a step takes {step} of wall time by the ends of the first and the last step; samples show only \
-             {sampled} of it. In the other {blocked}, the thread was blocked in calls that are not sampled (files, \
-             sockets, `select`, `poll`, `epoll`, waits with a timeout), waited for a GPU, or had no processor; \
-             `stackline record --real-hz 99` samples blocked threads, too"
+             {sampled} of it. In the other {blocked}, the thread {BLOCKED}"
         )
     })
 }
+
+/// Note that samples do not show the thread for a large time that may lie between its steps.
+fn between_note(context: &CallRuleContext<'_>) -> Option<String> {
+    let between = context.between_ns;
+    (between > 0).then(|| {
+        let (all, each) = (duration(call_candidate::signed(between)), duration(context.per_step(between)));
+        format!(
+            "between the ends of the first and the last step, samples do not show {all} of the analyzed thread, \
+             {each} for each step. This time is not counted, because it may lie between steps: code after the loop \
+             also runs, possibly after each epoch. In this time, the thread {BLOCKED}"
+        )
+    })
+}
+
+/// What a thread does in time without samples, and how to sample it.
+const BLOCKED: &str = "was blocked in calls that are not sampled (files, sockets, `select`, `poll`, `epoll`, waits \
+                       with a timeout), waited for a GPU, or had no processor; `stackline record --real-hz 99` \
+                       samples blocked threads, too";
 
 /// Notes about excluded time of the thread.
 fn exclusion_notes(context: &CallRuleContext<'_>) -> Vec<String> {
