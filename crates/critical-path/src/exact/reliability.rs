@@ -42,20 +42,20 @@ impl Reliability {
             (
                 "clock_contradicted",
                 self.contradicted_clocks,
-                "the path's bound is not known: no constant shift of a device's clock agrees both with its \
-                 launches and with the calls that wait for it",
+                "no constant shift of a device's clock agrees both with its launches and with the calls that wait for \
+                 it",
             ),
             (
                 "launches_not_recorded",
                 self.unlinked,
-                "the path's bound is not known: most GPU operations have no recorded launch call or operator, so \
-                 it is not known when host and GPU waited for each other",
+                "most GPU operations have no recorded launch call or operator, so it is not known when host and GPU \
+                 waited for each other",
             ),
             (
                 "kernels_not_recorded",
                 self.unrecorded,
-                "the path's bound is not known: many kernel launches have no record of their kernel, so time in \
-                 which the GPU ran these kernels appears as time of the host or as idle time",
+                "many kernel launches have no record of their kernel, so time in which the GPU ran these kernels \
+                 appears as time of the host or as idle time",
             ),
         ];
         let warn = |(code, count, message)| ExactWarning { code, count, message, is_unreliable: true };

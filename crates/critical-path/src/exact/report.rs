@@ -21,12 +21,24 @@ pub struct ExactWarning {
     pub code: &'static str,
     /// Number of occurrences.
     pub count: u64,
-    /// Sentence for readers; callers print the count after it.
+    /// Clause for readers, see [`Self::sentence`].
     #[serde(skip)]
     pub message: &'static str,
     /// True if the causes of the path are not known because of it.
     #[serde(skip)]
     pub is_unreliable: bool,
+}
+
+impl ExactWarning {
+    /// Consequence of the warnings with [`Self::is_unreliable`], as the beginning of a sentence that names them.
+    pub const CONSEQUENCE: &'static str = "the path's bound is not known: ";
+
+    /// Sentence for readers, without its period; callers print the count after it.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let consequence = if self.is_unreliable { Self::CONSEQUENCE } else { "" };
+        format!("{consequence}{}", self.message)
+    }
 }
 
 /// Document of `critical-path --method exact --format json`, without the read report and the full path.
