@@ -116,6 +116,33 @@ fn host_time_is_inferred_where_launches_or_kernels_are_missing() {
     assert!(segments_of(&trace, &path, "aten::mm").any(|h| h.evidence == Evidence::Exact));
 }
 
+/// Two graphs of 29 kernels and two single kernels have records, four launches have none: half of the launches, but only
+/// 4 of 64 kernels.
+#[test]
+fn a_graph_counts_as_its_kernels() {
+    let mut t = mini("10/10 cpu_op aten::mm 0+1000");
+    for i in 0..8_i64 {
+        let (correlation, at) = (i + 1, 100 * i);
+        let call = if i % 4 == 0 { "cudaGraphLaunch" } else { "cudaLaunchKernel" };
+        t.add_at(at, &format!("10/10 cuda_runtime {call} 10+5 correlation={correlation}"));
+        let kernels = match i % 4 {
+            0 => 29,
+            1 => 1,
+            _ => 0,
+        };
+        for k in 0..kernels {
+            t.add_at(at, &format!("gpu0/7 kernel work {}+2 correlation={correlation}", 20 + 2 * k));
+        }
+    }
+    t.add("10/10 cuda_runtime cudaDeviceSynchronize 900+20 correlation=30");
+    let trace = read(t.json());
+    let records = trace.gpu_records();
+    assert_eq!((records.launches, records.kernels, records.lack_launches), ((8, 4), (64, 4), true));
+    let exact = Exact::new(&trace);
+    let path = exact.path(&WindowChoice::Whole).unwrap();
+    assert_eq!(exact.report(&path).unreliable().count(), 0);
+}
+
 #[test]
 fn clock_disagreement_is_per_process() {
     let mut t = mini("");

@@ -12,7 +12,7 @@ pub(super) struct Reliability {
     contradicted_clocks: u64,
     /// Operations without launch call or operator, if more than three in four.
     unlinked: u64,
-    /// Launches without kernel, if more than one in four.
+    /// Launches without kernel, if more than one in four kernels lacks a record.
     unrecorded: u64,
 }
 
@@ -21,13 +21,14 @@ impl Reliability {
         let operations = trace.gpu.len();
         let unlinked = trace.gpu.ids().filter(|&gpu| trace.gpu.launcher(gpu).is_none()).count();
         let records = trace.gpu_records();
-        let (launches, unrecorded) = records.launches;
+        let (_, unrecorded) = records.launches;
+        let (kernels, lost) = records.kernels;
         let counted = |count: usize, is_many: bool| if is_many { count as u64 } else { 0 };
         Self {
             contradicted_clocks: trace.report.count_of("device_clock_contradicted"),
             // Without threads, the path has only GPU work.
             unlinked: counted(unlinked, !lanes.is_empty() && unlinked * 4 > operations * 3),
-            unrecorded: counted(unrecorded, operations > 0 && records.lack_launches && unrecorded * 4 > launches),
+            unrecorded: counted(unrecorded, operations > 0 && records.lack_launches && lost * 4 > kernels),
         }
     }
 
