@@ -2,6 +2,7 @@
 
 use super::backward_pass::ExactPath;
 use super::category::Category;
+use super::reliability::contradicted_clocks;
 use super::summary::{SummaryLine, summarize};
 use super::{Exact, NodeKind, Window};
 use crate::ReportShare;
@@ -161,7 +162,8 @@ impl Exact<'_> {
 
     /// Warnings of the graph and of this path.
     fn warnings_of(&self, path: &ExactPath) -> Vec<ExactWarning> {
-        let mut warnings = self.warnings();
+        let mut warnings: Vec<ExactWarning> = contradicted_clocks(self.trace, path.window).into_iter().collect();
+        warnings.extend(self.warnings());
         warnings.extend(self.slack_is_unknown(path.window).then_some(ExactWarning {
             code: "slack_unknown",
             count: 1,
@@ -172,7 +174,7 @@ impl Exact<'_> {
         warnings
     }
 
-    /// Corrections and unexplained waits of the graph.
+    /// Corrections and unexplained waits of the graph, independent of the window.
     pub fn warnings(&self) -> Vec<ExactWarning> {
         let operations = self.graph.kind.iter().filter(|k| **k == NodeKind::Gpu).count();
         let all = [
