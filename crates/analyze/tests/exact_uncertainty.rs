@@ -116,8 +116,8 @@ fn host_time_is_inferred_where_launches_or_kernels_are_missing() {
     assert!(segments_of(&trace, &path, "aten::mm").any(|h| h.evidence == Evidence::Exact));
 }
 
-/// Two graphs of 29 kernels and two single kernels have records, four launches have none: half of the launches, but only
-/// 4 of 64 kernels.
+/// Two graphs of 29 kernels and two single kernels have records, four launches have none: half of the launches, but
+/// only 4 of 64 kernels.
 #[test]
 fn a_graph_counts_as_its_kernels() {
     let mut t = mini("10/10 cpu_op aten::mm 0+1000");
