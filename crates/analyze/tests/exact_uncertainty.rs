@@ -116,6 +116,62 @@ fn host_time_is_inferred_where_launches_or_kernels_are_missing() {
     assert!(segments_of(&trace, &path, "aten::mm").any(|h| h.evidence == Evidence::Exact));
 }
 
+/// Two graphs of 29 kernels and two single kernels have records, four launches have none: half of the launches, but
+/// only 4 of 64 kernels.
+#[test]
+fn a_graph_counts_as_its_kernels() {
+    let mut t = mini("10/10 cpu_op aten::mm 0+1000");
+    for i in 0..8_i64 {
+        let (correlation, at) = (i + 1, 100 * i);
+        let call = if i % 4 == 0 { "cudaGraphLaunch" } else { "cudaLaunchKernel" };
+        t.add_at(at, &format!("10/10 cuda_runtime {call} 10+5 correlation={correlation}"));
+        let kernels = match i % 4 {
+            0 => 29,
+            1 => 1,
+            _ => 0,
+        };
+        for k in 0..kernels {
+            t.add_at(at, &format!("gpu0/7 kernel work {}+2 correlation={correlation}", 20 + 2 * k));
+        }
+    }
+    t.add("10/10 cuda_runtime cudaDeviceSynchronize 900+20 correlation=30");
+    let trace = read(t.json());
+    let records = trace.gpu_records();
+    assert_eq!((records.launches, records.kernels, records.lack_launches), ((8, 4), (64, 4), true));
+    let exact = Exact::new(&trace);
+    let path = exact.path(&WindowChoice::Whole).unwrap();
+    assert_eq!(exact.report(&path).unreliable().count(), 0);
+}
+
+/// Ten waits return 5 µs after their kernels, so the clock is at most 5 µs behind; ten later kernels begin 87 µs before
+/// their launches. The contradiction of 82 µs is 4 % of 2 ms, but less than a thousandth of 100 ms.
+#[test]
+fn small_contradictions_of_clocks_matter_in_short_windows_only() {
+    let unreliable = |length: i64| {
+        let mut t = mini(&format!("10/10 cpu_op aten::mm 0+{length}"));
+        for i in 0..21_i64 {
+            let (correlation, at) = (i + 1, 100 * i);
+            let start = if i < 10 { 10 } else { 10 - 95 };
+            if i != 10 {
+                t.add_at(at, &format!("10/10 cuda_runtime cudaLaunchKernel 2+5 correlation={correlation}"));
+                t.add(&format!("gpu0/7 kernel work {}+40 correlation={correlation}", at + start));
+            }
+            if i < 10 {
+                let call = format!("10/11 cuda_runtime cudaDeviceSynchronize 8+47 correlation={}", 100 + i);
+                t.add_at(at, &call);
+            }
+        }
+        let trace = read(t.json());
+        assert_eq!(trace.report.count_of("device_clock_contradicted"), 1);
+        assert_eq!(trace.meta.clocks[0].contradicted_ns, 82_000);
+        let exact = Exact::new(&trace);
+        let path = exact.path(&WindowChoice::Whole).unwrap();
+        exact.report(&path).unreliable().map(|warning| warning.code).collect::<Vec<_>>()
+    };
+    assert_eq!(unreliable(2_000), ["clock_contradicted"]);
+    assert_eq!(unreliable(100_000), [""; 0]);
+}
+
 #[test]
 fn clock_disagreement_is_per_process() {
     let mut t = mini("");

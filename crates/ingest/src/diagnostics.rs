@@ -145,10 +145,10 @@ codes! {
         "the end of a GPU operation was moved to the start of the next one on its stream (--clip-overlaps)";
     EARLY_KERNEL "kernel_before_launch" Note
         "GPU operations start before their launch call: the clocks of CPU and GPU differ (differences under 1 ms are \
-         not corrected)";
+         corrected only where several launches or waits prove them)";
     LATE_KERNEL "kernel_after_wait" Note
         "calls return before the end of the GPU operations that they wait for: the clocks of CPU and GPU differ \
-         (small differences are not corrected), or a record is wrong";
+         (differences under 1 ms are corrected only where several launches or waits prove them), or a record is wrong";
     NEVER_CLOSED "never_closed" Repaired
         "a stack frame lasts longer than its caller, because its end was not recorded; it was shortened to end \
          together with its caller";

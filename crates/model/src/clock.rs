@@ -44,12 +44,26 @@ pub struct DeviceClock {
     /// bounds above refer to recorded times.
     #[serde(default)]
     pub applied_ns: i64,
+    /// Time in ns by which several launches and waits contradict every constant shift: the least shift by launches
+    /// minus the largest one by waits, both without outliers. 0 without such a contradiction.
+    #[serde(default)]
+    pub contradicted_ns: i64,
 }
 
 impl DeviceClock {
     /// Create the clock offset of a device without any bounds yet.
     pub fn new(device: i32) -> Self {
-        Self { device, launches: 0, early: 0, waits: 0, late: 0, least_ns: None, most_ns: None, applied_ns: 0 }
+        Self {
+            device,
+            launches: 0,
+            early: 0,
+            waits: 0,
+            late: 0,
+            least_ns: None,
+            most_ns: None,
+            applied_ns: 0,
+            contradicted_ns: 0,
+        }
     }
 
     /// Add an operation that started `after` ns after its launch call (negative: before it).

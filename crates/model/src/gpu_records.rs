@@ -18,6 +18,8 @@ pub fn lack_times(untimed: usize, all: usize) -> bool {
 pub struct GpuRecords {
     /// Number of kernel launches, and number of those without an operation on a device ([`crate::KernelLaunches`]).
     pub launches: (usize, usize),
+    /// Number of launched kernels, and number of those without a record. A graph launch counts as its kernels.
+    pub kernels: (usize, usize),
     /// True if too many launches lack an operation.
     pub lack_launches: bool,
     /// Number of operations of devices, and number of those without a plausible time.
@@ -32,6 +34,7 @@ impl GpuRecords {
         let untimed = trace.gpu.event.iter().filter(|&&event| !trace.events.is_plausible(event)).count();
         Self {
             launches: (kernels.all, kernels.without.len()),
+            kernels: (kernels.kernels, kernels.kernels_without),
             lack_launches: kernels.lack_many(),
             operations: (trace.gpu.len(), untimed),
             breaks_off: trace.report.breaks_off().is_some(),

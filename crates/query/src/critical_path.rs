@@ -65,7 +65,7 @@ impl<'a> FoundPath<'a> {
         Self {
             window: looked.choice.in_words(),
             window_ns: report.window_ns,
-            window_notes: looked.notes.iter().cloned().chain(report.unreliable().map(in_words)).collect(),
+            window_notes: looked.notes.iter().cloned().chain(reasons_in_words(report.unreliable())).collect(),
             path_ns: report.path_ns,
             path_events: report.path_events,
             bound_by: &report.bound_by,
@@ -77,9 +77,12 @@ impl<'a> FoundPath<'a> {
     }
 }
 
-/// Text of a warning, with its number of records.
-pub(crate) fn in_words(warning: &ExactWarning) -> String {
-    format!("{} ({} records)", warning.message, warning.count)
+/// Text of the warnings because of which the causes of a path are not known, with their numbers of records; `None`
+/// without such warnings.
+pub(crate) fn reasons_in_words<'a>(unreliable: impl Iterator<Item = &'a ExactWarning>) -> Option<String> {
+    let reasons = unreliable.map(|warning| format!("{} ({} records)", warning.message, warning.count));
+    let reasons: Vec<String> = reasons.collect();
+    (!reasons.is_empty()).then(|| format!("{}{}", ExactWarning::CONSEQUENCE, reasons.join("; ")))
 }
 
 /// Calls that take much of the window: their share of it and of the path, in percent.
@@ -137,4 +140,21 @@ pub(crate) fn hta_json(trace: &Trace, with_steps: bool) -> Map<String, Value> {
         }
     };
     if let Value::Object(keys) = json { keys } else { Map::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ExactWarning, reasons_in_words};
+
+    #[test]
+    fn several_reasons_have_one_consequence() {
+        let warning = |count, message| ExactWarning { code: "code", count, message, is_unreliable: true };
+        let both = [warning(2, "clocks jump"), warning(9, "kernels are missing")];
+        assert_eq!(
+            reasons_in_words(both.iter()).as_deref(),
+            Some("the path's bound is not known: clocks jump (2 records); kernels are missing (9 records)")
+        );
+        assert_eq!(both[0].sentence(), "the path's bound is not known: clocks jump");
+        assert_eq!(reasons_in_words([].iter()), None);
+    }
 }

@@ -1,6 +1,8 @@
 //! Content of a report, independent of its format: computed from traces, or loaded from the run directory of `import`.
 
-use crate::critical_path::{AfterStepsTime, CriticalPath, ExactSummary, FoundPath, StartUpTime, hta_json, in_words};
+use crate::critical_path::{
+    AfterStepsTime, CriticalPath, ExactSummary, FoundPath, StartUpTime, hta_json, reasons_in_words,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stackline_analyze::Analysis;
@@ -356,12 +358,10 @@ fn waits_sentence(report: &ExactReport, line: Option<&SourceLocation>) -> String
 
 fn sentence(report: &ExactReport) -> String {
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
-    let reasons: Vec<String> = report.unreliable().map(in_words).collect();
-    if !reasons.is_empty() {
+    if let Some(reasons) = reasons_in_words(report.unreliable()) {
         return format!(
-            "{}; {}. By the records that exist: {} ({inferred:.1} % of the path inferred or unknown).",
+            "{}; {reasons}. By the records that exist: {} ({inferred:.1} % of the path inferred or unknown).",
             human::duration(report.path_ns),
-            reasons.join("; "),
             bounds(report, NAMED)
         );
     }

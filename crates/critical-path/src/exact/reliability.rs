@@ -1,18 +1,20 @@
 //! Reasons why the causes of a critical path are not known, decided in one place for all outputs.
 
+use super::Window;
 use super::report::ExactWarning;
 use super::thread_timelines::ThreadTimeline;
 use stackline_model::Trace;
+
+/// Contradiction of a device's clock in ns that matters in windows of any length.
+const LEAST_NS: i64 = 1_000_000;
 
 /// Records of a trace that contradict each other, or that are missing so often that paths between host and GPU are not
 /// known. A few missing records are uncertain only near them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reliability {
-    /// Devices whose clocks no constant shift makes possible.
-    contradicted_clocks: u64,
     /// Operations without launch call or operator, if more than three in four.
     unlinked: u64,
-    /// Launches without kernel, if more than one in four.
+    /// Launches without kernel, if more than one in four kernels lacks a record.
     unrecorded: u64,
 }
 
@@ -21,13 +23,13 @@ impl Reliability {
         let operations = trace.gpu.len();
         let unlinked = trace.gpu.ids().filter(|&gpu| trace.gpu.launcher(gpu).is_none()).count();
         let records = trace.gpu_records();
-        let (launches, unrecorded) = records.launches;
+        let (_, unrecorded) = records.launches;
+        let (kernels, lost) = records.kernels;
         let counted = |count: usize, is_many: bool| if is_many { count as u64 } else { 0 };
         Self {
-            contradicted_clocks: trace.report.count_of("device_clock_contradicted"),
             // Without threads, the path has only GPU work.
             unlinked: counted(unlinked, !lanes.is_empty() && unlinked * 4 > operations * 3),
-            unrecorded: counted(unrecorded, operations > 0 && records.lack_launches && unrecorded * 4 > launches),
+            unrecorded: counted(unrecorded, operations > 0 && records.lack_launches && lost * 4 > kernels),
         }
     }
 
@@ -40,25 +42,50 @@ impl Reliability {
     pub(super) fn warnings(self) -> impl Iterator<Item = ExactWarning> {
         let all = [
             (
-                "clock_contradicted",
-                self.contradicted_clocks,
-                "the path's bound is not known: no constant shift of a device's clock agrees both with its \
-                 launches and with the calls that wait for it",
-            ),
-            (
                 "launches_not_recorded",
                 self.unlinked,
-                "the path's bound is not known: most GPU operations have no recorded launch call or operator, so \
-                 it is not known when host and GPU waited for each other",
+                "most GPU operations have no recorded launch call or operator, so it is not known when host and GPU \
+                 waited for each other",
             ),
             (
                 "kernels_not_recorded",
                 self.unrecorded,
-                "the path's bound is not known: many kernel launches have no record of their kernel, so time in \
-                 which the GPU ran these kernels appears as time of the host or as idle time",
+                "many kernel launches have no record of their kernel, so time in which the GPU ran these kernels \
+                 appears as time of the host or as idle time",
             ),
         ];
         let warn = |(code, count, message)| ExactWarning { code, count, message, is_unreliable: true };
         all.into_iter().filter(|(_, count, _)| *count > 0).map(warn)
+    }
+}
+
+/// Warning about devices whose clocks no constant shift makes possible, if that matters in the window.
+pub(super) fn contradicted_clocks(trace: &Trace, window: Window) -> Option<ExactWarning> {
+    let clocks = trace.meta.clocks.iter();
+    let count = clocks.filter(|clock| matters(clock.contradicted_ns, window.length_ns())).count() as u64;
+    (count > 0).then_some(ExactWarning {
+        code: "clock_contradicted",
+        count,
+        message: "no constant shift of a device's clock agrees both with its launches and with the calls that wait \
+                  for it",
+        is_unreliable: true,
+    })
+}
+
+/// Check if a contradiction of a clock matters in a window: it is at least 1 ms or exceeds 1 % of the window.
+fn matters(contradicted_ns: i64, window_ns: i64) -> bool {
+    contradicted_ns >= LEAST_NS || contradicted_ns > window_ns / 100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matters;
+
+    #[test]
+    fn contradictions_of_clocks_matter_from_a_millisecond_or_a_percent_on() {
+        let (us, ms) = (1_000, 1_000_000);
+        assert!(!matters(42 * us, 2_000 * ms) && !matters(42 * us, 4_200 * us));
+        assert!(matters(42 * us, 4_100 * us) && matters(ms, 2_000 * ms));
+        assert!(!matters(0, 0), "sound clocks");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::backward_pass::ExactPath;
 use super::category::Category;
+use super::reliability::contradicted_clocks;
 use super::summary::{SummaryLine, summarize};
 use super::{Exact, NodeKind, Window};
 use crate::ReportShare;
@@ -21,12 +22,24 @@ pub struct ExactWarning {
     pub code: &'static str,
     /// Number of occurrences.
     pub count: u64,
-    /// Sentence for readers; callers print the count after it.
+    /// Clause for readers, see [`Self::sentence`].
     #[serde(skip)]
     pub message: &'static str,
     /// True if the causes of the path are not known because of it.
     #[serde(skip)]
     pub is_unreliable: bool,
+}
+
+impl ExactWarning {
+    /// Consequence of the warnings with [`Self::is_unreliable`], as the beginning of a sentence that names them.
+    pub const CONSEQUENCE: &'static str = "the path's bound is not known: ";
+
+    /// Sentence for readers, without its period; callers print the count after it.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let consequence = if self.is_unreliable { Self::CONSEQUENCE } else { "" };
+        format!("{consequence}{}", self.message)
+    }
 }
 
 /// Document of `critical-path --method exact --format json`, without the read report and the full path.
@@ -149,7 +162,8 @@ impl Exact<'_> {
 
     /// Warnings of the graph and of this path.
     fn warnings_of(&self, path: &ExactPath) -> Vec<ExactWarning> {
-        let mut warnings = self.warnings();
+        let mut warnings: Vec<ExactWarning> = contradicted_clocks(self.trace, path.window).into_iter().collect();
+        warnings.extend(self.warnings());
         warnings.extend(self.slack_is_unknown(path.window).then_some(ExactWarning {
             code: "slack_unknown",
             count: 1,
@@ -160,7 +174,7 @@ impl Exact<'_> {
         warnings
     }
 
-    /// Corrections and unexplained waits of the graph.
+    /// Corrections and unexplained waits of the graph, independent of the window.
     pub fn warnings(&self) -> Vec<ExactWarning> {
         let operations = self.graph.kind.iter().filter(|k| **k == NodeKind::Gpu).count();
         let all = [

@@ -2,7 +2,7 @@
 //! a call that waits for it does not return before it ends. The bounds apply to recorded times; the counts of single
 //! operations apply to the times after the shift of devices.
 
-use super::device_shift::Shifts;
+use super::device_shift::Outcome;
 use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::waiting_calls::waiting_calls;
@@ -13,9 +13,14 @@ use std::collections::BTreeMap;
 pub(super) type Clocks = BTreeMap<i32, DeviceClock>;
 
 /// Fill the clocks of a trace. Requires launches and parents.
-pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
+pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, outcome: &Outcome) {
+    let Outcome { shifts, contradicted } = outcome;
     let shifted = |device: i32| shifts.get(&device).copied().unwrap_or(0);
-    let new = |device: i32| DeviceClock { applied_ns: shifted(device), ..DeviceClock::new(device) };
+    let new = |device: i32| DeviceClock {
+        applied_ns: shifted(device),
+        contradicted_ns: contradicted.get(&device).copied().unwrap_or(0),
+        ..DeviceClock::new(device)
+    };
     let mut clocks: Clocks = shifts.keys().map(|&device| (device, new(device))).collect();
     let (mut early, mut early_by) = (ProblemTally::default(), BTreeMap::<i32, u64>::new());
     for gpu in trace.gpu.ids() {

@@ -55,20 +55,27 @@ pub(super) struct Shift {
     pub(super) is_by_order: bool,
 }
 
-/// Shifts in ns, by device number.
-pub(super) type Shifts = BTreeMap<i32, i64>;
+/// What is known about the clocks of devices after the shift, by device number.
+#[derive(Default)]
+pub(super) struct Outcome {
+    /// Applied shifts in ns.
+    pub(super) shifts: BTreeMap<i32, i64>,
+    /// Times in ns by which launches and waits contradict every shift ([`stackline_model::DeviceClock`]).
+    pub(super) contradicted: BTreeMap<i32, i64>,
+}
 
-/// Shift the times of devices whose clocks are off, and return the shifts. Requires launches, the time order of tracks,
-/// and parents.
-pub(super) fn apply(trace: &mut Trace) -> Shifts {
+/// Shift the times of devices whose clocks are off. Requires launches, the time order of tracks, and parents.
+pub(super) fn apply(trace: &mut Trace) -> Outcome {
     // The process of these operations was derived from the same IDs as their launches, so the delays are no evidence
     // about the clock.
     if trace.report.count_of(diagnostics::PROCESS_BY_CORRELATION.code) > 0 {
-        return Shifts::new();
+        return Outcome::default();
     }
-    let Some(host) = host_span(trace) else { return Shifts::new() };
+    let Some(host) = host_span(trace) else { return Outcome::default() };
     let Found { shifts, contradicted } = find(trace, host);
+    let mut outcome = Outcome::default();
     for (device, Contradiction { least, most }) in contradicted {
+        outcome.contradicted.insert(device, least.saturating_sub(most.unwrap_or(0)));
         let allowed = most.map_or_else(
             || "do not allow that shift".to_owned(),
             |most| format!("allow at most {:.6} s", most as f64 / 1e9),
@@ -81,7 +88,7 @@ pub(super) fn apply(trace: &mut Trace) -> Shifts {
         diagnostics::CLOCK_CONTRADICTED.count(&mut trace.report, None, &example);
     }
     if shifts.is_empty() {
-        return Shifts::new();
+        return outcome;
     }
     move_events(trace, &shifts);
     trace.index_tracks();
@@ -95,7 +102,8 @@ pub(super) fn apply(trace: &mut Trace) -> Shifts {
         let example = format!("device {device}: {seconds:.6} s {way} the host's clock{how}");
         code.count(&mut trace.report, None, &example);
     }
-    shifts.into_iter().map(|(device, shift)| (device, shift.by)).collect()
+    outcome.shifts = shifts.into_iter().map(|(device, shift)| (device, shift.by)).collect();
+    outcome
 }
 
 /// Result of the search for shifts.

@@ -14,7 +14,7 @@ type Call = (i64, i64, EventId);
 
 /// Fill the GPU table except for the launch contexts. One call may launch many operations (graph launches). If several
 /// calls share an ID (merged ranks, wrapped counters), the last one before the operation is used, in the process that
-/// launches most of the device's work.
+/// is known to launch most of the device's work.
 pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
     let correlation: Vec<i64> = trace.events.ids().map(correlation(trace)).collect();
     let calls = calls(trace, &correlation);
@@ -35,7 +35,7 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
         let found = if id > 0 { candidates(id) } else { &[] };
         let launch = match found {
             [] => EventId::NONE,
-            [(_, _, call)] if is_foreign(pid(trace, *call), device, &home) => EventId::NONE,
+            [(_, _, call)] if home.is_foreign(pid(trace, *call), device) => EventId::NONE,
             [(_, _, call)] => *call,
             several => {
                 ambiguous.add(event, || trace.name(event).to_owned());
@@ -93,11 +93,23 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
     unrecorded.report(diagnostics::NO_DEVICE_RECORD, places, &mut trace.report);
 }
 
-/// Check if a process mostly launches on another device while another process mostly uses this one. An equal
-/// correlation ID is then a coincidence of merged ranks.
-fn is_foreign(pid: Key, device: Device, home: &FxHashMap<Device, Key>) -> bool {
-    let on_other_device = home.iter().any(|(&d, &p)| d != device && p == pid);
-    on_other_device && home.get(&device).is_some_and(|&p| p != pid)
+/// Main process of each device.
+#[derive(Default)]
+struct MainProcesses {
+    /// Those whose calls launched most operations with an unambiguous call.
+    known: FxHashMap<Device, Key>,
+    /// The same, and those that [`assign_colliding`] guessed. Guesses only exclude processes of other devices: the runs
+    /// of one program in one file use the same device with the same IDs, one run after the other.
+    all: FxHashMap<Device, Key>,
+}
+
+impl MainProcesses {
+    /// Check if a process mostly launches on another device while another process mostly uses this one. An equal
+    /// correlation ID is then a coincidence of merged ranks.
+    fn is_foreign(&self, pid: Key, device: Device) -> bool {
+        let on_other_device = self.all.iter().any(|(&d, &p)| d != device && p == pid);
+        on_other_device && self.all.get(&device).is_some_and(|&p| p != pid)
+    }
 }
 
 /// Correlation ID of an event; 0 if it has none.
@@ -136,16 +148,15 @@ fn device_of(trace: &Trace, event: EventId) -> Device {
     (trace.tracks.get(trace.events.track[event.index()]).device, pid(trace, event))
 }
 
-/// Main process of each device: the one whose calls launched most operations with an unambiguous call; without any,
-/// see [`assign_colliding`].
+/// Find the main processes of devices.
 fn main_processes<'a>(
     trace: &Trace,
     work: &[EventId],
     correlation: &[i64],
     candidates: &impl Fn(i64) -> &'a [Call],
-) -> FxHashMap<Device, Key> {
+) -> MainProcesses {
     if !has_several_processes(trace) {
-        return FxHashMap::default();
+        return MainProcesses::default();
     }
     let mut votes: FxHashMap<(Device, Key), u64> = FxHashMap::default();
     for &event in work {
@@ -162,9 +173,10 @@ fn main_processes<'a>(
             *slot = (count, pid);
         }
     }
-    let mut home = best.into_iter().map(|(device, (_, pid))| (device, pid)).collect();
-    assign_colliding(trace, (work, correlation), candidates, &mut home);
-    home
+    let known: FxHashMap<Device, Key> = best.into_iter().map(|(device, (_, pid))| (device, pid)).collect();
+    let mut all = known.clone();
+    assign_colliding(trace, (work, correlation), candidates, &mut all);
+    MainProcesses { known, all }
 }
 
 /// Add the main processes of devices whose every ID several calls have, as where ranks that run one program are merged.
@@ -223,13 +235,13 @@ fn has_several_processes(trace: &Trace) -> bool {
     threads.any(|process| Some(process) != first)
 }
 
-/// Last call at or before the operation, else the first one. Calls of the device's main process take precedence, and
-/// those of main processes of other devices are excluded.
+/// Last call at or before the operation, else the first one. Calls of the device's known main process take precedence,
+/// and those of main processes of other devices are excluded.
 fn nearest_earlier_call(
     trace: &Trace,
     calls: &[Call],
     start: i64,
-    (device, home): (Device, &FxHashMap<Device, Key>),
+    (device, home): (Device, &MainProcesses),
 ) -> EventId {
     let best = |calls: &mut dyn Iterator<Item = &Call>| {
         let (mut before, mut first) = (None, None);
@@ -241,8 +253,8 @@ fn nearest_earlier_call(
         }
         before.or(first)
     };
-    let main = home.get(&device).copied();
+    let main = home.known.get(&device).copied();
     let at_home = best(&mut calls.iter().filter(|c| main.is_some_and(|main| pid(trace, c.2) == main)));
-    let others = || best(&mut calls.iter().filter(|c| !is_foreign(pid(trace, c.2), device, home)));
+    let others = || best(&mut calls.iter().filter(|c| !home.is_foreign(pid(trace, c.2), device)));
     at_home.or_else(others).into()
 }

@@ -59,7 +59,7 @@ pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &ByteOff
     chrome::link_flows(trace, flows, if has_correlation { chrome::LAUNCH_FLOWS } else { &[] });
     launches::link_by_arrows(trace);
     launches::count_unpartnered(trace, places);
-    let shifts = device_shift::apply(trace);
+    let outcome = device_shift::apply(trace);
     for pass in PASSES_AFTER_CLOCKS {
         if options.is_cancelled() {
             return;
@@ -69,7 +69,7 @@ pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &ByteOff
     steps::find(trace, options.step_annotation.as_ref());
     trace.mark_layers();
     ownership::fill(trace);
-    clocks::set_bounds(trace, places, &shifts);
+    clocks::set_bounds(trace, places, &outcome);
     backward::link(trace, places);
     streams::check_overlaps(trace, places, options.clip_overlaps);
     trace.report.events = trace.events.len() as u64;

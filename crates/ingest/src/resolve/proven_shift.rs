@@ -27,9 +27,11 @@ pub(super) fn proven_shift(launched: &[Launched], waits: &[i64]) -> Option<Proof
     returns.sort_unstable();
     let least = lowest(launched.iter().map(Launched::delay), LEAST_PROVEN_NS)?.saturating_neg();
     let most = lowest(returns.iter().copied(), LEAST_PROVEN_NS);
-    let is_behind = least <= LEAST_NS && are_early(launched);
+    // Violations that were taken for outliers prove nothing.
+    let is_small = |ns: i64| (LEAST_PROVEN_NS + 1..=LEAST_NS).contains(&ns);
+    let is_behind = is_small(least) && are_early(launched);
     let is_ahead = has_several_calls(launched.iter())
-        && most.is_some_and(|most| most >= -LEAST_NS && are_late(&returns, least, most));
+        && most.is_some_and(|most| is_small(most.saturating_neg()) && are_late(&returns, least, most));
     if !is_behind && !is_ahead {
         return None;
     }
@@ -117,6 +119,11 @@ mod tests {
         assert_eq!(proven_shift(&graph, &[-390 * US; 3]), None, "operations of one call");
         let one = [[-900].as_slice(), &[-387; 20]].concat();
         assert_eq!(proven_shift(&launched(&one), &[]), Some(Proof::Shift(391 * US)), "one may be wrong");
+        // Three of 300 are one in a hundred, so they may be wrong, and the others prove nothing.
+        let early = launched(&[[-40; 3].as_slice(), &[2_000; 297]].concat());
+        assert_eq!(proven_shift(&early, &[-15 * US; 3]), None, "the shift would have the wrong direction");
+        let late = [[-40 * US; 3].as_slice(), &[2_000 * US; 297]].concat();
+        assert_eq!(proven_shift(&launched(&[-15; 20]), &late), None);
     }
 
     #[test]

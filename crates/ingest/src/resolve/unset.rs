@@ -20,9 +20,11 @@ const FAR_NS: i64 = 1_000_000_000;
 const FAR_LENGTHS: i64 = 10;
 /// A single record that starts at 0 is unset if its distance to all others exceeds this, in ns.
 const DAY_NS: i64 = 24 * 3600 * FAR_NS;
-/// A GPU operation at 0 is unset if its launch call begins later than this, in ns; clocks of host and device differ by
-/// less in most traces.
+/// Several GPU operations at 0 are unset if their launch calls begin later than this, in ns; clocks of host and device
+/// differ by less in most traces.
 const BEFORE_LAUNCH_NS: i64 = 100_000;
+/// The same for fewer than [`REPEATED`] operations, of which one may be the first of a trace that begins at 0.
+const FEW_BEFORE_LAUNCH_NS: i64 = 1_000_000;
 /// Smallest duration, in ns, of other records with the name from which on a duration of 0 µs is impossible.
 const SEVERAL_US: i64 = 5_000;
 /// Number of records in which repeated values are searched.
@@ -117,21 +119,29 @@ fn zeros_before_launch(trace: &Trace) -> Vec<EventId> {
         let first = launched.entry(correlation(call)).or_insert(start(call));
         *first = start(call).min(*first);
     }
-    // By device: the operations at 0, and how many of the others start after their launches, minus those before.
-    let mut devices: BTreeMap<Key, (Vec<EventId>, i64)> = BTreeMap::new();
+    // By device: the operations at 0 with the starts of their calls, and how many of the others start after their
+    // launches, minus those before.
+    let mut devices: BTreeMap<Key, (Vec<(EventId, i64)>, i64)> = BTreeMap::new();
     for event in work() {
         let id = correlation(event);
         let Some(call) = launched.get(&id).filter(|_| id > 0) else { continue };
         let is_early = call.saturating_sub(start(event)) > BEFORE_LAUNCH_NS;
         let (zeros, after) = devices.entry(trace.tracks.pid(events.track[event.index()])).or_default();
         match is_early {
-            true if start(event) == 0 => zeros.push(event),
+            true if start(event) == 0 => zeros.push((event, *call)),
             true => *after -= 1,
             false => *after += 1,
         }
     }
-    let are_unset = |(zeros, after): &(Vec<EventId>, i64)| *after > 0 || *after == 0 && zeros.len() >= REPEATED;
-    devices.into_values().filter(are_unset).flat_map(|(zeros, _)| zeros).collect()
+    let mut found = Vec::new();
+    for (zeros, after) in devices.into_values() {
+        let are_several = zeros.len() >= REPEATED;
+        if after > 0 || after == 0 && are_several {
+            let unset = zeros.into_iter().filter(|&(_, call)| are_several || call > FEW_BEFORE_LAUNCH_NS);
+            found.extend(unset.map(|(event, _)| event));
+        }
+    }
+    found
 }
 
 /// Candidates of unset starts: 0, and values that several records of a sample share. Most files have none.

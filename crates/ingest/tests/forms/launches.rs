@@ -112,6 +112,28 @@ fn ranks_of_one_program_merged_into_one_file_keep_their_kernels() {
     }
 }
 
+/// Two runs of one program, one after the other on the same device: all calls of the first run precede all kernels.
+#[test]
+fn runs_of_one_program_in_one_file_keep_their_kernels() {
+    let mut records = Vec::new();
+    for (run, pid) in [(0u32, 100u32), (1, 200)] {
+        for id in 1..=3 {
+            let at = f64::from(run) * 1000.0 + id as f64 * 10.0;
+            records.push(call("cudaLaunchKernel", pid, at, id));
+            records.push(kernel(&format!("k{id} of {run}"), 0, at + 5.0, id));
+        }
+    }
+    let expected = [
+        "k1 of 0 <- cudaLaunchKernel@10 of 100",
+        "k2 of 0 <- cudaLaunchKernel@20 of 100",
+        "k3 of 0 <- cudaLaunchKernel@30 of 100",
+        "k1 of 1 <- cudaLaunchKernel@1010 of 200",
+        "k2 of 1 <- cudaLaunchKernel@1020 of 200",
+        "k3 of 1 <- cudaLaunchKernel@1030 of 200",
+    ];
+    assert_eq!(launched(&list(&records)), expected);
+}
+
 #[test]
 fn kernels_link_to_the_last_preceding_call_with_their_id() {
     // A counter that wrapped: the same id long before and after.

@@ -90,7 +90,7 @@ fn waits_prove_that_a_clock_is_ahead_by_less_than_a_millisecond() {
         })
         .collect();
     let trace = program(0, true, &[waits, jumped].concat());
-    assert_eq!(trace.meta.clocks[0].applied_ns, 0);
+    assert_eq!((trace.meta.clocks[0].applied_ns, trace.meta.clocks[0].contradicted_ns), (0, 382_000));
     assert_eq!(trace.report.count_of("device_clock_contradicted"), 1);
 }
 

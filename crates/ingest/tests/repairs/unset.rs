@@ -77,27 +77,31 @@ fn a_trace_that_begins_at_zero_is_right() {
     assert_eq!(read(&list(&short)).report.count_of("zero_duration"), 0);
 }
 
-/// Launch calls every 100 µs from 1 ms on, and the start times of their kernels.
+/// Launch calls every 100 µs from a time on (in most cases 1 ms), and the start times of their kernels.
 #[test]
 fn kernels_at_zero_before_their_launches_are_excluded() {
-    let read_kernels = |starts: &[u32]| {
+    let read_from = |first: u32, starts: &[u32]| {
         let record = |cat: &str, pid: u32, ts: u32, id: u32| {
             format!(
                 r#"{{"ph":"X","cat":"{cat}","name":"a","pid":{pid},"tid":7,"ts":{ts},"dur":30,"args":{{"correlation":{id}}}}}"#
             )
         };
-        let events = (1..)
-            .zip(starts)
-            .flat_map(|(id, kernel)| [record("cuda_runtime", 1, 900 + 100 * id, id), record("kernel", 0, *kernel, id)]);
+        let events = (1..).zip(starts).flat_map(|(id, kernel)| {
+            [record("cuda_runtime", 1, first - 100 + 100 * id, id), record("kernel", 0, *kernel, id)]
+        });
         let trace = read(&list(&events.collect::<Vec<_>>()));
         (trace.report.count_of("zero_time"), trace.span().unwrap().0)
     };
+    let read_kernels = |starts: &[u32]| read_from(1_000, starts);
     assert_eq!(read_kernels(&[1010, 0, 1210, 0, 1410]), (2, 1_000_000));
     assert_eq!(read_kernels(&[1010, 1110, 0, 1310]), (1, 1_000_000), "a single one, too");
     assert_eq!(read_kernels(&[0, 0, 0, 0]), (4, 1_000_000), "all");
     // The clock of the device is 1 ms behind, and the trace begins with its first kernel.
     assert_eq!(read_kernels(&[0, 110, 210, 310]).0, 0);
     assert_eq!(read_kernels(&[1010, 1110, 1210]).0, 0);
+    // The clock is 0.3 ms behind: the first kernel starts 0.3 ms before its launch, and the others wait in the queue.
+    assert_eq!(read_from(300, &[0, 500, 600, 700]), (0, 0));
+    assert_eq!(read_from(300, &[0, 0, 0, 0, 710, 810]), (4, 300_000), "only one can be the first");
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String
     }
     out.push_str(&assumed(report));
     for warning in &report.warnings {
-        out.push_str(&format!("Note: {} ({} ×)\n", warning.message, human::count(warning.count as i64)));
+        out.push_str(&format!("Note: {} ({} ×)\n", warning.sentence(), human::count(warning.count as i64)));
     }
     terminal::clean_lines(&out)
 }
