@@ -241,6 +241,31 @@ fn hostile_trees_end_without_a_panic() {
     rows_of(&path, "t", &["a"]);
 }
 
+/// Three levels of interior pages, each with 61 pointers to the next page, and a last page of which only the first bytes
+/// are there: no row is passed on.
+#[test]
+fn hostile_trees_are_not_followed_without_end() {
+    let values: Vec<String> = (0..200).map(|i| format!("({i}, 'row number {i:03}')")).collect();
+    let (_folder, path) =
+        made(&format!("PRAGMA page_size = 512; CREATE TABLE t (a, b); INSERT INTO t VALUES {}", values.join(", ")));
+    let mut bytes = std::fs::read(&path).unwrap();
+    assert_eq!((bytes[512], bytes[4 * 512]), (INTERIOR, LEAF));
+    for page in 1..4_u32 {
+        let (start, next) = (page as usize * 512, (page + 2).to_be_bytes());
+        let interior = &mut bytes[start..start + 512];
+        interior.fill(0);
+        interior[..5].copy_from_slice(&[INTERIOR, 0, 0, 0, 60]);
+        interior[5..7].copy_from_slice(&507_u16.to_be_bytes());
+        interior[8..12].copy_from_slice(&next);
+        // All pointers share one cell, at the end of the page.
+        interior[12..12 + 2 * 60].chunks_exact_mut(2).for_each(|at| at.copy_from_slice(&507_u16.to_be_bytes()));
+        interior[507..511].copy_from_slice(&next);
+    }
+    std::fs::write(&path, &bytes[..4 * 512 + 6]).unwrap();
+    let (found, end) = rows(&Database::open(&path).unwrap(), "t", &["a", "b"]);
+    assert_eq!((found.len(), end.as_str()), (0, "the file ends before the last rows of the table"));
+}
+
 /// A table without row numbers whose root is a table with them.
 #[test]
 fn other_kinds_of_trees_are_left_to_sqlite() {
