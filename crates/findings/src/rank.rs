@@ -354,8 +354,8 @@ fn combine_gains(
     Ok(best)
 }
 
-/// Edits of several findings, each once: two rules may propose the same change of the same code, and a repeated `scale`
-/// would change its time twice.
+/// Edits of several findings, each once in each case: two rules may propose the same change of the same code, and a
+/// repeated `scale` would change its time twice.
 fn union_of_edits<'i>(found: &[PricedFinding], of: impl Iterator<Item = &'i usize>) -> Vec<Edit> {
     let mut union: Vec<Edit> = Vec::new();
     for &i in of {

@@ -16,6 +16,7 @@
 
 mod pages;
 mod record;
+mod tables;
 
 use pages::{Fault, Pages, Scanned};
 use record::{Plan, Value};
@@ -25,14 +26,13 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use tables::{Column, tables};
 
 /// First bytes of each SQLite file.
 pub const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// Smallest size of a row in a file, in bytes: a pointer to it, its length and its number.
 const SMALLEST_ROW: u64 = 4;
-/// Limit on the number of tables.
-const MOST_TABLES: usize = 4096;
 
 /// Error of reading a file or table.
 #[derive(Debug, thiserror::Error)]
@@ -147,14 +147,6 @@ impl std::fmt::Display for MissingEnd {
     }
 }
 
-/// A column of a plain table.
-#[derive(Debug)]
-struct Column {
-    name: String,
-    /// True if rows that were written before the column was added have a default as its value.
-    has_default: bool,
-}
-
 /// An open file.
 #[derive(Debug)]
 pub struct Database {
@@ -254,10 +246,10 @@ impl Database {
         if columns.is_empty() {
             columns.push(None);
         }
-        let names: Vec<String> =
+        let mut names: Vec<String> =
             columns.iter().map(|own| own.map_or_else(|| "NULL".to_owned(), |own| quoted(&own.name))).collect();
         let has_default: Vec<bool> = columns.iter().map(|own| own.is_some_and(|own| own.has_default)).collect();
-        let query = format!("SELECT {} FROM {} NOT INDEXED", names.join(", "), quoted(table));
+        let select = |names: &[String]| format!("SELECT {} FROM {} NOT INDEXED", names.join(", "), quoted(table));
         // SQLite would follow cyclic pages without end.
         let (mut count, mut text) = (0_u64, 0_u64);
         let mut take = |values: &[Value<'_>]| {
@@ -271,7 +263,7 @@ impl Database {
         };
         let mut passed = 0;
         if let Some(pages) = &self.pages
-            && let Some(plan) = Plan::new(&self.connection, &query, &has_default)
+            && let Some(plan) = Plan::new(&self.connection, &select(&names), &has_default)
         {
             match pages.scan(&plan, &mut take)? {
                 Scanned { fault: None, cut: 0, .. } => return Ok(()),
@@ -280,10 +272,14 @@ impl Database {
                 Scanned { fault: Some(_), .. } => return Err(Error::CutTable),
             }
         }
-        self.rows_by_sqlite(&query, columns.len(), passed, &mut take)
+        if self.missing_end.is_some() {
+            names.push(tables::condition_of_void_rows(self.tables.get(table).map_or(&[], Vec::as_slice)));
+        }
+        self.rows_by_sqlite(&select(&names), columns.len(), passed, &mut take)
     }
 
-    /// Pass the rows of a query after the first `passed` ones to `take`.
+    /// Pass the rows of a query after the first `passed` ones to `take`. In truncated files, the query has one more
+    /// column, which is true for rows that are not passed on, because the file ends within them.
     fn rows_by_sqlite(
         &self,
         query: &str,
@@ -296,50 +292,21 @@ impl Database {
         let (mut at, mut cut) = (0, 0);
         while let Some(row) = rows.next()? {
             at += 1;
+            // The function that takes the rows does not count those within which the file ends.
+            if at > self.size / SMALLEST_ROW {
+                return Err(Error::Endless);
+            }
             if at <= passed {
                 continue;
             }
-            let values = values(row, columns);
-            // SQLite takes the missing end of a page as zeros, which are rows of nulls.
-            if self.missing_end.is_some() && values.iter().all(|value| *value == Value::Null) {
+            if self.missing_end.is_some() && row.get(columns).unwrap_or(false) {
                 cut += 1;
             } else {
-                take(&values)?;
+                take(&values(row, columns))?;
             }
         }
         if cut > 0 { Err(Error::CutRows { rows: cut }) } else { Ok(()) }
     }
-}
-
-/// Plain tables with their columns. SQLite itself, not the text of the schema, identifies virtual tables and views.
-fn tables(connection: &Connection) -> Result<BTreeMap<String, Vec<Column>>, Error> {
-    let mut names = Vec::new();
-    {
-        let mut statement = connection.prepare("PRAGMA main.table_list")?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let values = values(row, 3);
-            let row = Row { values: &values };
-            let [schema, name, kind] = [0, 1, 2].map(|column| row.text(column).unwrap_or_default());
-            if schema == "main" && kind == "table" && !name.starts_with("sqlite_") && names.len() < MOST_TABLES {
-                names.push(name.into_owned());
-            }
-        }
-    }
-    let mut tables = BTreeMap::new();
-    for name in names {
-        let mut statement = connection.prepare(&format!("PRAGMA main.table_info({})", quoted(&name)))?;
-        let mut rows = statement.query([])?;
-        let mut columns = Vec::new();
-        while let Some(row) = rows.next()? {
-            let values = values(row, 5);
-            let row = Row { values: &values };
-            let has_default = row.value(4) != Value::Null;
-            columns.extend(row.text(1).map(|name| Column { name: name.into_owned(), has_default }));
-        }
-        tables.insert(name, columns);
-    }
-    Ok(tables)
 }
 
 /// Path of a database's write-ahead log, if it is not empty: a writer is still active or has stopped.

@@ -102,8 +102,8 @@ struct Progress<'a> {
     plan: &'a Plan,
     passed: u64,
     cut: u64,
-    /// Number of pages with the ends of long rows that may still be read. A sound file has each one once.
-    further: u32,
+    /// Number of pages that may still be read. A table of a sound file has each page of the file at most once.
+    pages_left: u64,
 }
 
 /// The pages of a file in its plain form.
@@ -143,7 +143,7 @@ impl Pages {
         plan: &Plan,
         take: &mut impl FnMut(&[Value<'_>]) -> Result<(), E>,
     ) -> Result<Scanned, E> {
-        let mut progress = Progress { plan, passed: 0, cut: 0, further: self.count };
+        let mut progress = Progress { plan, passed: 0, cut: 0, pages_left: u64::from(self.count) };
         let fault = match self.walk(&mut progress, &[plan.root], 0, take) {
             Ok(()) => None,
             Err(End::Fault(fault)) => Some(fault),
@@ -166,7 +166,7 @@ impl Pages {
                 |&(&page, distance): &(&u32, u64)| u64::from(page) == u64::from(first) + distance && page <= self.count;
             let adjacent = rest.iter().zip(0..).take(BLOCK / self.page).take_while(is_next);
             let count = adjacent.count().max(1);
-            let present = self.read(first, count, &mut block)?;
+            let present = self.read(progress, first, count, &mut block)?;
             rest = &rest[count..];
             for (page, start) in block.chunks_exact(self.page).zip((0..).step_by(self.page)) {
                 let page = &page[..self.usable];
@@ -187,7 +187,7 @@ impl Pages {
     }
 
     /// Read adjacent pages. Returns the number of bytes before the end of the file; others are 0.
-    fn read(&self, first: u32, count: usize, into: &mut Vec<u8>) -> Result<usize, Fault> {
+    fn read(&self, progress: &mut Progress<'_>, first: u32, count: usize, into: &mut Vec<u8>) -> Result<usize, Fault> {
         let size = self.page as u64;
         let (from, to) = (u64::from(first), u64::from(first) + count as u64);
         if from > u64::from(self.count) && from <= u64::from(self.stated) {
@@ -196,6 +196,7 @@ impl Pages {
         if from < 2 || to > u64::from(self.count) + 1 || (from..to).contains(&(LOCK_BYTE / size + 1)) {
             return Err(Fault::Deviation);
         }
+        progress.pages_left = progress.pages_left.checked_sub(to - from).ok_or(Fault::Deviation)?;
         let (start, length) = ((from - 1) * size, count * self.page);
         let present = usize::try_from(self.size.saturating_sub(start)).map_or(length, |bytes| bytes.min(length));
         into.resize(length, 0);
@@ -291,8 +292,7 @@ impl Pages {
         let (mut whole, mut further) = (page[cell.from..cell.to].to_vec(), Vec::new());
         let mut next = u32_at(page, cell.to).ok_or(Fault::Deviation)?;
         while whole.len() < cell.length {
-            progress.further = progress.further.checked_sub(1).ok_or(Fault::Deviation)?;
-            let present = match self.read(next, 1, &mut further) {
+            let present = match self.read(progress, next, 1, &mut further) {
                 Ok(present) => present.min(self.usable),
                 Err(Fault::FileEnd) => break,
                 Err(Fault::Deviation) => return Err(Fault::Deviation),

@@ -241,6 +241,70 @@ fn hostile_trees_end_without_a_panic() {
     rows_of(&path, "t", &["a"]);
 }
 
+/// A file with three levels of interior pages, each with 61 pointers to the next page, and the first bytes of the leaf
+/// page below them, which has 22 rows.
+fn endless_tree(present: usize) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
+    let values: Vec<String> = (0..200).map(|i| format!("({i}, 'row number {i:03}')")).collect();
+    let (folder, path) =
+        made(&format!("PRAGMA page_size = 512; CREATE TABLE t (a, b); INSERT INTO t VALUES {}", values.join(", ")));
+    let mut bytes = std::fs::read(&path).unwrap();
+    assert_eq!((bytes[512], &bytes[4 * 512..][..5]), (INTERIOR, &[LEAF, 0, 0, 0, 22][..]));
+    for page in 1..4_u32 {
+        let (start, next) = (page as usize * 512, (page + 2).to_be_bytes());
+        let interior = &mut bytes[start..start + 512];
+        interior.fill(0);
+        interior[..5].copy_from_slice(&[INTERIOR, 0, 0, 0, 60]);
+        interior[5..7].copy_from_slice(&507_u16.to_be_bytes());
+        interior[8..12].copy_from_slice(&next);
+        // All pointers share one cell, at the end of the page.
+        interior[12..12 + 2 * 60].chunks_exact_mut(2).for_each(|at| at.copy_from_slice(&507_u16.to_be_bytes()));
+        interior[507..511].copy_from_slice(&next);
+    }
+    bytes.truncate(4 * 512 + present);
+    (folder, path, bytes)
+}
+
+/// All rows are cut, so none is passed on. The second file has the mark of a write-ahead log, so SQLite reads it.
+#[test]
+fn hostile_trees_are_not_followed_without_end() {
+    let (_folder, path, bytes) = endless_tree(6);
+    std::fs::write(&path, bytes).unwrap();
+    let (found, end) = rows(&Database::open(&path).unwrap(), "t", &["a", "b"]);
+    assert_eq!((found.len(), end.as_str()), (0, "the file ends before the last rows of the table"));
+    let (_folder, path, mut bytes) = endless_tree(8 + 2 * 22);
+    bytes[18..20].fill(2);
+    std::fs::write(&path, bytes).unwrap();
+    let (found, end) = rows(&Database::open(&path).unwrap(), "t", &["a", "b"]);
+    assert_eq!((found.len(), end), (0, Error::Endless.to_string()));
+}
+
+/// SQLite reads files with the mark of a write-ahead log. Each of these lacks exactly the first of 200 rows on its last
+/// page, which has 23 bytes in `t` and 20 in `n`.
+#[test]
+fn sound_rows_of_nulls_are_not_taken_for_cut_ones() {
+    let values: Vec<String> = (0..200).map(|i| format!("({i}, 'row number {i:03}')")).collect();
+    let sql = |table: &str, columns: &str| {
+        let values = values.join(", ");
+        format!("PRAGMA page_size = 512; CREATE TABLE {table} ({columns}); INSERT INTO {table} (a, b) VALUES {values}")
+    };
+    let lost = "rows skipped because the file ends within them: 1";
+    for (table, columns, missing) in
+        [("t", "a INTEGER NOT NULL, b TEXT NOT NULL, c", 23), ("n", "a INTEGER PRIMARY KEY, b TEXT NOT NULL", 20)]
+    {
+        let (_folder, path) = made(&sql(table, columns));
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[18..20].fill(2);
+        bytes.truncate(bytes.len() - missing);
+        std::fs::write(&path, &bytes).unwrap();
+        let file = Database::open(&path).unwrap();
+        assert!(file.pages.is_none());
+        for columns in [["c", "missing"], ["a", "b"]] {
+            let (found, end) = rows(&file, table, &columns);
+            assert_eq!((found.len(), end.as_str()), (199, lost), "{table} {columns:?}");
+        }
+    }
+}
+
 /// A table without row numbers whose root is a table with them.
 #[test]
 fn other_kinds_of_trees_are_left_to_sqlite() {

@@ -84,9 +84,9 @@ impl Edit {
         Self { action: Action::Nothing, selector: None, case }
     }
 
-    /// True if another edit changes the same events in the same way.
+    /// True if another edit changes the same events in the same way in the same case.
     pub fn is_same_change(&self, other: &Self) -> bool {
-        self.action == other.action && self.selector == other.selector
+        self.case == other.case && self.action == other.action && self.selector == other.selector
     }
 
     /// True for an edit without effect.
@@ -278,6 +278,17 @@ mod tests {
             "explode kernel:a",
         ] {
             assert!(Edit::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// Alternatives only count for the bounds, so none of these edits makes another one redundant.
+    #[test]
+    fn edits_of_different_cases_are_different_changes() {
+        let texts = ["scale kernel:a 0.5", "case 2: scale kernel:a 0.5", "lower: scale kernel:a 0.5"];
+        let edits = texts.map(|text| Edit::parse(text).unwrap());
+        for (i, edit) in edits.iter().enumerate() {
+            let same: Vec<usize> = (0..edits.len()).filter(|&other| edits[other].is_same_change(edit)).collect();
+            assert_eq!(same, [i]);
         }
     }
 }

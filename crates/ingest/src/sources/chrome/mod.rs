@@ -41,6 +41,10 @@ const MAX_EXAMPLE: usize = 120;
 /// Limit on foreign text after the document that is read, in bytes.
 const MAX_TRAILING: u64 = 1 << 20;
 
+/// Limit on the text after a damaged document, or after the point at which reading gave up, that is read in search of
+/// damage of its compression, in bytes. A stream may have no end.
+const MAX_AFTER_DAMAGE: u64 = 1 << 30;
+
 /// Detect JSON: any JSON may be a Chrome trace.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     match content {
@@ -164,13 +168,13 @@ fn read_text(name: &str, text: &mut impl Source, options: &ReadOptions) -> Resul
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let limit = trailing(text, place, &mut builder);
+    let (counted, limit) = trailing(text, place, &mut builder);
     let end = text.offset() + text.bytes().len() as u64;
-    if let Some(error) = text.take_failure().filter(|_| end <= limit || builder.gave_up) {
+    if let Some(error) = text.take_failure().filter(|_| end <= limit) {
         builder.garbled = error.kind() != std::io::ErrorKind::UnexpectedEof;
         diagnostics::DAMAGED_STREAM.count(&mut builder.trace.report, Some(text.offset()), &error.to_string());
     }
-    builder.trace.report.bytes = limit.min(end);
+    builder.trace.report.bytes = counted.min(end);
     builder.finish(name, options)
 }
 
@@ -194,31 +198,26 @@ fn more(text: &mut impl Source, place: Place, builder: &mut Builder) -> bool {
     }
 }
 
-/// Read text after the document; the offset up to which it counts as read.
-fn trailing(text: &mut impl Source, place: Place, builder: &mut Builder) -> u64 {
-    if builder.gave_up {
-        let limit = text.offset();
-        // The rest is only read for damage of its compression, which explains damaged text.
-        while text.refill() == Refill::More {
-            text.consume(text.bytes().len());
-        }
-        return limit;
+/// Read text after the document. Returns the offset up to which it counts as read, and the offset up to which damage of
+/// its compression counts.
+fn trailing(text: &mut impl Source, place: Place, builder: &mut Builder) -> (u64, u64) {
+    if place != Place::Done && !builder.gave_up {
+        return (u64::MAX, u64::MAX);
     }
-    if place != Place::Done {
-        return u64::MAX;
-    }
-    // The list may have ended in garbage: only the end of the stream then shows that its compression is damaged.
-    let is_doubtful = !builder.trace.report.is_clean();
-    let mut limit = None;
+    // Damage of the compression explains damaged text, and may be found only later in the stream.
+    let most = if builder.trace.report.is_clean() { MAX_TRAILING } else { MAX_AFTER_DAMAGE };
+    let given_up = builder.gave_up.then(|| text.offset());
+    let mut limit = given_up.map(|offset| offset + most);
     loop {
         if let Some(at) = text.bytes().iter().position(|b| !b.is_ascii_whitespace()).filter(|_| limit.is_none()) {
             let offset = text.offset() + at as u64;
             diagnostics::TRAILING.count(&mut builder.trace.report, Some(offset), "");
-            limit = Some(if is_doubtful { u64::MAX } else { offset + MAX_TRAILING });
+            limit = Some(offset + most);
         }
         text.consume(text.bytes().len());
         if limit.is_some_and(|limit| text.offset() >= limit) || text.refill() != Refill::More {
-            return limit.unwrap_or(u64::MAX);
+            let limit = limit.unwrap_or(u64::MAX);
+            return (given_up.unwrap_or(limit), limit);
         }
     }
 }
@@ -369,5 +368,44 @@ fn not_an_event(bytes: &[u8], base: u64, at: usize, tail: Tail, builder: &mut Bu
             diagnostics::FOREIGN_TEXT.count(&mut builder.trace.report, Some(base + at as u64), &example);
             Step::Go(Place::Lost { member, before: None }, at)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Text that is far longer than what is read after damage.
+    struct LongText {
+        left: u64,
+    }
+
+    impl Read for LongText {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let count = usize::try_from(self.left).map_or(buffer.len(), |left| left.min(buffer.len()));
+            self.left -= count as u64;
+            Ok(count)
+        }
+    }
+
+    /// Text that is read after a document, with the offset up to which it counts as read.
+    fn read_after(prepare: impl FnOnce(&mut Builder)) -> (u64, u64) {
+        let mut builder = Builder::new("t");
+        prepare(&mut builder);
+        let mut window = Window::new(LongText { left: 4 << 30 });
+        let (counted, _) = trailing(&mut window, Place::Done, &mut builder);
+        (window.offset(), counted)
+    }
+
+    #[test]
+    fn endless_text_after_damage_is_read_up_to_a_limit() {
+        assert_eq!(read_after(|_| {}), (1 << 20, 1 << 20));
+        let damaged = |builder: &mut Builder| diagnostics::EXTRA_COMMA.count(&mut builder.trace.report, None, "");
+        assert_eq!(read_after(damaged), (1 << 30, 1 << 30));
+        let gave_up = |builder: &mut Builder| {
+            damaged(builder);
+            builder.gave_up = true;
+        };
+        assert_eq!(read_after(gave_up), (1 << 30, 0));
     }
 }
