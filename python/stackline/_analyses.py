@@ -72,15 +72,15 @@ class AnalysisMethods(ABC):
         return self.table("spans", steps=steps, rank=rank, whole=whole)
 
     def fused_operators(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Original operators of fused kernels, with evidence (compiled program or kernel name)."""
+        """Original operators of each fused kernel, with the evidence for them (compiled program or kernel name)."""
         return self.table("fused_operators", steps=steps, rank=rank, whole=whole)
 
     def short_kernels(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Kernels below 10 µs: by operator and arguments, and a histogram of their durations."""
+        """Kernels shorter than 10 µs by operator and arguments, and a histogram of their durations."""
         return self.table("short_kernels", steps=steps, rank=rank, whole=whole)
 
     def hta_temporal_breakdown(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """GPU time by computation, other work and idle, as HTA counts it (exact: gpu_time)."""
+        """GPU time in computation, in other work and idle, in whole µs as HTA counts it (table gpu_time has ns)."""
         return self.table("hta_temporal_breakdown", steps=steps, rank=rank, whole=whole)
 
     def hta_idle_time(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
@@ -88,11 +88,11 @@ class AnalysisMethods(ABC):
         return self.table("hta_idle_time", steps=steps, rank=rank, whole=whole)
 
     def hta_kernel_breakdown(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """GPU time by kernel kind and by kernel, as HTA counts it, and exact."""
+        """GPU time by kernel kind and by kernel, as HTA counts it (column time_ns is not rounded)."""
         return self.table("hta_kernel_breakdown", steps=steps, rank=rank, whole=whole)
 
     def hta_launch_stats(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Launch calls and delays: short kernels, slow calls, long delays."""
+        """Launch calls and launch delays, with counts of short kernels, slow launch calls and long launch delays."""
         return self.table("hta_launch_stats", steps=steps, rank=rank, whole=whole)
 
     def hta_queue_length(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
@@ -108,7 +108,7 @@ class AnalysisMethods(ABC):
         return self.table("hta_annotations", steps=steps, rank=rank, whole=whole)
 
     def hta_counters(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Hardware counters per kernel with the operators that launched it."""
+        """Hardware counters of each kernel, with the operators that launched it."""
         return self.table("hta_counters", steps=steps, rank=rank, whole=whole)
 
     def counters(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
@@ -120,7 +120,8 @@ class AnalysisMethods(ABC):
         return self.table("samples", steps=steps, rank=rank, whole=whole)
 
     def logical_parents(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Parents of events that nesting does not show, with evidence: launches, forward operators, thread handovers."""
+        """Parents that do not enclose their events on a thread or stream (launch calls, forward operators, senders of
+        work to other threads), with evidence."""
         return self.table("logical_parents", steps=steps, rank=rank, whole=whole)
 
     def devices(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:

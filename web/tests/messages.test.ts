@@ -87,7 +87,7 @@ test("partly inferred times of lines are marked, in the source and at frames", a
     const costs = await page.locator("table.source td.heat").allInnerTexts();
     // Line 12 has what it called alone; behind the last call there are 200 µs more in each step, of which nobody knows the line.
     expect(costs.filter((text) => text !== "")).toEqual(["1.50 ms", "≈ 1.20 ms"]);
-    expect(await page.locator("main").innerText()).toContain("≈ marks estimates");
+    expect(await page.locator("main").innerText()).toContain("≈ marks estimated times");
     await page.getByRole("button", { name: "Line 13" }).click();
     await page.getByRole("button", { name: "In the flame graph" }).click();
     await settled(page);
@@ -128,7 +128,7 @@ test("This run lists repaired and unreadable memory data", () =>
     const memory = page.locator("article", { has: page.getByRole("heading", { name: "Memory" }) });
     await memory.locator("li").waitFor();
     // What is said of the trace, too, stands there alone.
-    expect(await memory.locator("li").allInnerTexts()).toEqual([expect.stringMatching(/^note: Objects are older than the first record/)]);
+    expect(await memory.locator("li").allInnerTexts()).toEqual([expect.stringMatching(/^note: Memory objects were allocated before the first record/)]);
     expect(await violations(page)).toEqual([]);
   }));
 
@@ -254,7 +254,7 @@ test("the critical path of inferred steps is not labeled as that of the whole tr
   });
   await here.view([here.written("lost.json", [...launches, pause, ...lost])], async (page, url) => {
     await open(page, url, "page=overview");
-    expect(await page.locator("main").innerText()).toContain("Failed checks: launch_without_record 8 (GPU time of operators is too small");
+    expect(await page.locator("main").innerText()).toContain("Failed checks: launch_without_record 8 (GPU times of operators are too small");
   });
 });
 

@@ -256,7 +256,7 @@ describe("two runs", () => {
     expect((compared as typeof diff).tables).toEqual(diff.tables);
     await page.getByRole("button", { name: "Differential flame graph" }).click();
     await settled(page);
-    expect(await page.locator("main").innerText()).toContain("Blue: less time than in A, the run before");
+    expect(await page.locator("main").innerText()).toContain("Blue: less than in A (the baseline)");
     none(faults);
     await page.close();
     await served.stop();

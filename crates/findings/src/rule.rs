@@ -424,7 +424,7 @@ pub struct RuleInfo {
     pub example: Option<(String, String)>,
     /// Cost of the change; may be empty for Python rules.
     pub cost: String,
-    /// Page in the repository, [`Rule::page_path`]; none for Python rules.
+    /// Page in the repository, `Rule::page_path`; none for Python rules.
     pub page: Option<String>,
 }
 

@@ -17,7 +17,7 @@ import { isAll, labelOf, ariaText } from "./messages";
 
 const ROW = 18;
 // It must fit into a line beside the details, in a window 1280 wide.
-const HELP = "A click selects a frame, a second click zooms to it. Keys: arrows select adjacent frames, F zooms, 0 shows all, ? lists all keys.";
+const HELP = "Click a frame to select it, again to zoom. Keys: arrows move, F zooms, 0 shows all, ? lists all keys.";
 
 interface Props {
   readonly tree: Tree;

@@ -29,7 +29,7 @@ pub(super) struct SampledFunctions {
 struct Division {
     /// Functions with their sampled time, and the time that they received so far, in ns.
     functions: Vec<(SampledFunctions, i64, i64)>,
-    /// Order in which they receive the next parts: their turns, with their positions.
+    /// Order in which they receive the next parts: the middles of these parts, with their positions.
     order: BinaryHeap<Reverse<(i128, usize)>>,
     /// Usual length of a part, in ns.
     part_ns: i64,
@@ -53,7 +53,7 @@ impl Division {
     }
 }
 
-/// Turn of a function: the middle of its next part relative to its sampled time. The lowest is next, so each function
+/// Key of a function in this order: the middle of its next part relative to its sampled time. The lowest is next, so each function
 /// receives its share of the time, within about one part.
 fn turn(sampled: i64, received: i64, part_ns: i64) -> i128 {
     let middle = i128::from(received) + i128::from(part_ns / 2);

@@ -55,7 +55,7 @@ pub(super) struct Shift {
     pub(super) is_by_order: bool,
 }
 
-/// What is known about the clocks of devices after the shift, by device number.
+/// Knowledge about the clocks of devices after the shift, by device number.
 #[derive(Default)]
 pub(super) struct Outcome {
     /// Applied shifts in ns.

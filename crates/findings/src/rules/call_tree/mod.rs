@@ -348,7 +348,7 @@ fn between_note(context: &CallRuleContext<'_>) -> Option<String> {
     })
 }
 
-/// What a thread does in time without samples, and how to sample it.
+/// State of a thread in time without samples, and the way to sample it.
 const BLOCKED: &str = "was blocked in calls that are not sampled (files, sockets, `select`, `poll`, `epoll`, waits \
                        with a timeout), waited for a GPU, or had no processor; `stackline record --real-hz 99` \
                        samples blocked threads, too";

@@ -375,7 +375,7 @@ fn not_an_event(bytes: &[u8], base: u64, at: usize, tail: Tail, builder: &mut Bu
 mod tests {
     use super::*;
 
-    /// Text that is far longer than what is read after damage.
+    /// Text that is far longer than the part that is read after damage.
     struct LongText {
         left: u64,
     }
