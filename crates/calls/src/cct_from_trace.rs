@@ -22,7 +22,7 @@ use stackline_timeline::window_choice::WindowChoice;
 /// Calling context tree (CCT) of a time range of a trace.
 #[derive(Debug)]
 pub struct TraceCallTree {
-    /// The tree: time of threads at spans, GPU time at GPU operations, counter [`STALLS`] below kernels with samples.
+    /// The tree: time of threads at spans, GPU time at GPU operations, counter `STALLS` below kernels with samples.
     pub tree: CallingContextTree,
     /// Events of each node, ascending. Empty for trees by line ([`calls_by_thread`]).
     pub events: Vec<(CallNodeId, EventId)>,

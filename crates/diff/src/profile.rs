@@ -193,7 +193,7 @@ pub struct Profile {
     pub operators: BTreeMap<String, Row>,
     /// GPU work by name.
     pub kernels: BTreeMap<String, Row>,
-    /// GPU work by launching operator and [`kernel_family`].
+    /// GPU work by launching operator and kernel family.
     pub families: BTreeMap<(String, &'static str), Row>,
     /// Call paths. Their long texts are shared with other structures.
     pub paths: BTreeMap<Arc<str>, Row>,

@@ -7,7 +7,7 @@
 //! the longest path to the call) and a vector clock, by which any later call can be ordered.
 //!
 //! Clocks have one entry per stream, and each stream, event and live object has a clock. A damaged file may name too
-//! many streams for memory. Beyond [`MOST_CLOCK_ENTRIES`], only the order within each stream is known, so no use is
+//! many streams for memory. Beyond `MOST_CLOCK_ENTRIES`, only the order within each stream is known, so no use is
 //! wrongly reported as over.
 
 use rustc_hash::{FxHashMap, FxHashSet};

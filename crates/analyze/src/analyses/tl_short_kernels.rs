@@ -29,7 +29,7 @@ const BINS: usize = 100;
 /// Operator, shapes, strides, values and kernel.
 type Key = (StrId, [StrId; 3], StrId);
 
-/// `short_kernels_summary`, largest sum first, and `short_kernel_histogram`, [`BINS`] equal bins from the shortest to
+/// `short_kernels_summary`, largest sum first, and `short_kernel_histogram`, `BINS` equal bins from the shortest to
 /// the longest kernel.
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);

@@ -122,7 +122,7 @@ pub struct ActivityGraph {
     pub binding: Vec<u32>,
     /// Nodes in topological order.
     pub order: Vec<u32>,
-    /// Edges by node: see [`Self::edges_into`].
+    /// Edges by node: see `ActivityGraph::edges_into`.
     pub edges: Vec<InEdge>,
     edge_offset: Vec<u32>,
     usual: MedianLags,

@@ -177,7 +177,7 @@ impl<'e, 'a> Gains<'e, 'a> {
         Self { exact, ready: (!exact.clocks_disagree()).then(|| exact.what_if()) }
     }
 
-    /// Gain of each list of edits, applied together ([`WhatIf::gains_of`]). `None` for lists that cannot be applied.
+    /// Gain of each list of edits, applied together (`WhatIf::gains_of`). `None` for lists that cannot be applied.
     ///
     /// # Errors
     /// Returns an error if the window does not exist.
