@@ -1,4 +1,4 @@
-/** Programs that were recorded on the CPU: as sums of calls, and as a trace. */
+/** Programs that were recorded on the CPU: as a call tree, and as a trace. */
 
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";

@@ -55,7 +55,7 @@ nested ones, the one with the largest gain is listed. A compilation of torch.com
 With `--baseline` each finding is new, gone or changed, compared with all findings of both runs, including ignored ones and those below \
 `--min-gain`.
 
-Recordings without individual calls, and profiles, are checked by [fewer rules, whose gain is the time of the calls](sums-of-calls.md).
+Recordings without individual calls, and profiles, are checked by [fewer rules, whose gain is the time of the calls](call-trees.md).
 ";
 
 /// Text below the lists of rules.

@@ -1,6 +1,6 @@
 //! Reasons why a call tree cannot be analyzed.
 
-/// Reason why sums of calls cannot be analyzed.
+/// Reason why an input has no call tree that can be analyzed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoCalls {
     /// No times of any thread; the measured metrics.

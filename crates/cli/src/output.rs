@@ -172,8 +172,8 @@ pub(crate) fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Res
     })
 }
 
-/// Refuse a path for a run that is taken: by a run, unless that may be replaced, or by anything else. The check
-/// precedes minutes of reading.
+/// Error if the path of a new run already exists. Only an existing run may be replaced, with `force`. The check precedes
+/// minutes of reading.
 pub(crate) fn may_become_run(run: &Path, force: bool) -> Result<()> {
     if !run.exists() {
         return Ok(());

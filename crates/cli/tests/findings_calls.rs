@@ -1,4 +1,4 @@
-//! Tests of `findings` for sums of calls: profiles, and recordings without individual calls (`findings_programs.rs`
+//! Tests of `findings` for call trees: profiles, and recordings without individual calls (`findings_programs.rs`
 //! records some).
 
 use crate::common;

@@ -137,7 +137,7 @@ fn waits_are_found_in_sums_of_calls() {
     finds(CALLS, "waits.py");
 }
 
-/// Findings of rules over sums of calls.
+/// Findings of rules over call trees.
 #[test]
 #[ignore = "long: ./dev test --long"]
 fn sums_of_calls_have_findings() {

@@ -1,4 +1,4 @@
-//! Tables that show the differences between two sides of runs.
+//! Tables of the differences between the two sides of a comparison (A and B, each one or more runs).
 
 use super::align::{Change, Diff, Side, Table as Compared};
 use super::comparability::Per;

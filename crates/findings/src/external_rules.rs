@@ -264,7 +264,7 @@ impl ExternalRules {
         Ok(())
     }
 
-    /// Findings over sums of calls. Replay is impossible, so only stated gains are known.
+    /// Findings over call trees. Replay is impossible, so only stated gains are known.
     pub(super) fn findings_of_calls(&self, step_ns: i64) -> Vec<Finding> {
         let finding = |(rule, checked): &(Arc<RuleInfo>, ValidatedFinding)| {
             let Candidate { title, place, support, confidence, gain_estimate, .. } = checked.candidate(Vec::new());

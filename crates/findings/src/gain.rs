@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Cost of recording the operators that edits remove, in ns of the whole window, as far as the gain includes it.
 pub(super) fn recording_ns(shared: &SharedContext<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
-    shared.recorded().map_or(0, |recorded| recorded.removed_by(shared.exact, edits).overhead_in_gain(gain_ns))
+    shared.recorded_operators().map_or(0, |recorded| recorded.removed_by(shared.exact, edits).overhead_in_gain(gain_ns))
 }
 
 /// Subtract recording overhead from a gain. The overhead was measured while the program ran, except for the part of
@@ -46,8 +46,8 @@ pub(super) struct ImplausibleGains {
 }
 
 impl ImplausibleGains {
-    /// Count an impossible gain; [`gain_of`] limits it.
-    pub(super) fn note(&mut self, proposal: &RankedCandidate, step_ns: i64) {
+    /// Count the gain that a Python rule states if it is negative or longer than a step; [`gain_of`] limits such gains.
+    pub(super) fn count_if_implausible(&mut self, proposal: &RankedCandidate, step_ns: i64) {
         let GainEstimate::Model { gain, model } = &proposal.candidate.gain_estimate else { return };
         if *model != STATED {
             return;
@@ -145,7 +145,7 @@ mod tests {
         }
         let mut beyond = ImplausibleGains::default();
         let trace = stackline_model::Trace::default();
-        others.ranked_candidates(&trace).iter().for_each(|proposal| beyond.note(proposal, 1000));
+        others.ranked_candidates(&trace).iter().for_each(|proposal| beyond.count_if_implausible(proposal, 1000));
         assert_eq!(
             beyond.notes(),
             [

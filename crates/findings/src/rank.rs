@@ -65,7 +65,7 @@ pub struct Findings {
     pub exposed_collectives_ns: Option<i64>,
     /// True if part of the trace is missing.
     pub is_incomplete: bool,
-    /// True for sums of calls instead of a trace: times are of one thread, and there is no critical path.
+    /// True for a call tree instead of a trace: times are of one thread, and there is no critical path.
     pub is_of_calls: bool,
     /// Analyzed ranks, ascending, if there are several; then the step is that of the slowest rank.
     pub ranks: Vec<RankTimes>,
@@ -163,7 +163,7 @@ fn find_in(
         let mut proposal = proposal;
         proposal.facts.extend(overhead_fact(recording));
         let replayed = replayed.map(per_step).map(|gain| without(gain, recording));
-        beyond.note(&proposal, step_ns);
+        beyond.count_if_implausible(&proposal, step_ns);
         match gain_of(&proposal.candidate.gain_estimate, replayed, step_ns).map(|gain| limit_to_step(gain, step_ns)) {
             None if !matches!(proposal.candidate.gain_estimate, GainEstimate::None) => unknown += 1,
             Some(gain) if gain.ns < least_ns.max(1) => small.push(to_finding(trace, proposal, Some(gain))),

@@ -145,7 +145,7 @@ impl SharedContext<'_> {
 
     /// Mean step length in the window without overhead, in ns.
     pub(super) fn step_ns(&self) -> i64 {
-        let recording = self.recorded().map_or(0, |recorded| self.window_overhead_ns(recorded));
+        let recording = self.recorded_operators().map_or(0, |recorded| self.window_overhead_ns(recorded));
         (self.window.length_ns() - recording) / self.steps.max(1) as i64
     }
 }
@@ -170,7 +170,7 @@ impl Findings {
 
 /// Note on the overhead of recording.
 pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
-    let recorded = shared.recorded()?;
+    let recorded = shared.recorded_operators()?;
     let cost = recorded.cost();
     let torch = match cost.torch_ns {
         Some(ns) => format!("{ns:.0} ns of which are PyTorch's own recording"),

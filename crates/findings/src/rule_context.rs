@@ -110,8 +110,8 @@ impl SharedContext<'_> {
         self.standstill.get_or_init(|| Standstill::new(self))
     }
 
-    /// Overhead of recording operators; none if unknown.
-    pub(super) fn recorded(&self) -> Option<&RecordedOperators> {
+    /// Recorded operators, from which the overhead of their recording follows; none if it is unknown.
+    pub(super) fn recorded_operators(&self) -> Option<&RecordedOperators> {
         self.recorded.get_or_init(|| RecordedOperators::from_trace(self.exact.trace(), self.recording())).as_ref()
     }
 }
@@ -147,7 +147,7 @@ impl<'a> RuleContext<'a> {
     /// unknown.
     pub(crate) fn recording_ns(&self, spans: &[EventId]) -> i64 {
         let ns = |recorded: &RecordedOperators| recorded.ns_in(self.trace(), spans.iter().copied());
-        self.shared.recorded().map_or(0, |recorded| ns(recorded) as i64)
+        self.shared.recorded_operators().map_or(0, |recorded| ns(recorded) as i64)
     }
 
     /// Value of one of the rule's settings.

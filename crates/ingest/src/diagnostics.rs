@@ -79,8 +79,8 @@ codes! {
         "the profiler did not fill in the start time of events (it is 0, or the same value far from all other times); \
          the events were kept, but excluded from time windows and totals";
     ZERO_DURATION "zero_duration" Skipped
-        "events have no usable duration (0 where such events take longer, an impossible value, or none on a GPU); the \
-         events were kept, but excluded from time windows and totals";
+        "the duration of events is unusable (0, although other events of the same name take longer; impossibly long; or \
+         missing, for a GPU operation); they were kept, but excluded from time windows and totals";
     IMPLAUSIBLE_TIME "implausible_time" Skipped
         "GPU operations are far outside the time range of the recording, or impossibly long; they were kept, but \
          excluded from all totals";

@@ -382,7 +382,7 @@ export type Findings = {
   readonly uncovered_text: ReadonlyArray<string>;
   /** Steps end when their launched GPU work ends. */
   readonly with_gpu_work: boolean;
-  /** Of sums of calls: times are those of one thread. */
+  /** Of call trees: times are those of one thread. */
   readonly is_of_calls: boolean;
   /** The overhead of recording is subtracted from the step length. */
   readonly subtracts_recording: boolean;

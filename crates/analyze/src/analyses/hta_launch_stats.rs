@@ -119,8 +119,8 @@ fn summary(name: &str, title: &str, launches: &[Launch]) -> Table {
     );
     table.columns.extend(columns(&values.iter().map(|v| describe(v)).collect::<Vec<_>>(), Unit::Us));
     table.note(format!(
-        "{} launches: {} with GPU work shorter than the launch call (of calls up to {RUNTIME_CUTOFF_US} µs), {} with a \
-         call longer than {RUNTIME_CUTOFF_US} µs, {} with a launch delay above {LAUNCH_DELAY_CUTOFF_US} µs.",
+        "{} launches: {} whose call took at most {RUNTIME_CUTOFF_US} µs, but longer than its GPU work; {} whose call took \
+         more than {RUNTIME_CUTOFF_US} µs; {} with a launch delay above {LAUNCH_DELAY_CUTOFF_US} µs.",
         launches.len(),
         count(Launch::is_short),
         count(Launch::is_slow_call),

@@ -13,9 +13,9 @@ pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     run: |trace| {
         let calls = calls_by_correlation(trace);
         let breach = |id: Option<i64>| match id.filter(|&id| id > 0) {
-            None => Some("the record of the wait does not name the call that recorded the event".to_owned()),
+            None => Some("the record of the wait does not name the cudaEventRecord call of its CUDA event".to_owned()),
             Some(id) if !calls.contains_key(&id) => {
-                Some(format!("the call with correlation ID {id}, which recorded the event, is missing"))
+                Some(format!("the cudaEventRecord call of the CUDA event (correlation ID {id}) is missing"))
             }
             Some(_) => None,
         };

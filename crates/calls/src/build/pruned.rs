@@ -1,4 +1,5 @@
-//! Views towards callers by paths, which follow only callers with enough of the metric.
+//! Bottom-up views without small callers: each value moves up its call path one caller at a time, and stops at rows
+//! below a minimum share of the metric.
 //!
 //! Inverted, a tree with a million nodes of depth sixty has sixty million nodes, most of them too small to be visible.
 //! Here all values move up one caller at a time, together; values of rows below the threshold stay there. Sums of all

@@ -105,7 +105,9 @@ pub(crate) fn metric(tree: &CallingContextTree, requested: Option<&str>) -> Resu
     };
     match names.iter().position(|name| *name == requested) {
         Some(at) => Ok(measured[at]),
-        None if names.is_empty() => Err(wrong_use("this run has no measurements")),
+        None if names.is_empty() => {
+            Err(wrong_use(format!("this run has no metric {requested:?}: it contains no measured values")))
+        }
         None => {
             let near = did_you_mean(requested, names.iter().copied());
             Err(wrong_use(format!("this run has no metric {requested:?}{near} Its metrics are: {}", names.join(", "))))

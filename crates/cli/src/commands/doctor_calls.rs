@@ -1,4 +1,4 @@
-//! `doctor` for a recording of sums of calls: recorded data per process and source.
+//! `doctor` for a recording of a call tree: recorded data per process and source.
 
 use crate::args::Common;
 use crate::commands::calls::{metric_names, read_report_of};

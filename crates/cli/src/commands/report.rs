@@ -127,7 +127,7 @@ fn for_agent(session: &Session<'_>, run: &Run, args: &ReportArgs) -> Result<bool
     to_output(session.common, |out| out.write_all(text.as_bytes())).map(|()| false)
 }
 
-/// Show an input without traces with the command for its content: `memory`, or `calls` for sums of calls. The result is
+/// Show an input without traces with the command for its content: `memory`, or `calls` for call trees. The result is
 /// true if a `--fail-on` condition held.
 fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool> {
     // A pipe was read to its end.

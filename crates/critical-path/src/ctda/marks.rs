@@ -1,4 +1,5 @@
-//! Runtime calls at which nodes are cut: launches, synchronizations, event records and waits.
+//! Runtime calls that split a thread's time into graph nodes, because a dependency starts or ends there: launches,
+//! synchronizations, event records and waits.
 
 use super::gpu::{Gpu, StreamId};
 use super::stacks::Thread;

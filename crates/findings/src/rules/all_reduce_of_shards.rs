@@ -36,7 +36,7 @@ pub(super) const RULE: Rule = Rule {
                       AllReduce. Waits for other ranks (time beyond the median of calls of the same size) are not \
                       shortened. The lower bound assumes that AllReduce gets 40 % faster; 44 % was measured on eight \
                       GPUs (CTDA-CPA paper). Collectives that network switches compute (NVLS, SHARP) are not reported.",
-    source: "CTDA-CPA 4.4, DeepSpeed ZeRO-2 on eight GPUs",
+    source: "CTDA-CPA paper, section 4.4: DeepSpeed ZeRO-2 on eight GPUs",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
         Setting {

@@ -29,7 +29,7 @@ pub(super) const RULE: Rule = Rule {
         views. Embeddings, gather and index_select are not reported: their forward pass reads only the requested rows, \
         and their backward pass writes a gradient of the whole table. The gain assumes that, after the change, the \
         backward pass takes twice as long as the forward pass.",
-    source: "DeepContext 4.3 and 6.1, forward/backward operator analysis",
+    source: "DeepContext paper, sections 4.3 and 6.1, forward/backward operator analysis",
     needs: &[Requirement::GpuWork, Requirement::BackwardLinks, Requirement::GpuRecords],
     settings: &[
         Setting {

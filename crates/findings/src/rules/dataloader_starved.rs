@@ -44,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
         0. The lower bound assumes 1.1 ms, as measured with all processors busy, plus the time to assemble the batch \
         (aten::stack, aten::cat), but at most half of the loading. Reading a batch from a worker's memory can take \
         that long.",
-    source: "CTDA-CPA, section 5.4; DeepContext 6 (U-Net: 1.15 times)",
+    source: "CTDA-CPA paper, section 5.4; DeepContext paper, section 6 (U-Net: 1.15 times)",
     needs: &[],
     settings: &[Setting {
         name: "share",

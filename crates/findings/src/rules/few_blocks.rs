@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
         reported: communication, cooperative, persistent and attention kernels (recognized by their names), and those \
         with one grid for all input sizes. The estimated gain assumes that twice as many \
         multiprocessors in use halve the time, and that a block has at least one warp.",
-    source: "DeepContext 6.4 (instance norm of U-Net on MI250: fewer blocks than on A100 with the same number of \
+    source: "DeepContext paper, section 6.4 (instance norm of U-Net on MI250: fewer blocks than on A100 with the same number of \
              threads)",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[

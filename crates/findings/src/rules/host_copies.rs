@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The copies are needed if the window covers the loading of a model, which happens once, or if the \
         data does not fit on the GPU. The gain assumes that no such copy is needed. The upper bound also removes \
         operators that only copy.",
-    source: "CTDA-CPA, bottleneck of the critical path; common practice",
+    source: "CTDA-CPA paper, bottleneck of the critical path; common practice",
     needs: &[Requirement::GpuWork],
     settings: &[
         Setting {
@@ -79,7 +79,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
     let all = context.total(&copies);
     let mut facts = vec![
         Fact::count("copies", copies.len()),
-        Fact::time("critical path with the gaps before copies per step", context.per_step(ns)),
+        Fact::time("copies on the critical path per step, including the gaps before them", context.per_step(ns)),
         Fact::time("total time per step", context.per_step(all)),
     ];
     let sizes: Option<Vec<i64>> = copies.iter().map(|&copy| bytes(context, copy)).collect();

@@ -33,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "depends on the work",
     false_positives: "Recording Python frames slows Python code down, so the reported time may be too long. The gain \
                       assumes that half of this time can be saved.",
-    source: "DeepContext 4.3, CPU latency analysis",
+    source: "DeepContext paper, section 4.3, CPU latency analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::GpuRecords],
     settings: &[
         Setting {

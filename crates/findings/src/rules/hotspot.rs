@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "depends on the kernel",
     false_positives: "The kernel cannot be improved if it is already as fast as the hardware allows. The gain assumes \
         half of the kernel's time, without knowing how to save it.",
-    source: "DeepContext 4.3, hotspot identification",
+    source: "DeepContext paper, section 4.3, hotspot identification",
     needs: &[Requirement::GpuWork],
     settings: &[Setting {
         name: "share",

@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
          cannot replace an index that does not select whole rows of one dimension. The estimate assumes that the new \
          backward pass takes the setting `factor` times its forward pass, or a quarter of its own time if the forward \
          pass is unknown.",
-    source: "DeepContext 6.1 (DLRM: 1.66 times, GNN: 1.07 times)",
+    source: "DeepContext paper, section 6.1 (DLRM: 1.66 times, GNN: 1.07 times)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
         Setting::share_of_gpu(1.0),

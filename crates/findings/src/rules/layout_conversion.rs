@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
                       conversions are then needed around that layer. The estimate removes the conversions. The upper \
                       bound also assumes that batch norm is faster \
          with channels last (0.3 of its time, measured on an H100).",
-    source: "DeepContext 6.2 (U-Net: 1.28 times)",
+    source: "DeepContext paper, section 6.2 (U-Net: 1.28 times)",
     needs: &[Requirement::GpuWork],
     settings: &[Setting::share_of_gpu(1.0)],
     advice_variants: &[],

@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "compilation at the first call and for each new shape",
     false_positives: "The kernels cannot be fused if some are not elementwise (a matrix product, a sort), or if the \
          module does other work between the launches.",
-    source: "DeepContext 4.3 and 6.3, kernel fusion analysis",
+    source: "DeepContext paper, sections 4.3 and 6.3, kernel fusion analysis",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
         Setting {

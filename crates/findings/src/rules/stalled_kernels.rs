@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "work on the kernel, or replacing it by another implementation",
     false_positives: "Little is gained if other warps run during the stalls and hide them. The estimate assumes that \
          half of the stalls with this reason can be avoided.",
-    source: "DeepContext 4.3, fine-grained stall analysis",
+    source: "DeepContext paper, section 4.3, fine-grained stall analysis",
     needs: &[Requirement::GpuWork, Requirement::InstructionSamples],
     settings: &[
         Setting {

@@ -26,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
          half as many bytes if the logits are converted to float32. The bounds of the gain assume that 0.5 and 1.7 \
          times the estimated time remains. In a measurement on an H100 (bfloat16, compiled), 0.27 of the time \
          remained.",
-    source: "DeepContext 6.3 (Transformer-Big: 30.5 s to 23.9 s of GPU time)",
+    source: "DeepContext paper, section 6.3 (Transformer-Big: 30.5 s to 23.9 s of GPU time)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
         Setting::share_of_gpu(2.0),

@@ -124,7 +124,7 @@ pub const FRAMEWORKS: &[Framework] = &[
     tensorflow::FRAMEWORK,
 ];
 
-/// Span of a framework that has this name and marks a phase, or states that it has none.
+/// Entry of a framework's span with this name: the training phase that it marks, or `phase: None` if it covers several.
 #[must_use]
 pub fn phase_span(name: &str) -> Option<&'static PhaseSpan> {
     FRAMEWORKS.iter().flat_map(|framework| framework.spans).find(|span| matches(span.name, name))

@@ -28,7 +28,7 @@ pub(super) struct FindingsKeys<'a> {
     uncovered_text: Vec<String>,
     /// Steps end when their launched GPU work ends.
     with_gpu_work: bool,
-    /// Of sums of calls: times are those of one thread.
+    /// Of call trees: times are those of one thread.
     is_of_calls: bool,
     /// The overhead of recording is subtracted from the step length.
     subtracts_recording: bool,

@@ -11,7 +11,7 @@ use stackline_calls::fold_imports;
 use stackline_engine::Run;
 use stackline_findings::{Finding, Findings, Options, files_of_calls, find_in_calls};
 
-/// Findings of an input that contains only sums of calls.
+/// Findings of an input that contains only a call tree.
 pub(super) fn find_in_sums<'a>(
     run: &Run,
     common: &'a Common,

@@ -1,4 +1,4 @@
-//! `report --for-agent` for recordings of sums of calls.
+//! `report --for-agent` for recordings of call trees.
 
 use super::{FINDINGS, KERNELS, LENGTHS, NAME, cut, findings_of, short};
 use crate::args::{Common, SourceArgs, options_for};
@@ -13,7 +13,7 @@ use stackline_present::human;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-/// The report of a recording in the mode that keeps sums of calls, of one rank or all.
+/// The report of a recording in the mode that keeps a call tree, of one rank or all.
 ///
 /// # Errors
 /// If it cannot be read, or has no such rank.
@@ -67,6 +67,6 @@ fn lines(tree: &CallingContextTree, out: &mut String) {
         );
     }
     if imports > 0 {
-        let _ = writeln!(out, "- imports of modules (all): {}", cost(imports));
+        let _ = writeln!(out, "- importing Python modules, sum of all imports: {}", cost(imports));
     }
 }

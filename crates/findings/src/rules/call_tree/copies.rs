@@ -1,4 +1,4 @@
-//! Redundant operators in sums of calls: copies that reorder tensors (SL017), and gradients filled with zeros
+//! Redundant operators in call trees: copies that reorder tensors (SL017), and gradients filled with zeros
 //! (SL042). Only for programs without a GPU, because the host's time excludes GPU work.
 
 use super::super::{copy_chains, zeroed_gradients};

@@ -1,5 +1,5 @@
 //! Excess time of a loader's first batch, in which workers start and open their data. The first batch occurs once, and
-//! sums of calls do not separate it from the others, but contain the longest duration.
+//! call trees do not separate it from the others, but contain the longest duration.
 
 use super::thread::{Thread, Time, outermost};
 use stackline_model::{CallNodeId, CallStats, CallingContextTree};

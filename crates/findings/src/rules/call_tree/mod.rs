@@ -1,6 +1,6 @@
 //! Rules over calling context trees: recordings without individual calls, and profiles.
 //!
-//! A calling context tree contains sums of calls and time per call path, without order and timestamps, so replay is
+//! A calling context tree contains the number of calls and their time per call path, without order and timestamps, so replay is
 //! impossible. The gain of a change is the removed time of the thread, as in `DeepContext` (section 4.3). Each sample
 //! counts for one finding only: that of the outermost frame that a rule matches.
 
@@ -48,7 +48,7 @@ use std::sync::Arc;
 pub use step_time::{StepTime, step_time};
 use thread::TimeSource;
 
-/// Rules over sums of calls.
+/// Rules over call trees.
 const RULES: [&Rule; 11] = [
     &super::dataloader_starved::RULE,
     &super::preprocessing::RULE,
@@ -255,7 +255,7 @@ fn combined_gain(findings: &[Finding], step_ns: i64) -> Option<Gain> {
     Some(Gain { ns, low_ns: all.low_ns.min(ns), high_ns: all.high_ns.min(step_ns).max(ns) })
 }
 
-/// Rules that are not checked: those that need more than sums of calls, and those without measurements.
+/// Rules that are not checked: those that need more than a call tree, and those without measurements.
 fn skipped_rules<'c>(context: &'c CallRuleContext<'_>) -> impl Iterator<Item = SkippedRule> + 'c {
     let has_operators = context.in_operator.iter().any(|&inside| inside);
     let missing = move |rule: &&Rule| {

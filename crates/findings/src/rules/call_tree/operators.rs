@@ -1,4 +1,4 @@
-//! Operators in sums of calls, and findings by their number: unfused optimizers (SL015) and loops of small
+//! Operators in call trees, and findings by their number: unfused optimizers (SL015) and loops of small
 //! operators (SL038).
 
 use super::super::{operators_in_loops, unfused_optimizer};

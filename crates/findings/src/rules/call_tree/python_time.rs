@@ -1,4 +1,4 @@
-//! SL043 for sums of calls: Python time of functions outside of operators.
+//! SL043 for call trees: Python time of functions outside of operators.
 
 use super::super::busy_python;
 use super::call_candidate::{CallCandidate, bounded, confidence, facts};

@@ -1,4 +1,4 @@
-//! Composition of a step in a recording of sums of calls: operators, waits, and the rest of the program.
+//! Composition of a step in a recording of a call tree: operators, waits, and the rest of the program.
 
 use super::call_rule_context::CallRuleContext;
 use super::steps::with_steps_as_one;

@@ -1,4 +1,5 @@
-//! Queries of memory calls per stream, merged if narrow, and of one call with its details.
+//! Queries of the calls of a memory trace (allocations, frees, copies, kernels, waits): as boxes per stream, of which
+//! those too narrow to draw are merged, and one call with its details.
 
 use super::{Brief, FrameAnswer};
 use crate::memory::Memory;
