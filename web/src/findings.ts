@@ -6,7 +6,7 @@ import type { AnswerTo } from "./transport";
 
 export function useFindings(rank?: string): QueryState<AnswerTo<"findings">> {
   const { has, recording } = run.value ?? {};
-  // Sums of calls alone have some, too.
+  // Call trees alone have some, too.
   const hasFindings = has?.events || has?.memory || (recording && !has?.timeline);
   return useAnswer(hasFindings ? "findings" : undefined, { rank });
 }

@@ -21,7 +21,7 @@ const SMALL: [&str; 4] = ["--set", "SL015.mean_us=200", "--set", "SL038.median_u
 const ALL_TIME: &[&str] = &["--mode", "trace", "--real-hz", "499"];
 /// Each call, as users record that.
 const TRACE: &[&str] = &["--mode", "trace"];
-/// Sums of calls, the default mode of recording.
+/// Call trees, the default mode of recording.
 const CALLS: &[&str] = &[];
 
 /// Findings of a recording of a program, recorded in some way.
@@ -59,7 +59,7 @@ fn finds(how: &[&str], program: &str) {
     let Some(python) = torch() else { return };
     let (code, line) = expected(program);
     let found = found_in(&python, how, program, &["--steps", "20"]);
-    // Sums of calls have the whole path.
+    // Call trees have the whole path.
     let is_it = |file: &str| Path::new(file).file_name().is_some_and(|name| name == program);
     let fits = |(c, file, l, _): &&Found| *c == code && (line == 0 || is_it(file) && *l == line);
     let gain = |found: &[Found]| found.iter().find(fits).map(|found| found.3);

@@ -100,7 +100,7 @@ pub enum Requirement {
     PythonTimes,
     /// Execution events. A memory-only file has none.
     Events,
-    /// Start and end of each call. Sums of calls have none.
+    /// Start and end of each call. Call trees have none.
     SingleCalls,
     /// Memory allocations.
     Memory,

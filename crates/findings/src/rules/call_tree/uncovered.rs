@@ -102,7 +102,7 @@ fn large(context: &CallRuleContext<'_>, kind: LargeKind, name: String, group: Gr
         longest_gap_ns: None,
         advice: "",
         gain: Some(limit_to_step(scaled(all, per), context.per_step(context.window_ns()))),
-        // Sums of calls cannot be replayed.
+        // Call trees cannot be replayed.
         edits: Vec::new(),
     }
 }
