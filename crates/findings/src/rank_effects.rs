@@ -29,11 +29,13 @@ pub(super) fn remove_effects(
     if let Some(at) = find_cause(last, least_ns, findings) {
         let (delay, cause) = (straggler.title.clone(), &mut findings[at]);
         subtract_cause(straggler, cause);
-        if straggler.gain_ns() < least_ns.max(1) {
+        if straggler.gain.is_some_and(|rest| rest.ns < least_ns.max(1)) {
             notes.push(format!(
                 "{delay} ({reason}); the list contains only the cause on that rank, {}",
                 cause.rule.code
             ));
+        }
+        if straggler.gain_ns() < least_ns.max(1) {
             reason.clone_from(&cause.rule.code);
         }
     }
@@ -73,11 +75,12 @@ pub(super) fn remove_effects(
 fn subtract_cause(straggler: &mut Finding, cause: &mut Finding) {
     let (Some(waits), Some(gain)) = (straggler.gain, cause.gain) else { return };
     let rest = unexplained_gain(waits, gain);
-    straggler.gain = Some(rest);
-    straggler.ranks.iter_mut().for_each(|of| of.gain_ns = Some(rest.ns));
+    // Without a rest, the finding only tells which rank is late: its gain is that of the cause.
+    straggler.gain = Some(rest).filter(|rest| rest.ns > 0);
+    straggler.ranks.iter_mut().for_each(|of| of.gain_ns = straggler.gain.map(|rest| rest.ns));
     let code = &cause.rule.code;
     straggler.title = match rest.ns {
-        0 => format!("{}; {code} on that rank explains this", straggler.title),
+        0 => format!("{}; {code} on that rank explains this and has the gain", straggler.title),
         _ => format!("{}; {code} on that rank explains a part, which this gain excludes", straggler.title),
     };
     cause.facts.push(Fact { name: WAIT_OF_OTHERS.to_owned(), value: waits.ns as f64 / 1e3, unit: Unit::Us });

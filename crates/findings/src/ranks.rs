@@ -187,7 +187,7 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
         (combined, effects) = explain_waits(last, &mut findings, &all, least_ns);
     }
     match straggler {
-        Some(finding) if finding.gain_ns() < least_ns.max(1) => small.push(finding),
+        Some(finding) if finding.gain.is_some_and(|gain| gain.ns < least_ns.max(1)) => small.push(finding),
         Some(finding) if keep(&finding) => findings.push(finding),
         finding => ignored.extend(finding),
     }

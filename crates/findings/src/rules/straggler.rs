@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule {
     why: "A collective ends when the last rank arrives. So the slowest rank determines the speed of all ranks, and \
           waits least itself. The waits of the other ranks are an effect of the slow rank, so findings about these \
           waits are not listed. A finding that occurs only on the slow rank, or has at least twice the gain \
-          there, is the cause of the delay. If it explains all of the wait, only the cause is listed.",
+          there, is the cause of the delay. If it explains all of the wait, it alone has the gain.",
     gain_methods: &[GainMethod::Model],
     gain_text: "For each rank, the rule measures the exposed collective time: the time in which collectives run alone. \
          The rank that arrives last has the shortest. The gain is the second shortest exposed collective time minus \
