@@ -175,8 +175,8 @@ impl Baseline {
         })
     }
 
-    /// Determine the change of each finding from the baseline, and list the titles of gone findings with source
-    /// locations. A finding is not gone if it is only unlisted, or if its rule did not run.
+    /// Determine each finding's change from the baseline, and list the titles of gone findings with source locations. A
+    /// finding is not gone if it is only unlisted, or if its rule did not run.
     pub(crate) fn compare<'f>(
         &self,
         listed: &[&'f Finding],
