@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Kind of an edge of the graph. Names and weights follow HTA's rule set (section 2.4 of the specification). Names and
-/// weights follow HTA's rule set (section 2.4 of the specification).
+/// Kind of an edge of the graph. Names and weights follow HTA's rule set (section 2.4 of the specification).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[repr(u8)]

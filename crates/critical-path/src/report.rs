@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 const TOP: usize = 20;
 
 /// Event on the path, as a point of the path in the report. Fields are in alphabetical order, as in the JSON document.
-/// Fields are in alphabetical order, as in the JSON document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathPoint<'a> {
     /// `start` or `end`.

@@ -80,8 +80,7 @@ impl Cell {
     }
 }
 
-/// Calls and times of a row in each step in which it occurs. Most paths of long runs occur in few steps. Most paths of
-/// long runs occur in few steps.
+/// Calls and times of a row in each step in which it occurs. Most paths of long runs occur in few steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row(Vec<(u32, Cell)>);
 
@@ -332,8 +331,7 @@ fn is_step(trace: &Trace, op: EventId) -> bool {
     trace.name(op).starts_with(STEP_PREFIX)
 }
 
-/// Convert rows by interned name to rows by text. Strings are interned by spelling, so two may read the same. Strings
-/// are interned by spelling, so two may read the same.
+/// Convert rows by interned name to rows by text. Strings are interned by spelling, so two may read the same.
 pub(super) fn rows_by_name(trace: &Trace, rows: FxHashMap<StrId, Row>) -> BTreeMap<String, Row> {
     let mut out: BTreeMap<String, Row> = BTreeMap::new();
     let mut rows: Vec<(StrId, Row)> = rows.into_iter().collect();

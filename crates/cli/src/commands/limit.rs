@@ -18,8 +18,7 @@ pub(crate) struct Limit<'a> {
 }
 
 impl<'a> Limit<'a> {
-    /// Parse a condition such as `idle>=30%`; `None` for other forms. The command validates name and number. The
-    /// command validates name and number.
+    /// Parse a condition such as `idle>=30%`; `None` for other forms. The command validates name and number.
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         // Names of kernels and paths have such signs, too; the last one is the limit's.
         let at = text.rfind(['<', '>'])?;

@@ -55,7 +55,7 @@ pub(super) struct Nodes {
 }
 
 /// Divide all threads and GPU streams into graph nodes. With `shares_gil`, the threads of a process form one logical
-/// thread. With `shares_gil`, the threads of a process form one logical thread.
+/// thread.
 pub(super) fn nodes(trace: &Trace, host: &mut Host, gpu: &Gpu, waits: &Waits<'_>, shares_gil: bool) -> Nodes {
     let mut lanes = Vec::new();
     let orphans: Rc<[StreamId]> = orphan_streams(gpu).into();

@@ -191,8 +191,7 @@ impl AncestorCache {
         Self { known: vec![None; trace.events.len()] }
     }
 
-    /// True if an event, or an event around it, passes the test. All calls must use the same test. All calls must use
-    /// the same test.
+    /// True if an event, or an event around it, passes the test. All calls must use the same test.
     pub(super) fn any(&mut self, trace: &Trace, event: EventId, test: impl Fn(EventId) -> bool) -> bool {
         let mut visited = Vec::new();
         let mut at = event;

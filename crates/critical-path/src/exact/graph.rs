@@ -105,8 +105,7 @@ pub(super) struct NewEdge {
     pub(super) dependency: Dependency,
 }
 
-/// Dependency graph of the activities in a trace. All columns of nodes have equal length. All columns of nodes have
-/// equal length.
+/// Dependency graph of the activities in a trace. All columns of nodes have equal length.
 #[derive(Clone, Debug, Default)]
 pub struct ActivityGraph {
     /// Start in ns since the trace's base.

@@ -22,7 +22,6 @@ pub fn with_rows(tables: Vec<Table>) -> Vec<Table> {
 }
 
 /// Create a table of slack per event. `is_unknown` adds a note that clocks disagree
-/// ([`super::Exact::slack_is_unknown`]). `is_unknown` adds a note that clocks disagree
 /// ([`super::Exact::slack_is_unknown`]).
 pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
     let table = Table::new(SLACK, "Slack: how much longer an event could take without delaying the end of the window")
@@ -39,8 +38,7 @@ pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
     }
 }
 
-/// Create all tables of a path except [`ON_DEMAND`]. The tables of false hotspots and of steps may have no rows. The
-/// tables of false hotspots and of steps may have no rows.
+/// Create all tables of a path except [`ON_DEMAND`]. The tables of false hotspots and of steps may have no rows.
 pub fn tables(report: &ExactReport, harmless: &[FalseHotspot], steps: &[StepSpread]) -> Vec<Table> {
     let mut causes: Vec<(&&str, &i64)> = report.bound_by_ns.iter().collect();
     causes.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));

@@ -425,8 +425,7 @@ impl HandoverFinder<'_> {
 /// Minimum pause in ns that is longer than the engine takes between two nodes.
 const ENGINE_PAUSE_NS: i64 = 100_000;
 
-/// True if a span does no work and only marks a time range of the program. Old traces record steps as operators. Old
-/// traces record steps as operators.
+/// True if a span does no work and only marks a time range of the program. Old traces record steps as operators.
 pub(super) fn is_annotation(trace: &Trace, event: EventId) -> bool {
     match trace.kind(event) {
         EventKind::Annotation => true,

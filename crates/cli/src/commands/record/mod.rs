@@ -18,8 +18,7 @@ use stackline_present::human;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// Record a command and return its exit code. If a signal killed the command, this process ends by the same signal. If
-/// a signal killed it, this process ends by the same signal.
+/// Record a command and return its exit code. If a signal killed the command, this process ends by the same signal.
 pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let options = options::variables(args, common)?;
     let recorder = run_directory::recorder()?;

@@ -17,8 +17,7 @@ pub(super) struct Mark {
     sampled: usize,
 }
 
-/// Position of an earlier equal edit in the list. Equal scale edits multiply, so they are no repetition. Repeated scale
-/// edits multiply, so they are no repetition.
+/// Position of an earlier equal edit in the list. Equal scale edits multiply, so they are no repetition.
 pub(super) fn repeats(edits: &[Edit], at: usize) -> Option<usize> {
     let edit = &edits[at];
     let counts_twice = matches!(edit.action, Action::Scale(_));

@@ -43,8 +43,7 @@ pub(super) struct Selected {
     pub(super) count: usize,
 }
 
-/// Find the parts of a trace that a selector matches. After a stop request, the result may be incomplete. After a stop
-/// request, the result may be incomplete.
+/// Find the parts of a trace that a selector matches. After a stop request, the result may be incomplete.
 pub(super) fn select(
     exact: &Exact<'_>,
     index: &Index,
