@@ -59,8 +59,7 @@ pub enum TimeRange {
     Steps(i64, i64),
 }
 
-/// First and last step that findings cover: all except warm-up; `None` if the trace has no steps. `None` if the trace
-/// has no steps.
+/// First and last step that findings cover: all except warm-up. `None` if the trace has no steps.
 pub fn selected_steps(trace: &Trace) -> Option<(i64, i64)> {
     match StepSelection::select(trace, &Scope::default()).choice {
         WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Some((from, to)),

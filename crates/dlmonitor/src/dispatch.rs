@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Interface of a profiler that receives events of the observed program. Its methods run on the threads of the observed
-/// program, between the program's own instructions. They must not block, run operators or take the GIL, and should
+/// program, between the program's own instructions. Methods must not block, run operators or take the GIL, and should
 /// return within a few hundred nanoseconds. A panic ends all observation.
 pub trait Observer: Send + Sync {
     /// An operator begins. The last entry of [`Thread::open`] is its entry on the shadow stack; the entries before

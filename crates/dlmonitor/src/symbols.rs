@@ -9,8 +9,7 @@ pub(crate) fn global(name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
-/// Handle of a library that is already loaded. This module neither loads nor unloads it. It is never loaded by this
-/// module, and not unloaded afterwards.
+/// Handle of a library that is already loaded. This module neither loads nor unloads the library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library(NonNull<c_void>);
 

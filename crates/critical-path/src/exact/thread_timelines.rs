@@ -3,7 +3,7 @@
 use stackline_model::{EventId, EventKind, Key, Trace, TrackId, TrackKind};
 
 /// Piece of a thread's timeline with one innermost span, `event` (none in gaps). The piece ends at the start of the
-/// next one. Packed, because pieces outnumber events.
+/// next one. The struct is packed, because pieces outnumber events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, packed(4))]
 pub(super) struct Piece {

@@ -1,5 +1,4 @@
-//! Counter of freed code objects: while the counter is unchanged, a code object's address identifies the object. While
-//! it is unchanged, the address of a code object identifies it.
+//! Counter of freed code objects: while the counter is unchanged, a code object's address identifies the object.
 //!
 //! CPython calls `tp_dealloc` of the code type for each freed code object. This entry is replaced by a function that
 //! increments the counter and calls the original. `PyCode_AddWatcher` (3.12 and later) has the same effect, but does

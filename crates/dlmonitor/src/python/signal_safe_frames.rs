@@ -152,8 +152,7 @@ impl FrameSampler {
         })
     }
 
-    /// Set another thread whose frames the next walks read. The thread must live as long as these walks run. It must
-    /// live as long as they run.
+    /// Set another thread whose frames the next walks read. The thread must live as long as these walks run.
     pub fn set_thread(&mut self, thread: u32) {
         self.memory = Memory::of_thread(thread);
     }

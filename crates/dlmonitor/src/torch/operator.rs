@@ -116,8 +116,7 @@ impl<'a> OperatorName<'a> {
         unsafe { libc::strncmp(self.text, name.as_ptr().cast(), name.len()) == 0 }
     }
 
-    /// Address of the name's text. A later call may have another name at the same address. Another call may have
-    /// another name at the same address.
+    /// Address of the name's text. Another call may have another name at the same address.
     #[must_use]
     #[inline]
     pub fn address(self) -> usize {

@@ -62,7 +62,8 @@ struct Walk<'e, 'a> {
     segments: Option<&'e mut Vec<NewSegment>>,
 }
 
-/// Find the critical path after the edits to an end, by replayed times. `segments` receives its segments, if requested.
+/// Find the critical path after the edits that leads to an end, by replayed times. `segments` receives the path's
+/// segments, if requested.
 pub(super) fn path(
     exact: &Exact<'_>,
     plan: &Plan,
