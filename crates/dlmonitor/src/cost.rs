@@ -1,4 +1,4 @@
-//! Measured cost of reporting operators: one of every [`TIMED_EVERY`] callbacks is timed.
+//! Measured cost of reporting operators: one of every `TIMED_EVERY` callbacks is timed.
 
 use crate::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
