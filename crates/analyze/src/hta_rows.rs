@@ -7,7 +7,7 @@ use stackline_model::{EventId, Key, StrId, Table, Trace};
 use stackline_timeline::Scope;
 use stackline_timeline::hta_view::HtaView;
 
-/// One event as HTA loads it.
+/// One event of a trace as HTA loads it, with times in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     /// The event.
@@ -38,7 +38,7 @@ impl Row {
     }
 }
 
-/// The kept rows of a trace, in HTA's order.
+/// Events of a trace that HTA keeps, in HTA's row order.
 #[derive(Debug)]
 pub struct HtaRows<'a> {
     /// The trace.
@@ -49,11 +49,13 @@ pub struct HtaRows<'a> {
     by_index: FxHashMap<i64, u32>,
 }
 
-/// Maximum number of calls of one correlation that are paired with every operation of it. HTA pairs all with all, which
-/// is quadratic in damaged traces with thousands of equal correlations. Valid traces have one or two calls.
+/// Maximum number of launch calls with one correlation ID that are paired with every GPU operation of this ID. HTA
+/// pairs all with all, which is quadratic in damaged traces with thousands of equal IDs. Valid traces have one or two
+/// calls.
 pub const MAX_CALLS: usize = 64;
 
-/// Assignment of operations to calls: all of the call's correlation; beyond [`MAX_CALLS`] calls, only the last one.
+/// Assignment of GPU operations to launch calls of the same correlation ID. A call gets all operations; after
+/// [`MAX_CALLS`] calls, only the last one.
 #[derive(Debug, Default)]
 pub(crate) struct CallPairs {
     calls: FxHashMap<i64, usize>,
@@ -62,7 +64,7 @@ pub(crate) struct CallPairs {
 }
 
 impl CallPairs {
-    /// Operations of the next call, from the `operations` of its correlation.
+    /// GPU operations of the next launch call with this correlation ID, taken from all `operations` of the ID.
     pub(crate) fn next<'s, T>(&mut self, correlation: i64, operations: &'s [T]) -> &'s [T] {
         let calls = self.calls.entry(correlation).or_default();
         *calls += 1;
@@ -74,7 +76,7 @@ impl CallPairs {
     }
 }
 
-/// Add a note if some calls did not get all operations of their correlation.
+/// Add a note to a table if some launch calls are paired with only one of several GPU operations.
 pub(crate) fn note_limited(table: Table, limited: usize) -> Table {
     match limited {
         0 => table,
@@ -86,8 +88,9 @@ pub(crate) fn note_limited(table: Table, limited: usize) -> Table {
 }
 
 impl<'a> HtaRows<'a> {
-    /// Load a trace as HTA does by default (without the last of several profiler steps, see [`HtaView`]). Then keep the
-    /// rows of the scope's steps: GPU rows by the step of their launch, other rows by their start.
+    /// Load a trace as HTA does by default, and keep the rows of the scope's steps. As in HTA, the last of several
+    /// profiler steps is excluded (see [`HtaView`]). GPU rows count for the step of their launch, other rows for the
+    /// step of their start.
     pub fn load(trace: &'a Trace, scope: &Scope) -> Self {
         let view = HtaView::load(trace, false);
         let index = |row: usize| i64::from(trace.events.source_index[view.event[row].index()]);
@@ -125,7 +128,8 @@ impl<'a> HtaRows<'a> {
         self.rows.iter().filter(|r| r.stream != -1)
     }
 
-    /// The kept row that a row is linked to. A row with a correlation but no partner is "linked" to event 0, as in HTA.
+    /// Row of the event that an event is linked to, if kept. An event with a correlation ID but no partner is "linked"
+    /// to event 0, as in HTA.
     pub fn linked(&self, row: &Row) -> Option<&Row> {
         self.by_index.get(&row.linked).map(|&at| &self.rows[at as usize])
     }
@@ -136,7 +140,7 @@ impl<'a> HtaRows<'a> {
         (self.trace.tracks.pid(track), self.trace.tracks.get(track).tid)
     }
 
-    /// Add a note if rounding made durations negative.
+    /// Add a note to a table if HTA's rounding makes durations negative.
     pub(crate) fn note_negative(&self, table: Table) -> Table {
         match self.gpu().filter(|r| r.dur < 0.0).count() {
             0 => table,

@@ -49,7 +49,7 @@ pub enum TableCommand {
     Check,
 }
 
-/// Tables of an analysis that a command prints as text where the user names no table.
+/// Choice of an analysis's tables that a command prints as text if the user selects no tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Display {
     /// All tables.

@@ -1,4 +1,4 @@
-//! Grouping of launchers, shared by TraceLens' operator tables.
+//! Grouping of operators that launch GPU work, shared by TraceLens' operator tables.
 
 use rustc_hash::FxHashMap;
 use stackline_model::names::MODULE_PREFIX;
@@ -7,7 +7,7 @@ use stackline_timeline::classify;
 use stackline_timeline::gpu_view::{Launcher, Launchers};
 use stackline_timeline::stats::percent;
 
-/// Group key of launchers; unused fields are empty.
+/// Group key of operators that launch GPU work; unused fields are empty.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct By {
     pub(crate) name: StrId,
@@ -16,7 +16,7 @@ pub(crate) struct By {
     pub(crate) recompute: Option<bool>,
 }
 
-/// Launchers with equal keys, in order of start.
+/// Operators that launch GPU work and have equal keys, in order of start.
 pub(crate) struct Group<'a> {
     pub(crate) by: By,
     pub(crate) members: Vec<&'a Launcher>,
@@ -30,7 +30,7 @@ impl Group<'_> {
         trace.strings.get(self.by.name).to_owned()
     }
 
-    /// Distinct categories in alphabetical order: the same operator may launch different kernels.
+    /// Distinct categories of a group's operators, in alphabetical order: one operator may launch different kernels.
     pub(crate) fn categories(&self) -> Vec<&'static str> {
         let mut all: Vec<_> = self.members.iter().map(|l| l.category).collect();
         all.sort_unstable();
@@ -39,7 +39,8 @@ impl Group<'_> {
     }
 }
 
-/// Group launchers, largest direct time first; equal ones in order of first start.
+/// Group operators that launch GPU work, largest direct GPU time first. Groups of equal time are in order of first
+/// start.
 pub(crate) fn group<'a>(launchers: &'a Launchers, by: impl Fn(&Launcher) -> By) -> Vec<Group<'a>> {
     let mut index: FxHashMap<By, usize> = FxHashMap::default();
     let mut groups: Vec<Group<'a>> = Vec::new();
@@ -57,7 +58,7 @@ pub(crate) fn group<'a>(launchers: &'a Launchers, by: impl Fn(&Launcher) -> By) 
     groups
 }
 
-/// The type of an `nn.Module` call: `nn.Module: Linear_12` is a call of the module `Linear`; `None` if there is none.
+/// Class of an `nn.Module` call from its name: `Linear` for `nn.Module: Linear_12`; `None` without a call.
 pub(crate) fn module_type(trace: &Trace, module: EventId) -> Option<String> {
     let name = trace.name(module.some()?);
     let name = name.strip_prefix(MODULE_PREFIX).map_or(name, str::trim_start);
@@ -73,7 +74,7 @@ pub(crate) fn module_path(trace: &Trace, event: EventId) -> Option<String> {
     (!path.is_empty()).then(|| path.join(" > "))
 }
 
-/// Adds the columns of the optional keys.
+/// Add the columns of the module or of recomputation, if the groups are by these.
 pub(crate) fn optional_keys(
     table: Table,
     trace: &Trace,
@@ -93,7 +94,7 @@ pub(crate) fn optional_keys(
     }
 }
 
-/// Adds the share of all direct time, and its running sum.
+/// Add the columns `percent` and `cumulative_percent`: share of the groups' direct GPU time, and its running sum.
 pub(crate) fn shares(table: Table, groups: &[Group<'_>]) -> Table {
     let all: f64 = groups.iter().map(|g| g.direct_us).sum();
     let share: Vec<Option<f64>> = groups.iter().map(|g| percent(g.direct_us, all)).collect();

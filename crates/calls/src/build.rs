@@ -15,7 +15,7 @@ use stackline_timeline::vocabulary::autograd::ENGINE;
 use std::cmp::Reverse;
 pub(super) use upward::Thresholds;
 
-/// Builder of a view, of one run or of two compared runs.
+/// Builder of a call tree view of one run, or of a comparison of two runs.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     labels: Vec<CallLabel>,
@@ -84,7 +84,7 @@ impl Builder {
         Labels { of_frame, function, hidden, focused, selected }
     }
 
-    /// Add the values of a run, as the current one or as the one `before` it.
+    /// Add the values of a run; `before` marks the baseline run of a comparison.
     pub(super) fn add(&mut self, tree: &CallingContextTree, options: &ViewOptions, counts: &Counts<'_>, before: bool) {
         let labels = self.labels(tree, options);
         let measured: Vec<bool> =

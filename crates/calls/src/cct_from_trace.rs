@@ -32,15 +32,15 @@ pub struct TraceCallTree {
     pub uncounted_calls: UncountedCalls,
 }
 
-/// Number of calls of Python functions that continued at another line, or whose number is unknown, by node and thread,
-/// ascending.
+/// Call counts to exclude: of Python calls that continued at another line, or whose number is only inferred. Sorted by
+/// node and thread.
 pub type UncountedCalls = Vec<(CallNodeId, CallThreadId, u64)>;
 
 /// Counter of stalled instruction samples by reason. The reasons are spans below their kernel.
 pub(crate) const STALLS: &str = "stalls";
 
-/// Calls of the steps that findings cover: those of `scope`, or all except warm-up; the whole trace if it has no steps.
-/// Calls that began earlier count nothing, but stay in the paths of their callees.
+/// Build the calling context tree of the steps in `scope`; by default, of all steps except warm-up. Without steps, the
+/// tree covers the whole trace. Calls that began earlier count nothing, but stay in the paths of their callees.
 pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCallTree {
     let selection = StepSelection::select(trace, scope);
     let mut builder = Builder::new(trace, Window::from_trace(trace, &selection), Idle::default());
@@ -59,7 +59,7 @@ pub enum TimeRange {
     Steps(i64, i64),
 }
 
-/// The steps that findings cover, both ends included: all except warm-up. `None` if the trace has no steps.
+/// First and last step that findings cover: all except warm-up. `None` if the trace has no steps.
 pub fn selected_steps(trace: &Trace) -> Option<(i64, i64)> {
     match StepSelection::select(trace, &Scope::default()).choice {
         WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Some((from, to)),
@@ -67,8 +67,9 @@ pub fn selected_steps(trace: &Trace) -> Option<(i64, i64)> {
     }
 }
 
-/// Calls of a part of a trace by thread and stream, with Python functions by line if stacks record lines. Events of
-/// functions only have their first line. Metrics include times, launches, copied bytes, idle GPU time and memory.
+/// Build the calling context tree of a part of a trace, by thread and GPU stream. If stacks record lines, Python
+/// functions are divided by line; events of functions only have the first line. Metrics include times, launches, copied
+/// bytes, idle GPU time and memory.
 pub fn calls_by_thread(trace: &Trace, part: TimeRange) -> TraceCallTree {
     let scope = match part {
         TimeRange::Steps(from, to) => Scope::from_steps(Some((from, to))),
@@ -87,7 +88,7 @@ pub fn calls_by_thread(trace: &Trace, part: TimeRange) -> TraceCallTree {
     builder.finish(selection.steps)
 }
 
-/// Time ranges in which events count, in ns since the trace's base.
+/// Time ranges in which thread events and GPU work count, in ns since the trace's base.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     /// Range for thread events: from the start of the first step to the end of the last one.
@@ -108,7 +109,7 @@ impl Window {
         Self { host, gpu: selection.window(trace).unwrap_or(host) }
     }
 
-    /// Test if an event begins in the range.
+    /// Test if a thread event starts in the time range.
     pub(super) fn has(&self, trace: &Trace, event: EventId) -> bool {
         (self.host.0..self.host.1).contains(&trace.events.start[event.index()])
     }
@@ -254,8 +255,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Test if an event counts in the time range: a GPU operation by its launch, or by execution time if the launch is
-    /// unknown.
+    /// Test if an event counts in the time range. GPU operations count by their launch, or by execution time without a
+    /// known launch.
     pub(super) fn counts(&self, event: EventId) -> bool {
         if !self.trace.kind(event).is_gpu_work() {
             return self.window.has(self.trace, event);
@@ -281,7 +282,7 @@ impl<'a> Builder<'a> {
         node
     }
 
-    /// Calling-context-tree node under which an event's own node is placed.
+    /// Tree node of an event's caller, below which the event's own node belongs.
     pub(super) fn base(&mut self, event: EventId) -> CallNodeId {
         if !self.bases[event.index()].is_none() {
             return self.bases[event.index()];
@@ -319,7 +320,7 @@ impl<'a> Builder<'a> {
         self.node(self.bases[caller.index()], caller, line)
     }
 
-    /// Node of an event below a parent, at a line if it is known.
+    /// Find or add the tree node of an event below the node `base`, at a source line if `line` is known.
     pub(super) fn node(&mut self, base: CallNodeId, event: EventId, line: Option<u32>) -> CallNodeId {
         let known = self.nodes[event.index()];
         if line.is_none() && !known.is_none() {
@@ -405,7 +406,7 @@ fn unsigned_thread_id(tid: &str) -> String {
     handle.map_or_else(|| tid.to_owned(), |number| number.cast_unsigned().to_string())
 }
 
-/// Test if an event is a call or a GPU operation.
+/// Test if an event gets a node in the call tree: operators, annotations, Python functions, API calls, GPU work.
 pub(super) fn is_call(trace: &Trace, event: EventId) -> bool {
     use EventKind::{Annotation, Operator, PythonFunction};
     let kind = trace.kind(event);

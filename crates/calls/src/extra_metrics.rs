@@ -37,12 +37,12 @@ impl TextNumberThreads {
 }
 
 impl Builder<'_> {
-    /// Idle GPU time in ns during a call of a thread, excluding its direct children.
+    /// Idle GPU time in ns during a thread's call, without the idle time during its direct callees.
     pub(super) fn own_idle(&self, event: EventId) -> i64 {
         self.callers.own_idle.get(event.index()).copied().unwrap_or(0)
     }
 
-    /// Divide idle GPU time of a call among its lines, in proportion to their self time.
+    /// Divide a call's idle GPU time among the source lines of its function, in proportion to their self time.
     pub(super) fn add_line_idle(&mut self, event: EventId, parts: &[(CallNodeId, i64)]) {
         let (mut left, mut time) = (self.own_idle(event), parts.iter().map(|part| part.1).sum::<i64>());
         for &(node, ns) in parts {
@@ -116,7 +116,7 @@ impl Builder<'_> {
         self.node(base, event, None)
     }
 
-    /// Add a positive metric value of an event to a calling-context-tree node; ignore 0 and less.
+    /// Add a metric value of an event to a call tree node, if it is positive.
     pub(super) fn add_value(&mut self, node: CallNodeId, event: EventId, metric: CallMetric, value: i64) {
         if let Ok(value @ 1..) = u64::try_from(value) {
             self.tree.add(node, self.thread_of(event), metric, &CallStats::from_value(value));

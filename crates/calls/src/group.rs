@@ -3,7 +3,7 @@
 use super::phases::Phases;
 use stackline_model::{CallNodeId, CallRole, CallThreadId, CallingContextTree, Frame};
 
-/// Grouping of values.
+/// Property by which a view groups values, such as thread, phase or operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
     /// Threads.
@@ -29,7 +29,7 @@ pub enum Grouping {
 }
 
 impl Grouping {
-    /// Group of a value at a node, from a thread.
+    /// Name of the group to which a value of a node on a thread belongs.
     pub(super) fn name<'p>(
         self,
         tree: &CallingContextTree,

@@ -1,4 +1,4 @@
-//! Idle time of GPUs by the concurrent calls of the thread that launches their work.
+//! Attribution of GPU idle time to the calls of the thread that launches the next operation.
 //!
 //! A gap is the time between two operations of one GPU, on any streams. It belongs to the launching thread until the
 //! launch call of the next operation ends, or starts if the call is known to return late ([`host_wait_end`]). The calls
@@ -13,7 +13,7 @@ use stackline_timeline::launch_handover::{Handovers, host_wait_end};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// Idle time of a time range of a trace.
+/// GPU idle time in a time range of a trace, by the thread that caused it.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     /// By track and GPU: time in which the track's calls kept the GPU waiting. Empty if no gap belongs to a thread.
@@ -39,8 +39,8 @@ struct Gap {
 type Work = (EventId, Option<EventId>, bool);
 
 impl Idle {
-    /// Find the gaps between the operations of a trace. Idle time without a thread is kept if `is_in` selects the
-    /// operation at the end of the gap, given with its launch.
+    /// Find the gaps between GPU operations, and the thread that caused each. Idle time without a thread is kept only
+    /// if `is_in` selects the operation after the gap, given with its launch.
     pub(super) fn from_trace(trace: &Trace, is_in: impl Fn(EventId, Option<EventId>) -> bool) -> Self {
         let mut by_device: BTreeMap<i32, Vec<Work>> = BTreeMap::new();
         let mut handovers = Handovers::new(trace);
@@ -117,12 +117,12 @@ impl Idle {
         }
     }
 
-    /// Test if any gap belongs to a thread.
+    /// Test if any gap between GPU operations is attributed to a thread.
     pub(super) fn has_threads(&self) -> bool {
         !self.threads.is_empty()
     }
 
-    /// Time of the thread's gaps in a time range, in ns, summed over GPUs.
+    /// GPU idle time in ns that a thread caused between two times, summed over GPUs.
     pub(super) fn within(&self, track: TrackId, start: i64, end: i64) -> i64 {
         let gaps = self.threads.get(track.index()).map_or(&[][..], Vec::as_slice);
         gaps.iter().map(|covered| covered.between(start, end.max(start))).sum()

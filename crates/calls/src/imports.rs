@@ -1,4 +1,4 @@
-//! Folding of module imports into one row each, because import frames are many, deep, and rarely relevant.
+//! Folding of Python module imports into one row each, because import frames are many, deep, and rarely relevant.
 
 use super::cct_from_trace::TraceCallTree;
 use stackline_model::names::IMPORTS;
@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 /// Name of the span that replaces an import and all its calls.
 pub const IMPORT: &str = "import of modules";
 
-/// Replace each outermost frame of Python's import machinery by a span [`IMPORT`], which gets the values below it. User
-/// code in imported modules is excluded, because a program may do all its work there.
+/// Replace each outermost frame of Python's import machinery by a span [`IMPORT`] that gets all values below the frame.
+/// User code in imported modules keeps its own frames, because a program may do all its work there.
 #[must_use]
 pub fn fold_imports(tree: CallingContextTree) -> CallingContextTree {
     fold(tree).0
 }
 
 impl TraceCallTree {
-    /// Fold module imports of a call tree as [`fold_imports`] does, and renumber its events.
+    /// Fold module imports of a call tree ([`fold_imports`]), and move events to the nodes of the folded tree.
     #[must_use]
     pub fn with_imports_folded(self) -> Self {
         let Self { tree, mut events, steps, uncounted_calls } = self;

@@ -6,7 +6,7 @@ use stackline_timeline::phase_rules::{Phase, PhaseRule, PhaseRules, RuleKind};
 use stackline_timeline::vocabulary::autograd::ENGINE;
 use std::collections::BTreeMap;
 
-/// Number and sum of values.
+/// Number and sum of the metric values of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallValue {
     /// Number of values.
@@ -26,7 +26,8 @@ impl CallValue {
     }
 }
 
-/// Time metric of a query, in ns. [`Measure::Time`] of a tree without times has the unit of its first metric.
+/// Choice of the time metric to query, in ns: GPU time, CPU time, or the first one that the tree has. [`Measure::Time`]
+/// of a tree without times has the unit of its first metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// GPU time if the tree has any, else CPU time, else the first metric.
@@ -37,7 +38,7 @@ pub enum Measure {
     Cpu,
 }
 
-/// Part of a node's subtree.
+/// Part of a node's subtree whose values are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The whole subtree.
@@ -152,7 +153,7 @@ impl CallIndex {
         found.map(|(file, line)| (self.tree.strings.get(file), line))
     }
 
-    /// Nodes and their descendants in breadth-first order, each once.
+    /// Nodes with all their descendants in breadth-first order, each once.
     pub fn breadth_first(&self, from: &[CallNodeId]) -> Vec<CallNodeId> {
         let mut seen = vec![false; self.len()];
         let mut found: Vec<CallNodeId> = Vec::with_capacity(from.len());
@@ -166,13 +167,13 @@ impl CallIndex {
         found
     }
 
-    /// Test if any node is in the backward or update phase.
+    /// Test if the tree shows training: any node in the backward or update phase.
     pub fn is_training(&self) -> bool {
         self.phases.iter().any(|phase| matches!(phase, Phase::Backward | Phase::Update))
     }
 
-    /// Name and unit of [`Measure::Time`]: `gpu_time` if GPUs were active, else `cpu_time`, else the first metric of
-    /// the tree.
+    /// Name and unit of the metric of [`Measure::Time`]. The name is `gpu_time` if GPUs were active, else `cpu_time`,
+    /// else the name of the tree's first metric.
     pub fn time_metric(&self) -> (&str, Unit) {
         let Some((at, unit)) = self.time else { return ("cpu_time", Unit::Ns) };
         let name = match () {
@@ -183,7 +184,7 @@ impl CallIndex {
         (name, unit)
     }
 
-    /// Time of a part of a node; 0 if it was not measured.
+    /// Time of a node, or of a part of its subtree; 0 if it was not measured.
     pub fn value(&self, measure: Measure, part: Part, node: CallNodeId) -> CallValue {
         let column = match measure {
             Measure::Time => self.time.map(|(at, _)| at),
@@ -200,7 +201,7 @@ impl CallIndex {
         }
     }
 
-    /// Number of calls of a node, or of runs of a GPU operation; 0 if calls were not counted.
+    /// Number of calls of a node's frame (of a GPU operation: executions); 0 if calls were not counted.
     pub fn calls(&self, node: CallNodeId) -> u64 {
         let counts = ["host_time", "operator_time", "gpu_time", "gc_time"];
         let own = |column: &Column| column.own.get(node.index()).map_or(0, |value| value.count);
@@ -208,13 +209,13 @@ impl CallIndex {
         counting.map(own).max().unwrap_or(0)
     }
 
-    /// Number of samples of stalled instructions, inclusive.
+    /// Number of samples of stalled GPU instructions in a node's subtree.
     pub fn stalls(&self, node: CallNodeId) -> u64 {
         let column = self.stalls.and_then(|at| self.columns.get(at));
         column.and_then(|column| column.all.get(node.index())).map_or(0, |value| value.sum)
     }
 
-    /// All metrics by name, inclusive (`Part::All`) or self (`Part::Own`).
+    /// All metrics of a node by name: of its subtree, or for `Part::Own` of the node itself.
     pub fn metrics(&self, part: Part, node: CallNodeId) -> impl Iterator<Item = (&str, CallValue)> {
         self.columns.iter().map(move |column| {
             let values = if part == Part::Own { &column.own } else { &column.all };
@@ -222,12 +223,12 @@ impl CallIndex {
         })
     }
 
-    /// Nodes of a kind, in the order of the tree.
+    /// Nodes with a kind of frame, in the order of the tree.
     pub fn nodes_of_kind(&self, kind: FrameKind) -> Vec<CallNodeId> {
         self.tree.nodes.ids().filter(|&node| self.kind(node) == Some(kind)).collect()
     }
 
-    /// Operators that are not called by another operator, forward or backward. Records of PyTorch around operators
+    /// Forward operators that no other operator, forward or backward, calls. PyTorch's records around operators
     /// (`DistributedDataParallel.forward`, functions of autograd's engine) do not count as operators.
     pub fn operators(&self) -> Vec<CallNodeId> {
         use FrameKind::{Backward, Operator};
@@ -250,7 +251,7 @@ impl CallIndex {
         found
     }
 
-    /// Nodes with at least this many calls per call of their caller.
+    /// Nodes whose number of calls is at least `at_least` times that of their caller, as in loops.
     pub fn loops(&self, at_least: u64) -> Vec<CallNodeId> {
         let is_loop = |node: &CallNodeId| {
             let caller = self.parent(*node).map_or(0, |parent| self.calls(parent));
@@ -259,7 +260,7 @@ impl CallIndex {
         self.tree.nodes.ids().skip(1).filter(is_loop).collect()
     }
 
-    /// Time by phase, of phases that occur in the tree.
+    /// Self time summed by training phase, for phases that occur in the tree.
     pub fn by_phase(&self) -> BTreeMap<&'static str, [CallValue; 3]> {
         let mut phases: BTreeMap<&'static str, [CallValue; 3]> = BTreeMap::new();
         for node in self.tree.nodes.ids().skip(1) {

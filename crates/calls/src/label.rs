@@ -1,10 +1,10 @@
-//! Label of a view's node: equal text in all runs, so that runs can be compared.
+//! Label of a row in a call tree view; labels of the same frame are equal in all runs, so that runs can be compared.
 
 use super::shorten_symbols::{shorten, shorten_inputs};
 use regex_lite::Regex;
 use stackline_model::{CallingContextTree, Frame};
 
-/// Label of a node.
+/// Label of a row in a call tree view: kind, name, inputs, file and line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallLabel {
     /// Kind of the frame (`stackline_model::FrameKind`), or `group`.
@@ -41,14 +41,13 @@ impl CallLabel {
         Self::new(tree, frame, true, true)
     }
 
-    /// Test if a pattern matches the full name with file and line, or an operator's name with or without inputs.
+    /// Test if a pattern matches the name with file and line, or an operator's name with or without inputs.
     pub fn matches(&self, pattern: &Regex) -> bool {
         let whole = self.text(&self.name, &self.file);
         pattern.is_match(&whole) || !self.inputs.is_empty() && pattern.is_match(&format!("{whole} {}", self.inputs))
     }
 
-    /// Short text for display: file name without folders, and no library if the name contains it. Arguments of long C++
-    /// names and long lists of tensors are shortened.
+    /// Short text for display, without folders, library names that repeat, C++ arguments and long tensor lists.
     pub fn short(&self) -> String {
         let file = self.file.rsplit(['/', '\\']).next().unwrap_or(&self.file);
         if !self.inputs.is_empty() {

@@ -38,7 +38,7 @@ use regex_lite::Regex;
 use rustc_hash::FxHashSet;
 use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallingContextTree, Unit};
 
-/// Direction of a view of a call tree.
+/// Direction of a call tree view: towards callees, towards callers, or flat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ViewDirection {
     /// Callees from the root.
@@ -54,7 +54,7 @@ pub enum ViewDirection {
     Callees,
 }
 
-/// Options of a view.
+/// Options of a call tree view: metric, direction, grouping and filters.
 #[derive(Clone, Debug)]
 pub struct ViewOptions {
     /// Metric to show.
@@ -80,7 +80,7 @@ pub struct ViewOptions {
 }
 
 impl ViewOptions {
-    /// Create view options without filters for a metric: all values, from callers to callees.
+    /// Create options of a top-down view of a metric, without grouping and filters.
     pub fn new(metric: CallMetric) -> Self {
         Self {
             metric,
@@ -97,7 +97,7 @@ impl ViewOptions {
     }
 }
 
-/// A tree of labels in display order: callers first, largest children first.
+/// A call tree view: labeled rows in display order, parents before children, largest children first.
 #[derive(Clone, Debug)]
 pub struct CallView {
     /// Stable name of the metric.
@@ -122,7 +122,7 @@ pub struct CallView {
     pub is_pruned: bool,
 }
 
-/// Node of a view.
+/// Row of a call tree view, with inclusive and exclusive values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ViewNode {
     /// Row of its parent; 0 for the root itself.
@@ -143,20 +143,20 @@ pub struct ViewNode {
 }
 
 impl ViewNode {
-    /// Difference of the inclusive sum to the other run.
+    /// Difference of the inclusive sums of the two runs in a comparison.
     pub fn change(&self) -> i128 {
         i128::from(self.inclusive.sum) - i128::from(self.before.sum)
     }
 }
 
-/// Build a view of a tree.
+/// Build a view of a calling context tree.
 pub fn view(tree: &CallingContextTree, options: &ViewOptions) -> CallView {
     view_pruned(tree, options, 0.0, &[])
 }
 
-/// Build a view of a tree. In views towards callers (bottom-up, callers), only callers of rows with at least the share
-/// `least` of the total are followed. All rows are as in [`view`]. `uncounted_calls` lists calls that count at another
-/// line, for trees by line.
+/// Build a view of a calling context tree; bottom-up, without the callers of rows below the share `least` of the total.
+/// All shown rows have the same values as in [`view`]. `uncounted_calls` lists calls that count at another line, for
+/// trees by line.
 pub fn view_pruned(
     tree: &CallingContextTree,
     options: &ViewOptions,
@@ -175,9 +175,9 @@ pub fn view_pruned(
     CallView { is_pruned: is_up && least > 0.0, ..builder.finish(tree, options, false) }
 }
 
-/// Build a bottom-up view of rows with at least the share `least` of the total, without the many smaller ones. `below`
-/// selects a frame and its callers, innermost first. The total is then that of this path, and row 0 is its last caller.
-/// All rows are as in [`view`]. `None` if the view is not bottom-up, or requires paths.
+/// Build a bottom-up view of only the rows with at least the share `least` of the total. `below` selects a frame and
+/// its callers, innermost first. The total is then that of this path, and row 0 is its last caller. All rows are as in
+/// [`view`]. `None` if the view is not bottom-up, or requires paths.
 pub fn view_upwards(
     tree: &CallingContextTree,
     options: &ViewOptions,
@@ -192,13 +192,13 @@ pub fn view_upwards(
     is_made.then(|| CallView { is_pruned: true, ..builder.finish(tree, options, false) })
 }
 
-/// Test if [`view_upwards`] can build a view.
+/// Test if the options describe a view that [`view_upwards`] can build.
 pub fn can_view_upwards(options: &ViewOptions) -> bool {
     options.shape == ViewDirection::BottomUp && build::needs_no_paths(options)
 }
 
-/// Compare two trees in one view with rows by label. Functions are compared, not lines, because lines move when a
-/// program changes. Inputs distinguish operators if both runs have them.
+/// Compare the calling context trees of two runs in one view, with rows by label. Functions are compared, not lines,
+/// because lines move when a program changes. Inputs distinguish operators if both runs have them.
 pub fn compare(before: &CallingContextTree, after: &CallingContextTree, options: &ViewOptions) -> CallView {
     let has_inputs =
         |tree: &CallingContextTree| tree.frames.iter().any(|frame| !frame.tensors(&tree.strings).is_empty());
@@ -219,7 +219,7 @@ pub fn compare(before: &CallingContextTree, after: &CallingContextTree, options:
 }
 
 impl CallView {
-    /// In a comparison, scale the other run's values to the number of steps of this run.
+    /// In a comparison, scale the values of the baseline run to this run's number of steps.
     pub fn scale_before(&mut self, steps_before: usize, steps: usize) {
         if steps_before == 0 || steps == 0 || steps_before == steps {
             return;
@@ -232,15 +232,15 @@ impl CallView {
         self.nodes.iter_mut().for_each(|node| scale(&mut node.before));
     }
 
-    /// A copy of the view without nodes deeper than `depth`, and with only the `top` largest of the rest (in a
-    /// comparison, those with the largest change) and their callers. 0 keeps all.
+    /// Copy the view without nodes deeper than `depth`, and with only the `top` largest nodes and their callers. In a
+    /// comparison, the nodes with the largest change are kept. 0 keeps all.
     #[must_use]
     pub fn keep(&self, depth: usize, top: usize) -> Self {
         self.keep_by_lines(depth, top, &(0..self.nodes.len()).collect::<Vec<_>>())
     }
 
-    /// A copy like [`Self::keep`], where frames of a chain that is displayed in one line count as one; so do removed
-    /// ones.
+    /// Copy the view, limited to `top` and `depth` in displayed lines: frames displayed in one line count as one.
+    /// Everything else is as in [`Self::keep`].
     #[must_use]
     pub fn keep_lines(&self, depth: usize, top: usize) -> Self {
         let mut first: Vec<usize> = (0..self.nodes.len()).collect();
@@ -252,8 +252,8 @@ impl CallView {
         self.keep_by_lines(depth, top, &first)
     }
 
-    /// Flags for nodes that share the display line of the previous node: Python frames that are the only callee of
-    /// their caller.
+    /// For each row, true if it is displayed on the line of the previous row. This is so for Python frames that are the
+    /// only callee of their caller.
     pub fn joined(&self) -> Vec<bool> {
         let mut children = vec![0_usize; self.nodes.len()];
         for node in self.nodes.iter().skip(1) {
@@ -305,7 +305,7 @@ impl CallView {
         Self { nodes, left_out, small_callers: Vec::new(), ..self.clone() }
     }
 
-    /// Label of the view's node in a row.
+    /// Label of a row of the view.
     pub fn label(&self, row: usize) -> &CallLabel {
         &self.labels[self.nodes[row].label]
     }

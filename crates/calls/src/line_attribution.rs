@@ -10,7 +10,7 @@ use stackline_model::{EventId, EventKind, Frame, FrameKind, Trace};
 use stackline_timeline::frame_names::frame;
 use std::ops::Range;
 
-/// Source lines of functions, from stacks.
+/// Data to divide the time of Python functions among source lines, from the stacks of a trace.
 pub(super) struct LineAttribution<'a> {
     trace: &'a Trace,
     /// Callees and samples by function and time.
@@ -41,7 +41,7 @@ impl<'a> LineAttribution<'a> {
         Some(Self { trace, called, places })
     }
 
-    /// The line of a function at which it made a call; `None` if it is unknown, or if the caller is no Python function.
+    /// Line at which a Python function made a call; `None` if unknown, or if `function` is no Python function.
     pub(super) fn line_of_call(&self, called: EventId, function: EventId) -> Option<u32> {
         let trace = self.trace;
         if trace.kind(function) != EventKind::PythonFunction {
@@ -57,7 +57,7 @@ impl<'a> LineAttribution<'a> {
         stacks.frames_of(stacks.of_event(called)).find(is_it)?.line()
     }
 
-    /// Self time of a call in ns by line, in order of first use. `None` stands for an unknown line.
+    /// Self time of a call in ns, divided by source line, in order of first use. `None` stands for an unknown line.
     pub(super) fn parts(&self, event: EventId, own_ns: i64) -> Vec<(Option<u32>, i64)> {
         let events = &self.trace.events;
         let called = self.places.get(&event).map_or(&[][..], |place| &self.called[place.clone()]);

@@ -25,8 +25,8 @@ pub fn source_lines(tree: &CallingContextTree, metric: CallMetric) -> Vec<Source
     lines_of(tree, metric, tree.exclusive(metric, |_| true))
 }
 
-/// Source lines without imports, and the total cost of imports in the metric's unit. The imports of the tree must be
-/// folded ([`fold_imports`](super::fold_imports)).
+/// Costs of source lines without imports, and the total cost of imports in the metric's unit. The imports of the tree
+/// must be folded ([`fold_imports`](super::fold_imports)).
 pub fn source_lines_and_imports(tree: &CallingContextTree, metric: CallMetric) -> (Vec<SourceLine>, u64) {
     let is_import = |frame: &Frame| matches!(*frame, Frame::Span { name } if tree.strings.get(name) == IMPORT);
     let mut exclusive = tree.exclusive(metric, |_| true);

@@ -13,12 +13,12 @@ const COMMUNICATION: &str = "communication";
 const OPTIMIZER: &str = "optimizer";
 const OTHER: &str = "forward and other";
 
-/// Phases by node.
+/// Training phase of each node of a calling context tree.
 #[derive(Debug)]
 pub(super) struct Phases(Vec<&'static str>);
 
 impl Phases {
-    /// Compute the phases of all nodes of a tree.
+    /// Compute the training phases of all nodes of a tree.
     pub(super) fn new(tree: &CallingContextTree) -> Self {
         let rules = PhaseRules::default();
         let of_frame: Vec<Option<&str>> = tree.frames.iter().map(|frame| phase_of_frame(tree, &rules, frame)).collect();
@@ -32,7 +32,7 @@ impl Phases {
         Self(phases)
     }
 
-    /// Phase of a value at a node, from a thread.
+    /// Name of the training phase of a value, by its node and thread.
     pub(super) fn name(&self, tree: &CallingContextTree, node: CallNodeId, thread: CallThreadId) -> &'static str {
         let phase = self.0.get(node.index()).copied().unwrap_or(OTHER);
         let is_autograd = || {

@@ -1,9 +1,9 @@
-//! Selection of the calls of one rank of a job.
+//! Selection of the part of a calling context tree that belongs to one rank of a distributed job.
 
 use crate::NoCalls;
 use stackline_model::{CallMetrics, CallProcessId, CallThreadId, CallingContextTree};
 
-/// The ranks of a tree, ascending.
+/// Ranks that occur in a calling context tree, ascending.
 #[must_use]
 pub fn ranks_of_calls(tree: &CallingContextTree) -> Vec<i64> {
     let mut known: Vec<i64> = tree.processes.iter().filter_map(|process| process.rank.map(i64::from)).collect();
@@ -12,7 +12,8 @@ pub fn ranks_of_calls(tree: &CallingContextTree) -> Vec<i64> {
     known
 }
 
-/// Keep only the processes of one rank, and the values of their threads. All frames and nodes stay.
+/// Restrict a calling context tree to the processes of one rank and the values of their threads. All frames and nodes
+/// stay.
 ///
 /// # Errors
 /// An error if no process has that rank.

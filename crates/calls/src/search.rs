@@ -15,9 +15,10 @@ enum Segment {
 }
 
 impl CallIndex {
-    /// Find nodes whose path from the root matches a pattern with parts between `/`, in the order of the tree. `**`
-    /// matches any number of frames. Other parts match one frame: a glob, or a regular expression after `~`, for its
-    /// name, its file and line (`train.py:12`, without folders), or both (`step train.py:12`).
+    /// Find the nodes whose call path from the root matches a pattern such as `**/train_step/aten::conv*`. The result
+    /// is in the order of the tree. `**` matches any number of frames. Other parts between `/` match one frame: a glob,
+    /// or a regular expression after `~`. A part is matched against the frame's name, its file and line (`train.py:12`,
+    /// without folders), or both (`step train.py:12`).
     ///
     /// # Errors
     /// An error if the pattern is empty or too long, or if a part is not a valid regular expression.

@@ -1,4 +1,4 @@
-//! Calling contexts of the events of a trace.
+//! Callers of the events of a trace: enclosing call, launch call of GPU work, or forward operator of backward work.
 
 use super::cct_from_trace::is_call;
 use super::idle::Idle;
@@ -17,7 +17,7 @@ pub(super) struct TraceContexts {
 }
 
 impl TraceContexts {
-    /// Find the contexts of a trace's events; `idle` is the idle time to divide among calls.
+    /// Find the caller of each event of a trace; `idle` is the GPU idle time to divide among calls.
     pub(super) fn from_trace(trace: &Trace, idle: &Idle) -> Self {
         let many = trace.events.len();
         let mut parent = vec![EventId::NONE; many];

@@ -16,7 +16,7 @@ pub(crate) const UNREADABLE: u8 = 3;
 /// A `--fail-on` condition held.
 pub(crate) const CONDITION_HELD: u8 = 4;
 
-/// Invalid request.
+/// Error of wrong use, such as an unknown option, name or step (exit code 2).
 #[derive(Debug)]
 pub(crate) struct WrongUse(pub(crate) String);
 
@@ -33,7 +33,7 @@ pub(crate) fn wrong_use(message: impl Into<String>) -> Error {
     WrongUse(message.into()).into()
 }
 
-/// An input that cannot be read, where no other error says so.
+/// Error for an input that cannot be read (exit code 3), for cases without an error of their own.
 #[derive(Debug)]
 pub(crate) struct Unreadable(pub(crate) String);
 
@@ -50,7 +50,7 @@ pub(crate) fn unreadable(message: impl Into<String>) -> Error {
     Unreadable(message.into()).into()
 }
 
-/// A command that cannot be run, with the exit code that shells give then.
+/// Error for a command to record that cannot be run, with the exit code that shells use in this case.
 #[derive(Debug)]
 pub(crate) struct CannotRun(u8, String);
 
@@ -68,7 +68,7 @@ pub(crate) fn cannot_run(code: u8, message: impl Into<String>) -> Error {
     CannotRun(code, message.into()).into()
 }
 
-/// "did you mean" for a name, or an empty text.
+/// Create the text "did you mean …?" with names similar to the typed one; a period if there are none.
 pub(crate) fn did_you_mean<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let near = stackline_engine::nearest(typed, names, 3);
     if near.is_empty() { ".".to_owned() } else { format!("; did you mean {}?", near.join(" or ")) }

@@ -18,7 +18,7 @@ pub(crate) const ROWS: usize = 20;
 /// Width where there is no terminal to ask.
 const WIDTH: usize = 120;
 
-/// Output document of a command.
+/// Output of a command: header, tables, and additional keys of its JSON document.
 pub(crate) struct Answer<'a> {
     pub(crate) command: &'a str,
     /// The traces that it is about.
@@ -33,7 +33,7 @@ pub(crate) struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Writes the answer in the form that was asked for.
+    /// Write the output in the format that `--format` selects.
     pub(crate) fn write(&self, common: &Common) -> Result<()> {
         match common.format {
             Format::Table => self.write_text(common),
@@ -94,13 +94,13 @@ fn shifted_clocks(set: &TraceSet) -> String {
     terminal::clean_lines(&lines.collect::<String>())
 }
 
-/// The checks that failed of those on which tables and findings depend.
+/// Failed consistency checks on which the results of tables and findings depend.
 pub(crate) fn checks_that_failed(session: &Session<'_>) -> Vec<FailedCheck> {
     let operations = session.infos.iter().map(|info| info.gpu_operations as u64).sum();
     FailedCheck::all(&session.set.traces, operations)
 }
 
-/// One line with the failed checks and their consequences; empty if all passed.
+/// Line with the failed consistency checks and their consequences; empty if all passed.
 pub(crate) fn failed_checks(session: &Session<'_>) -> String {
     let one = |FailedCheck { check, count, consequence }: FailedCheck| match consequence {
         "" => format!("{check} {count}"),
@@ -113,7 +113,7 @@ pub(crate) fn failed_checks(session: &Session<'_>) -> String {
     format!("Failed checks: {}. List the affected events with `stackline check`.\n", failed.join(", "))
 }
 
-/// Width, colors and maximum rows with which tables are drawn.
+/// Width, colors and maximum number of rows of printed tables.
 pub(crate) fn style(common: &Common) -> Style {
     let rows = common.limit.unwrap_or(ROWS);
     if common.output.is_some() {
@@ -200,7 +200,8 @@ pub(crate) fn print_read_report(set: &TraceSet) -> Result<()> {
     Ok(())
 }
 
-/// A line for people on standard error, wrapped at the width of a terminal. Commands are left whole: people copy them.
+/// Print a message on standard error, wrapped at the width of a terminal. Commands stay on one line, because users copy
+/// them.
 pub(crate) fn print_message(text: &str) -> Result<()> {
     let mut line = terminal::clean(text) + "\n";
     if io::stderr().is_terminal() && !line.starts_with("Next: ") {

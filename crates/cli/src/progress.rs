@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Display of the bytes read, until it is dropped.
+/// Progress bar with the bytes read, shown until this value is dropped.
 pub(crate) struct ProgressDisplay {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

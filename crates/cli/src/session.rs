@@ -15,7 +15,7 @@ use stackline_timeline::steps::{StepSelection, default_window};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Refuses a target that is one of the inputs: the trace would be gone.
+/// Error if an output file is one of the inputs, because writing would destroy the input.
 pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
     let Ok(target_file) = std::fs::canonicalize(target) else { return Ok(()) };
     if target_file.is_file() && inputs.iter().any(|i| std::fs::canonicalize(i).is_ok_and(|i| i == target_file)) {
@@ -50,13 +50,13 @@ pub(crate) fn run_of(inputs: &[PathBuf], common: &Common) -> Result<Run> {
     })
 }
 
-/// Reads a part of a run, and shows how far that is.
+/// Read a part of a run, with a progress bar.
 pub(crate) fn reading<T>(run: &Run, read: impl FnOnce(&Run) -> Result<T, Error>) -> Result<T> {
     let _progress = ProgressDisplay::start(&run.options().watch);
     Ok(read(run)?)
 }
 
-/// Reason why missing records prevent a negative answer; `None` if all records were read.
+/// Sentence that records of a trace are missing, so that a negative result is uncertain; `None` if none are missing.
 pub(crate) fn incomplete_part<'r>(
     infos: &[TraceInfo],
     mut reports: impl Iterator<Item = &'r ReadReport>,
@@ -66,7 +66,7 @@ pub(crate) fn incomplete_part<'r>(
     Some(format!("{}: records are missing; `stackline doctor` lists the reasons", infos.get(at)?.name))
 }
 
-/// Opened traces and the options that go with them.
+/// Opened traces of a command, with the options of the command line.
 pub(crate) struct Session<'a> {
     pub(crate) set: Arc<TraceSet>,
     pub(crate) infos: Vec<TraceInfo>,
@@ -81,7 +81,7 @@ impl<'a> Session<'a> {
         Self::from_run(&mut run_of(inputs, common)?, common)
     }
 
-    /// Reads the traces of a run; those of the rank that was chosen.
+    /// Read the traces of a run, limited to the rank that `--rank` selects, as a session.
     pub(crate) fn from_run(run: &mut Run, common: &'a Common) -> Result<Self> {
         let mut set = reading(run, Run::traces)?;
         // Ranks are numbered and described before one is picked: a rank that no file names keeps its position.
@@ -99,7 +99,7 @@ impl<'a> Session<'a> {
         Ok(Self { set, infos, scope, common, watch: run.options().watch.clone() })
     }
 
-    /// Map each trace of a run while it is read, and keep only descriptions of the traces.
+    /// Read the traces of a run one by one, apply a function to each, and keep only descriptions of the traces.
     pub(crate) fn map<T: Send>(
         mut run: Run,
         common: &'a Common,
@@ -129,7 +129,7 @@ impl<'a> Session<'a> {
         Ok((Self { set: Arc::new(set), infos, scope, common, watch }, results))
     }
 
-    /// Traces of which only the description is at hand, in the order of the infos.
+    /// Create a session from descriptions and read reports of traces, without their events.
     pub(crate) fn described(infos: &[TraceInfo], reports: &[ReadReport], common: &'a Common) -> Self {
         let describe = |(info, report): (&TraceInfo, &ReadReport)| {
             let mut trace = Trace::default();
@@ -141,12 +141,12 @@ impl<'a> Session<'a> {
         Self { infos: infos.to_vec(), ..Self::from_reports(infos.iter().zip(reports).map(describe).collect(), common) }
     }
 
-    /// Traces that are nothing but read reports: for commands that answer from something else.
+    /// Create a session from traces that contain only read reports, for commands whose results come from other data.
     pub(crate) fn from_reports(traces: Vec<Trace>, common: &'a Common) -> Self {
         Self { set: Arc::new(TraceSet { traces }), ..Self::empty(common) }
     }
 
-    /// No traces: for commands that answer from something else.
+    /// Create a session without traces, for commands whose results come from other data.
     pub(crate) fn empty(common: &'a Common) -> Self {
         let (set, infos, scope) = (Arc::default(), Vec::new(), Scope::default());
         Self { set, infos, scope, common, watch: Progress::new() }
@@ -157,7 +157,7 @@ impl<'a> Session<'a> {
         Ok(stackline_engine::run(&self.set, &analyses.into_iter().collect::<Vec<_>>(), &self.run_options())?)
     }
 
-    /// Tables of each trace as tables of all.
+    /// Combine the tables of each trace into tables of all ranks.
     pub(crate) fn combined(&self, of_each: Vec<Vec<Table>>) -> Vec<Table> {
         stackline_engine::concatenate(self.infos.iter().map(|info| info.rank).zip(of_each).collect())
     }
@@ -167,15 +167,16 @@ impl<'a> Session<'a> {
         RunOptions { scope: self.scope, threads: self.common.threads, watch: self.watch.clone() }
     }
 
-    /// Default window of the tables, as a sentence; `None` if it is the whole trace or the user's choice.
+    /// Sentence that names the time range of the tables. `None` if the range is the whole trace or the user selected
+    /// it.
     pub(crate) fn window_sentence(&self, looked: &[StepSelection]) -> Option<String> {
         let (window, notes) = default_window(looked).filter(|_| self.scope == Scope::default())?;
         let notes: String = notes.iter().map(|note| format!("Note: {note}.\n")).collect();
         Some(format!("Shown: {window}; --whole shows the whole trace.\n{notes}"))
     }
 
-    /// Keep the trace with the longest of these selections, per step if any trace has steps, marked or inferred, and
-    /// its selection. The result names it if there were several.
+    /// Keep only the trace with the longest selected steps (or selection, if no trace has steps), and its selection.
+    /// The result is a sentence that names the trace, if there were several.
     pub(crate) fn select_slowest_trace(&mut self, looked: &mut Vec<StepSelection>) -> Option<String> {
         if self.set.traces.len() < 2 || looked.len() != self.set.traces.len() {
             return None;
@@ -210,7 +211,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Check for the absence of GPU work.
+    /// Check if the traces have no GPU work.
     pub(crate) fn is_of_host_alone(&self) -> bool {
         self.infos.iter().all(|info| info.gpu_operations == 0)
     }
@@ -238,7 +239,7 @@ impl<'a> Session<'a> {
         Ok(tables.into_iter().filter(|t| requested.is_empty() || requested.contains(&t.name)).collect())
     }
 
-    /// The ranks as a choice for people, in their own order: archives have another.
+    /// Ranks of the traces for messages, ascending, such as `0|1|2`.
     pub(crate) fn ranks(&self) -> String {
         let mut ranks: Vec<i64> = self.infos.iter().map(|i| i.rank).collect();
         ranks.sort_unstable();

@@ -8,7 +8,7 @@ pub(crate) fn select(table: &Table, columns: &[&str]) -> Table {
     Table { columns, ..table.clone() }
 }
 
-/// The rows with these numbers, in this order.
+/// Copy a table with only the given rows, in the given order.
 pub(crate) fn rows(table: &Table, rows: &[usize]) -> Table {
     let columns = table.columns.iter().map(|c| Column { values: take(&c.values, rows), ..c.clone() }).collect();
     Table { columns, ..table.clone() }
@@ -23,8 +23,8 @@ fn take(values: &Values, rows: &[usize]) -> Values {
     }
 }
 
-/// The `count` rows with the largest values of a column that are above zero, largest first; earlier rows first where
-/// equal. The table says how many there are.
+/// Copy a table with only the `count` rows that have the largest positive values in a column, largest first. Rows with
+/// equal values keep their order. If rows are omitted, the title states the number of all.
 pub(crate) fn top(table: &Table, by: &str, count: usize) -> Table {
     let values: Vec<f64> = (0..table.rows()).map(|r| number(table, by, r).unwrap_or(0.0)).collect();
     let mut order: Vec<usize> = (0..table.rows()).filter(|&r| values[r] > 0.0).collect();
@@ -40,7 +40,7 @@ pub(crate) fn top(table: &Table, by: &str, count: usize) -> Table {
 const OF_GPU: [&str; 5] =
     ["coverage", "ops_summary_by_category", "ops_summary", "ops_unique_args", "ops_unique_args_kernels"];
 
-/// The tables for people of programs that use no GPU: without columns and rows that could only say so.
+/// Remove columns and rows about GPUs from tables of programs that use no GPU.
 pub(crate) fn without_gpu(tables: Vec<Table>) -> Vec<Table> {
     let is_about_it = |name: &str| ["gpu", "launch", "kernel"].iter().any(|part| name.contains(part));
     let is_zero_or_empty = |column: &Column| match &column.values {

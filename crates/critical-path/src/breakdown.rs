@@ -1,11 +1,11 @@
-//! Breakdown of the critical path by cause (section 2.6).
+//! Breakdown of the time on the critical path by cause (section 2.6 of the HTA specification).
 
 use super::graph::{Edge, EdgeKind};
 use super::{CriticalPath, CriticalPathError};
 use regex_lite::Regex;
 use stackline_model::{Table, Unit};
 
-/// One edge of the path.
+/// One edge of the critical path, with its cause and time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Position in the graph's edges.
@@ -16,7 +16,7 @@ pub struct Step {
     pub weight_us: f64,
 }
 
-/// A share of the path.
+/// Share of a cause, or of an event name, in the time of the critical path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
     /// Name of the cause, or of the event.
@@ -29,7 +29,7 @@ pub struct Share {
     pub edges: usize,
 }
 
-/// Edges of a path by cause.
+/// Edges of a critical path with their causes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breakdown {
     /// One per edge of the path, in path order.
@@ -39,8 +39,9 @@ pub struct Breakdown {
 }
 
 impl CriticalPath {
-    /// Break down the path by cause: `cpu_bound`, `data_loading`, `gpu_compute_bound`, `gpu_communication_bound`,
-    /// `gpu_kernel_kernel_overhead`, `gpu_kernel_launch_overhead`, or the empty text.
+    /// Determine the cause of the time of each edge of the path. Causes are `cpu_bound`, `data_loading`,
+    /// `gpu_compute_bound`, `gpu_communication_bound`, `gpu_kernel_kernel_overhead`, `gpu_kernel_launch_overhead`, or
+    /// the empty text.
     pub fn breakdown(&self) -> Breakdown {
         // The analysis already checked these patterns. Invalid patterns in a restored file match nothing.
         let patterns = data_load_patterns(&self.options.data_load_events).unwrap_or_default();

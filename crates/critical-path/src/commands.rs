@@ -1,4 +1,4 @@
-//! GPU commands of the host in call order: launches, event records, waits and synchronizations.
+//! GPU commands that the host issued, in call order: launches, CUDA event records, waits and synchronizations.
 
 use super::call_kind_cache::CallKindCache;
 use super::streams::{Streams, start};
@@ -8,10 +8,10 @@ use stackline_model::gpu_calls::CallKind;
 use stackline_model::launch_times::LaunchTimes;
 use stackline_model::{EventId, GpuId, Key, Trace};
 
-/// Key of a recorded CUDA event: process, and correlation ID of the call that recorded it.
+/// Identity of a recorded CUDA event: process, and correlation ID of the call that recorded it.
 pub(super) type RecordKey = (Key, i64);
 
-/// One command of the host.
+/// One GPU command that the host issued, such as a launch or a synchronization.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Command {
     /// Launch of an operation on its stream.
@@ -26,7 +26,7 @@ pub(super) enum Command {
     Sync { call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<RecordKey> },
 }
 
-/// All commands sorted by time.
+/// All GPU commands that the host issued, sorted by time.
 pub(super) struct Commands {
     pub(super) list: Vec<((i64, u8, i64, u32), Command)>,
     /// True if the trace records the targets of stream waits.

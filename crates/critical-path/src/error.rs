@@ -4,7 +4,7 @@ use stackline_timeline::phase_rules::InvalidPhaseRules;
 
 use thiserror::Error;
 
-/// Error of a critical-path analysis. Each message names the fix.
+/// Error of a critical-path analysis, with a message that says how to fix the error.
 #[derive(Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum CriticalPathError {

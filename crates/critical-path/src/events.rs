@@ -1,4 +1,4 @@
-//! Events of a critical path as columns, independent of the trace.
+//! Table of the events of a critical path, which can be used without the trace.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ impl TrackKey {
     }
 }
 
-/// Thread or stream of events on a path.
+/// Thread or GPU stream of events on a critical path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathTrack {
     /// Process, or device of GPU work, as in the source.
@@ -46,7 +46,8 @@ fn is_zero(value: &i64) -> bool {
     *value == 0
 }
 
-/// Events of a path's graph as columns of equal length: events with nodes, and events that edges are attributed to.
+/// Table of the events of a path's graph, one column per field. Events are those of nodes and those that edges are
+/// attributed to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathEvents {
     /// Position in the source's event list: HTA's event index.
@@ -90,12 +91,12 @@ impl PathEvents {
         self.track.get(row as usize).and_then(|&t| self.tracks.get(t as usize))
     }
 
-    /// Label of an event's track, for readers.
+    /// Text label of the thread or GPU stream of an event.
     pub fn track_label(&self, row: u32) -> &str {
         self.track(row).map_or("", |t| t.label.as_str())
     }
 
-    /// True if an event is on a stream.
+    /// True if an event is on a GPU stream.
     pub fn is_gpu(&self, row: u32) -> bool {
         self.stream.get(row as usize).is_some_and(|&s| s >= 0)
     }
@@ -145,12 +146,12 @@ impl<'a> EventsBuilder<'a> {
         }
     }
 
-    /// Return the event of a row of the view, and add it if it is new.
+    /// Row of the event at a row of HTA's view; the event is added if it is new.
     pub(super) fn row_of(&mut self, view_row: u32, view: &HtaView) -> u32 {
         self.row_for(view_row, view.event[view_row as usize], view.stream[view_row as usize])
     }
 
-    /// Return the event with the caller's own number, and add it if it is new.
+    /// Row of the event with a number chosen by the caller; the event is added if it is new.
     pub(super) fn row_for(&mut self, number: u32, event: EventId, stream: i64) -> u32 {
         let known = self.row[number as usize];
         if known != NONE {

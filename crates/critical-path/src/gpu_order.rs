@@ -24,7 +24,7 @@ pub(crate) const CLOCK_TOLERANCE_NS: i64 = 50_000;
 /// Maximum error of times in whole µs, in ns.
 pub(crate) const ROUNDING_NS: i64 = 2_000;
 
-/// Evidence of a dependency.
+/// Evidence of a dependency or cause: recorded (exact) or inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
@@ -44,7 +44,7 @@ impl Evidence {
     }
 }
 
-/// Rule from which a dependency on GPU work follows.
+/// Rule from which a dependency on GPU work follows, such as a recorded CUDA event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// Recorded wait of a stream for an event.
@@ -80,7 +80,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Evidence of dependencies by this rule.
+    /// Evidence of dependencies that follow from this rule: exact or inferred.
     pub fn evidence(self) -> Evidence {
         match self {
             Self::Event | Self::Synchronization | Self::BlockingCopy => Evidence::Exact,
@@ -110,7 +110,7 @@ impl Reason {
     }
 }
 
-/// Dependency of an operation, in addition to the order of its stream.
+/// Dependency of a GPU operation on another one, in addition to the order of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuDep {
     /// Operation that must end first.
@@ -119,7 +119,7 @@ pub struct GpuDep {
     pub reason: Reason,
 }
 
-/// Call or polling loop that waits for the GPU, including waits of length 0.
+/// Host call or polling loop that waits for GPU operations, including waits of length 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncCall {
     /// Call whose return ends the wait.
@@ -132,7 +132,7 @@ pub struct SyncCall {
     pub reason: Reason,
 }
 
-/// Dependencies of GPU work.
+/// Order of GPU work: dependencies of each GPU operation, and host calls that wait for the GPU.
 #[derive(Clone, Debug, Default)]
 pub struct GpuOrder {
     /// Stream per operation, as an index; `u32::MAX` for operations with unusable times.
@@ -169,7 +169,7 @@ pub struct GpuOrder {
 }
 
 impl GpuOrder {
-    /// Compute the order of all GPU work.
+    /// Compute the dependencies of all GPU operations and waiting calls of a trace.
     pub(crate) fn new(trace: &Trace, kinds: &CallKindCache) -> Self {
         let streams = Streams::new(trace);
         let commands = Commands::collect(trace, kinds, &streams);
@@ -230,7 +230,7 @@ impl GpuOrder {
         }
     }
 
-    /// Dependencies of an operation, in addition to its launch and the order of its stream.
+    /// Dependencies of a GPU operation, in addition to its launch and the order of its stream.
     pub fn deps(&self, gpu: GpuId) -> &[GpuDep] {
         let at = |i: usize| self.dep_offset.get(i).map_or(0, |&o| o as usize);
         let range: Range<usize> = at(gpu.index())..at(gpu.index() + 1);

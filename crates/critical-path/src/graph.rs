@@ -1,8 +1,8 @@
-//! Dependency graph of a critical path: nodes are starts and ends of events, edges are dependencies.
+//! Dependency graph of method `hta`: nodes are starts and ends of events, edges are dependencies.
 
 use serde::{Deserialize, Serialize};
 
-/// Kind of an edge. Names and weights follow HTA's rule set (section 2.4 of the specification).
+/// Kind of an edge of the graph. Names and weights follow HTA's rule set (section 2.4 of the specification).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[repr(u8)]
@@ -29,7 +29,7 @@ impl EdgeKind {
         Self::SyncDependency,
     ];
 
-    /// HTA's name of the kind, such as `OPERATOR_KERNEL`.
+    /// HTA's name of the edge kind, such as `OPERATOR_KERNEL`.
     pub fn name(self) -> &'static str {
         match self {
             Self::OperatorKernel => "OPERATOR_KERNEL",
@@ -40,7 +40,7 @@ impl EdgeKind {
         }
     }
 
-    /// HTA's text for the kind in an overlay, such as `critical_path_operator`.
+    /// HTA's text for the edge kind in an overlay, such as `critical_path_operator`.
     pub(crate) fn overlay_text(self) -> &'static str {
         match self {
             Self::OperatorKernel => "critical_path_operator",
@@ -55,7 +55,7 @@ impl EdgeKind {
 /// Value of [`Edge::attributed`] for edges without event.
 pub const NO_EVENT: u32 = u32::MAX;
 
-/// An edge between two nodes.
+/// Edge between two nodes of the graph, with its weight and the event it is attributed to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Edge {
     /// Source node.
@@ -71,13 +71,14 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Weight in the search for the longest path: weights of -1 µs and below count as 0.
+    /// Weight of the edge in the search for the longest path: weights of -1 µs and below count as 0.
     pub fn search_weight_us(&self) -> f64 {
         if self.weight_us <= -1.0 { 0.0 } else { self.weight_us }
     }
 }
 
-/// Starts and ends of events, sorted by (time, event, start before end). The position of a node is its number.
+/// Nodes of the graph: starts and ends of events, sorted by (time, event, start before end). The position of a node is
+/// its number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeTable {
     /// Event: a row of the path's events.
@@ -109,7 +110,7 @@ pub struct Graph {
     pub edges: Vec<Edge>,
 }
 
-/// Edges by source node, in the order of insertion per node.
+/// Positions of the edges that leave each node, in the order of insertion.
 pub(super) struct Outgoing {
     offset: Vec<u32>,
     edge: Vec<u32>,

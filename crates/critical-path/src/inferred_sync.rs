@@ -1,4 +1,4 @@
-//! Inferred synchronization without a record of its own: copy engines, graphs, blocking copies, polling loops.
+//! Inferred synchronization that the trace does not record: copy engines, CUDA graphs, blocking copies, polling loops.
 
 use super::call_kind_cache::CallKindCache;
 use super::gpu_order::{GpuDep, Reason, SyncCall};
@@ -12,7 +12,7 @@ fn direction(trace: &Trace, id: GpuId) -> Option<CopyDirection> {
     if trace.kind(event) == EventKind::Memcpy { copy_direction(trace.name(event)) } else { None }
 }
 
-/// Infer an order of copies of one direction, on devices where such copies never overlap.
+/// Infer that copies of one direction run in order, on devices where such copies never overlap.
 pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
     let mut engines: FxHashMap<(i32, CopyDirection), Vec<GpuId>> = FxHashMap::default();
     for id in streams.operations.iter().flatten().copied() {
@@ -35,8 +35,8 @@ pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(Gpu
     }
 }
 
-/// Infer dependencies of kernels of one graph launch on several streams: each waits for the kernel of another stream
-/// that ended last before it.
+/// Infer dependencies between kernels of one CUDA graph launch that run on several streams. Each kernel waits for the
+/// kernel of another stream that ended last before it.
 pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
     let launch = |id: GpuId| trace.gpu.launch[id.index()];
     let stream = |id: GpuId| streams.of[id.index()];
@@ -62,7 +62,7 @@ pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, Gp
     }
 }
 
-/// Infer waits of copy calls that return after the end of their copy.
+/// Infer that copy calls waited for their copy, if they return after its end.
 pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKindCache, streams: &Streams, syncs: &mut Vec<SyncCall>) {
     for id in streams.operations.iter().flatten().copied() {
         let Some(call) = trace.gpu.launch[id.index()].some() else { continue };
@@ -73,7 +73,7 @@ pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKindCache, streams: &St
     }
 }
 
-/// Polling loops that saw no end of recorded work.
+/// Polling loops (repeated queries if GPU work has ended) that did not see the end of any recorded work.
 #[derive(Clone, Debug, Default)]
 pub struct PollingLoops {
     /// Time ranges of loops per span: of the queries, and of the span around them.
@@ -81,7 +81,7 @@ pub struct PollingLoops {
 }
 
 impl PollingLoops {
-    /// Spans with a part in loops, unordered.
+    /// Spans of which a part is in a polling loop, unordered.
     pub(super) fn spans(&self) -> impl Iterator<Item = EventId> + '_ {
         self.parts.keys().copied()
     }
@@ -98,7 +98,7 @@ impl PollingLoops {
         }
     }
 
-    /// True if a span is part of a polling loop at a time.
+    /// True if a span is part of a polling loop at a given time.
     pub(crate) fn contains(&self, event: EventId, at: i64) -> bool {
         self.parts.get(&event).is_some_and(|ranges| {
             let begun = ranges.partition_point(|&(from, _)| from <= at);

@@ -6,7 +6,7 @@ use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
-/// Calls with one name.
+/// Runtime or driver calls of one name that take a large share of a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LargeCall {
     /// Name of the calls.
@@ -22,8 +22,8 @@ pub struct LargeCall {
 /// Minimum share of the window, in percent, of a large call.
 const LARGE_PERCENT: f64 = 20.0;
 
-/// Large calls in the window of a path, on threads that launch work, longest first. Calls that only wait count by their
-/// time on the path, because the path contains the awaited work instead.
+/// Find runtime and driver calls with a large share of a path's window, on threads that launch work, longest first.
+/// Calls that only wait count by their time on the path, because the path contains the awaited work instead.
 pub fn large_calls(trace: &Trace, path: &ExactPath) -> Vec<LargeCall> {
     let (from, to) = (path.window.start, path.window.end);
     let length = (to - from).max(1) as f64;

@@ -27,7 +27,7 @@ const MAX_HARDWARE_RETURN_NS: i64 = 60_000;
 /// Minimum number of long calls that make a hardware queue full.
 const MIN_LONG_CALLS: usize = 3;
 
-/// Add launch calls that waited for space in the queue, and calls that just had space.
+/// Find launch calls that waited for space in a full launch queue, and calls that just found space.
 pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
     // A blocking copy waits for more than space in the queue.
     let copying: FxHashSet<EventId> = syncs.iter().map(|s| s.call).collect();

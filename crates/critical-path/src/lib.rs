@@ -43,7 +43,7 @@ pub use what_if::{Change, Edit, Resource, Selector};
 use hta::HtaOptions;
 use serde::{Deserialize, Serialize};
 
-/// Warnings of an analysis.
+/// Code of a warning of a critical-path analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -169,7 +169,7 @@ impl Warning {
     }
 }
 
-/// Dependency graph, its critical path, and the data to present them.
+/// Critical path of method `hta` with its dependency graph, and the data to present both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CriticalPath {
     /// Name of the method, such as `hta`.
@@ -204,7 +204,7 @@ impl CriticalPath {
         EdgeKind::ALL.map(|kind| (kind, counts[kind as usize]))
     }
 
-    /// Rows of [`Self::events`] with a node on the path, ascending by event index.
+    /// Rows of [`Self::events`] that are on the critical path, ascending by event index.
     pub fn path_events(&self) -> Vec<u32> {
         let marks = self.path_marks();
         let mut rows: Vec<u32> = (0..self.events.len() as u32).filter(|&r| marks[r as usize]).collect();

@@ -2,7 +2,7 @@
 
 use super::graph::{Edge, Outgoing};
 
-/// A path through a graph.
+/// Longest path through a graph, as nodes and edges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LongestPath {
     /// Nodes in path order.

@@ -1,5 +1,5 @@
-//! Missing records of a trace: launches without operation, operations without launch. A dependency is uncertain if
-//! unrecorded work may lie in between.
+//! Missing GPU records of a trace: launch calls without operation, operations without launch call. A dependency is
+//! uncertain if unrecorded work may lie in between.
 
 use super::call_kind_cache::CallKindCache;
 use super::gpu_order::{Reason, SyncCall};
@@ -73,18 +73,18 @@ impl<'a> MissingRecords<'a> {
         found
     }
 
-    /// True if an operation was launched as part of a graph. Recordings of graphs lack an unknown set of kernels.
+    /// True if a GPU operation was launched as part of a CUDA graph, whose recordings may lack any number of kernels.
     pub(super) fn is_of_graph(&self, trace: &Trace, id: GpuId) -> bool {
         let call = trace.gpu.launch[id.index()];
         self.kinds.kind_of(trace, call) == Some(CallKind::GraphLaunch)
     }
 
-    /// Copy calls with a possible wait for an unrecorded copy.
+    /// Copy calls that may have waited for a copy that is missing in the trace.
     pub(super) fn copies(&self) -> &[EventId] {
         &self.copies
     }
 
-    /// True if a process may have launched an unrecorded operation between two times.
+    /// True if a process may have launched, between two times, a GPU operation that is missing in the trace.
     pub(super) fn may_miss_between(&self, process: Key, from: i64, to: i64) -> bool {
         let lost = self.by_process.get(&process);
         lost.is_some_and(|lost| lost.pervasive || records_host_code(&lost.launches, from, to))
@@ -97,7 +97,7 @@ impl<'a> MissingRecords<'a> {
         lost.is_some_and(|lost| lost.pervasive || records_host_code(&lost.without_operation, from, to))
     }
 
-    /// Calls that may have waited for unrecorded work, by start.
+    /// Calls that may have waited for GPU work that is missing in the trace, by start.
     pub(super) fn calls_near_missing_records(
         &self,
         trace: &Trace,
@@ -126,8 +126,8 @@ impl<'a> MissingRecords<'a> {
         found
     }
 
-    /// True if an operation of a process with unknown launch time, on any stream, starts between two times. A chain of
-    /// waits between streams may refer to it.
+    /// True if a GPU operation without known launch time starts between two times, on any stream of a process. A chain
+    /// of waits between streams may refer to it.
     pub(super) fn unlaunched_between(&self, process: Key, from: i64, to: i64) -> bool {
         let lost = self.by_process.get(&process);
         lost.is_some_and(|lost| records_host_code(&lost.unlaunched, from, to))

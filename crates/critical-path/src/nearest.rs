@@ -1,4 +1,4 @@
-//! Similar names for a name that was not found.
+//! Search for names similar to a name that was not found.
 
 use rustc_hash::FxHashSet;
 use stackline_model::{EventKind, Trace};

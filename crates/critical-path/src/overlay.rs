@@ -3,7 +3,7 @@
 use super::graph::{Edge, EdgeKind};
 use super::{CriticalPath, TrackKey};
 
-/// Content of an overlay.
+/// Options of an overlay: which events and arrows the copy of the trace file contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverlayMode {
     /// Omit complete events, except events on the path, annotations and Python frames. Takes precedence over
@@ -14,7 +14,7 @@ pub struct OverlayMode {
     pub all_edges: bool,
 }
 
-/// One end of an arrow.
+/// One end of an arrow in the trace file: thread and time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowEnd {
     /// Process, as in the source.
@@ -25,7 +25,7 @@ pub struct FlowEnd {
     pub ts_us: i64,
 }
 
-/// An arrow between two events.
+/// Arrow between two events of the trace file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowPair {
     /// Sequence number from 0.
@@ -42,7 +42,7 @@ pub struct FlowPair {
     pub kind: &'static str,
 }
 
-/// Event of the trace file to mark, with data to verify its identity.
+/// Event of the trace file to mark as critical, with data to verify its identity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     /// Position in the file's event list.
@@ -55,7 +55,7 @@ pub struct Mark {
     pub clock_shift_ns: i64,
 }
 
-/// Marks and additions for the trace file.
+/// Marks and arrows to add to a copy of the trace file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overlay {
     /// Events on the path, by ascending position.
@@ -67,7 +67,7 @@ pub struct Overlay {
 }
 
 impl CriticalPath {
-    /// Marks and arrows for a writer of the trace file.
+    /// Create the marks and arrows that show the critical path in a copy of the trace file.
     pub fn overlay(&self, mode: OverlayMode) -> Overlay {
         let mut on_path = vec![false; self.graph.edges.len()];
         for &edge in &self.path.edges {

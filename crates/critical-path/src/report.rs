@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Maximum number of names in [`CriticalPathReport::top`].
 const TOP: usize = 20;
 
-/// A point of the path. Fields are in alphabetical order, as in the JSON document.
+/// Event on the path, as a point of the path in the report. Fields are in alphabetical order, as in the JSON document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathPoint<'a> {
     /// `start` or `end`.
@@ -24,7 +24,7 @@ pub struct PathPoint<'a> {
     pub track: Cow<'a, str>,
 }
 
-/// A share of the path.
+/// Share of a cause or name in the time of the path, in the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportShare {
     /// Name of the events.
@@ -84,7 +84,7 @@ impl CriticalPath {
         CriticalPathReport { path: self.points().collect(), ..self.summary() }
     }
 
-    /// Report without the points of the path, which are most of its size.
+    /// Build the report without the points of the path, which are most of its size.
     pub fn summary(&self) -> CriticalPathReport<'static> {
         let mut bounds = self.breakdown().bound_by;
         // Dependencies and synchronization have weight 0.

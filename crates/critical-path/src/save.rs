@@ -67,7 +67,7 @@ impl CriticalPath {
         self.save_with(None::<&()>, out)
     }
 
-    /// Write everything as JSON with data of the caller about the trace, for [`Self::restore_with`].
+    /// Write the critical path, its graph, and data of the caller about the trace as JSON ([`Self::restore_with`]).
     pub fn save_with(&self, source: Option<&impl Serialize>, out: impl Write) -> std::io::Result<()> {
         let edges = &self.graph.edges;
         let saved = Saved {
@@ -108,12 +108,14 @@ impl CriticalPath {
         out.flush()
     }
 
-    /// Read a file of [`Self::save`]. All functions of [`super`] work on the result; only the trace is missing.
+    /// Restore a critical path from a file of [`Self::save`]. All functions of [`super`] work on the result; only the
+    /// trace is missing.
     pub fn restore(input: impl Read) -> Result<Self, CriticalPathError> {
         Self::restore_with::<Value>(input).map(|(path, _)| path)
     }
 
-    /// Read a file of [`Self::save_with`]; the caller's data is `None` in files of [`Self::save`].
+    /// Restore a critical path and the caller's data from a file of [`Self::save_with`]. The data is `None` in files of
+    /// [`Self::save`].
     pub fn restore_with<S: DeserializeOwned>(input: impl Read) -> Result<(Self, Option<S>), CriticalPathError> {
         let fail = |reason: String| CriticalPathError::Restore { reason };
         let saved: Saved<'_> =

@@ -1,4 +1,4 @@
-//! Simulation of streams and events, call by call: dependencies of each operation and each call.
+//! Simulation of GPU streams and CUDA events, call by call, to find the dependencies of each operation and call.
 
 use super::commands::{Command, Commands, RecordKey};
 use super::gpu_order::{CLOCK_TOLERANCE_NS, GpuDep, ROUNDING_NS, Reason, SyncCall};
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 /// that delays one of them past these does not delay the call.
 const MAX_AWAITED: usize = 256;
 
-/// Result of the simulation.
+/// Dependencies of GPU operations and calls, as the simulation found them.
 #[derive(Default)]
 pub(super) struct SimulationResult {
     pub(super) deps: Vec<(GpuId, GpuDep)>,
@@ -29,7 +29,7 @@ pub(super) struct SimulationResult {
     pub(super) left_out: u64,
 }
 
-/// Replay the launch, record and wait commands of a trace's streams.
+/// Replay the launch, CUDA event record, and wait commands of a trace's streams.
 pub(super) fn simulate(
     trace: &Trace,
     commands: &Commands,

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use stackline_model::{GpuId, Key, Trace};
 
-/// Operations per stream.
+/// GPU operations of each stream, in order.
 pub(crate) struct Streams {
     /// Stream per operation.
     pub(crate) of: Vec<u32>,
@@ -80,7 +80,7 @@ impl Streams {
         launched_by(trace, id).unwrap_or_else(|| self.process[self.of[id.index()] as usize])
     }
 
-    /// Stream with a number on a device; on any device if `device` is negative and all streams are on one device.
+    /// Find the stream with a number on a device. A negative `device` matches any, if all streams are on one device.
     pub(crate) fn stream_by_number(&self, device: i32, number: i64) -> Option<usize> {
         let known = |device: i32| self.by_number.get(&(device, number)).copied().flatten().map(|s| s as usize);
         known(device).or_else(|| self.only_device.filter(|_| device < 0).and_then(known))
@@ -116,8 +116,8 @@ fn processes(trace: &Trace, operations: &[Vec<GpuId>]) -> Vec<Key> {
     operations.iter().zip(&known).map(of).collect()
 }
 
-/// Operation that ended last, and the one that ended last on any other stream. For every stream, one of the two is from
-/// a different stream.
+/// The GPU operation that ended last, and the last one on any other stream. For every stream, one of the two is from a
+/// different stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastOfTwo<S, T> {
     slots: [Option<(S, T)>; 2],
@@ -128,7 +128,7 @@ impl<S: PartialEq + Copy, T: Copy> LastOfTwo<S, T> {
         Self { slots: [None; 2] }
     }
 
-    /// Register an end on a stream, later than all ends before.
+    /// Register that an operation ended on a stream, later than all operations before.
     pub(crate) fn ended(&mut self, stream: S, what: T) {
         if self.slots[0].is_some_and(|(last, _)| last != stream) {
             self.slots[1] = self.slots[0];
@@ -136,7 +136,7 @@ impl<S: PartialEq + Copy, T: Copy> LastOfTwo<S, T> {
         self.slots[0] = Some((stream, what));
     }
 
-    /// Operation that ended last on a stream other than this one.
+    /// GPU operation that ended last on any stream except the given one.
     pub(crate) fn ended_on_other_stream(&self, stream: S) -> Option<T> {
         self.slots.iter().flatten().find(|(of, _)| *of != stream).map(|(_, what)| *what)
     }

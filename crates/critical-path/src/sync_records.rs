@@ -1,4 +1,4 @@
-//! Synchronization records (`cuda_sync`): targets of waits by stream and event.
+//! Synchronization records (`cuda_sync`): the stream or CUDA event that each wait refers to.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrColumn, EventId, EventKind, Trace};
@@ -21,7 +21,7 @@ pub(super) struct SyncRecord {
 }
 
 impl SyncRecord {
-    /// True if the record states the call that recorded the awaited event.
+    /// True if the record states the call that recorded the awaited CUDA event.
     pub(super) fn names_event(&self) -> bool {
         self.event_record > 0
     }
@@ -68,13 +68,13 @@ impl<'a> SyncRecords<'a> {
         self.by_correlation.is_empty()
     }
 
-    /// Correlation ID of a synchronizing call.
+    /// Correlation ID of a call that waits.
     pub(super) fn id(&self, call: EventId) -> i64 {
         number(&self.correlation, call, self.trace)
     }
 
-    /// Record of a call: the nearest in time of those with the same correlation ID. Other processes reuse correlation
-    /// IDs, and ranks may share a file, so a record far from the call belongs to another call.
+    /// Synchronization record of a call: the nearest in time of those with the same correlation ID. Other processes
+    /// reuse correlation IDs, and ranks may share a file, so a record far from the call belongs to another call.
     pub(super) fn record_of_call(&self, call: EventId) -> Option<SyncRecord> {
         if self.is_empty() {
             return None;

@@ -15,12 +15,12 @@ const READ: &str = "np.asarray(jax.Array)";
 /// Suffix of frames that wait for values without a copy to the host.
 const BLOCKS: &str = " block_until_ready";
 
-/// True if a span of this name waits for the GPU.
+/// True if a span of this name reads a GPU value, and therefore waits for the GPU.
 pub fn is_read(name: &str) -> bool {
     name == READ || (name.starts_with('$') && name.ends_with(BLOCKS))
 }
 
-/// Add spans that wait for a value, with the awaited copies or the work that ended last.
+/// Find spans that wait for a GPU value, with the awaited copies or the GPU work that ended last.
 pub(super) fn value_reads(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
     let is_named: Vec<bool> = trace.strings.iter().map(is_read).collect();
     if !is_named.contains(&true) {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use stackline_model::vocabulary::matches;
 use std::collections::BTreeSet;
 
-/// Resource that the time of an edge counts for.
+/// Resource (host or GPU) to which the time of an edge is attributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -21,7 +21,7 @@ pub enum Resource {
     Gpu,
 }
 
-/// Selector of edges that meet all conditions.
+/// Selector of graph edges by kind, resource and name; an edge must meet all conditions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Selector {
@@ -33,7 +33,7 @@ pub struct Selector {
     pub name: Option<String>,
 }
 
-/// Change of a weight.
+/// Change of an edge's weight: a factor or a new value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -43,7 +43,7 @@ pub enum Change {
     Set(f64),
 }
 
-/// Edit of weights.
+/// Edit: a change of the weights of selected edges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Edit {
     /// Edges to edit.
@@ -53,8 +53,8 @@ pub struct Edit {
 }
 
 impl CriticalPath {
-    /// Critical path after some edits, applied in sequence. Negative weights count as 0, as in the search. An edit that
-    /// matches no edge adds a warning to the result.
+    /// Find the critical path after some edits, applied in sequence. Negative weights count as 0, as in the search. An
+    /// edit that matches no edge adds a warning to the result.
     pub fn apply(&self, edits: &[Edit]) -> Self {
         let mut result = self.clone();
         for edge in &mut result.graph.edges {

@@ -1,4 +1,4 @@
-//! Alignment of two sets of profiles, and tests of every difference against the spread.
+//! Comparison of two sets of profiles: rows matched by name, and a significance test of every difference.
 
 use super::comparability::{Per, mean_steps, not_compared, notes, warnings};
 use super::functions;
@@ -11,7 +11,7 @@ use stackline_timeline::confidence::Confidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Table of a comparison.
+/// Compared table: steps, operators, kernels, call paths or functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Table {
     /// Whole steps.
@@ -43,7 +43,7 @@ impl Table {
     }
 }
 
-/// Result of a comparison of one row.
+/// Result of the comparison of one row, such as slower or noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Significantly longer.
@@ -74,20 +74,20 @@ impl Verdict {
         }
     }
 
-    /// Test if the verdict is the result of a test, for a row on both sides.
+    /// Test if the verdict is the result of a significance test, so that the row exists on both sides.
     #[must_use]
     pub fn is_tested(self) -> bool {
         matches!(self, Self::Slower | Self::Faster | Self::Noise)
     }
 
-    /// Test if the change is beyond noise.
+    /// Test if the change is significant or the row is only on one side.
     #[must_use]
     pub fn is_change(self) -> bool {
         !matches!(self, Self::Noise | Self::Untested)
     }
 }
 
-/// One measure of one row, before and after. Times in ns per step.
+/// Change of one measure of one row between the sides. Times are in ns per step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// Rank on the first side. The second side's number may differ if each run is one trace.
@@ -122,7 +122,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Mean before and after; `None` for 0 caused by missing records.
+    /// Mean times before and after; `None` for a time of 0 that is caused by missing records.
     #[must_use]
     pub fn known_ns(&self) -> [Option<f64>; 2] {
         let [before, after] = self.is_incomplete;
@@ -130,7 +130,7 @@ impl Change {
             .map(|(ns, is_incomplete)| (ns != 0.0 || !is_incomplete).then_some(ns))
     }
 
-    /// Change of time per step; `None` if one of the times is missing.
+    /// Change of the time per step in ns; `None` if one of the times is missing.
     #[must_use]
     pub fn known_change_ns(&self) -> Option<f64> {
         self.known_ns().iter().all(Option::is_some).then(|| self.change_ns())
@@ -142,7 +142,7 @@ impl Change {
         self.counts_are_steady && self.count_before != self.count_after
     }
 
-    /// Change of time per step, in ns.
+    /// Change of the time per step, in ns.
     pub fn change_ns(&self) -> f64 {
         self.after_ns - self.before_ns
     }
@@ -160,7 +160,7 @@ impl Change {
     }
 }
 
-/// Source of the spread.
+/// Source of the spread that differences are tested against: steps, runs or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Steps of one run on each side.
@@ -198,7 +198,7 @@ impl Default for Options {
     }
 }
 
-/// One side of a comparison: its runs, each with its ranks.
+/// One side of a comparison: its runs, each with the profiles of its ranks.
 pub type Side = Vec<Vec<Profile>>;
 
 /// Result of a comparison of two sides.
@@ -229,8 +229,8 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Confidence in a change of the program: `high` for several runs, `medium` for steps of one run each, `low` for
-    /// one step each and for hardly comparable sides.
+    /// Confidence that a change comes from the program: `high` for several runs, `medium` for steps of one run each.
+    /// The confidence is `low` for one step each and for hardly comparable sides.
     #[must_use]
     pub fn confidence(&self) -> Confidence {
         match self.method {

@@ -1,4 +1,4 @@
-//! Comparability of two runs: the common unit, and reasons why differences may not come from a change.
+//! Comparability of two runs: the common unit, and other reasons than the program for differences.
 
 use super::align::{Diff, Method, Side, TRIM_SHARE};
 use super::inferred_steps::{has_steps, have_different_bases, is_whole, operations};
@@ -12,7 +12,7 @@ const MIN_SHARED_PERCENT: f64 = 20.0;
 /// Factor between numbers of calls beyond which runs without steps count as windows of different lengths.
 const MAX_COUNT_RATIO: f64 = 1.02;
 
-/// Unit of compared times and calls.
+/// Unit to which compared times and calls refer: step, run or call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
     /// Per step.
@@ -34,7 +34,7 @@ impl Per {
         }
     }
 
-    /// Choose the unit that two sides have in common.
+    /// Choose the unit for comparison that both sides have.
     pub(super) fn choose(before: &Side, after: &Side) -> Self {
         let mut profiles = before.iter().chain(after).flatten().peekable();
         match () {
@@ -46,8 +46,8 @@ impl Per {
     }
 }
 
-/// Reasons why differences may not come from a change, one sentence each; empty for comparable sides. The unit of times
-/// comes first.
+/// Warnings about other reasons than the program for differences, one sentence each; empty for comparable sides. The
+/// unit of times comes first.
 pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<String> {
     let first = [different_bases(before, after), inferred_steps(before, after), different_counts(before, after)];
     let mut out: Vec<String> = first.into_iter().flatten().collect();
@@ -167,7 +167,7 @@ fn different_counts(before: &Side, after: &Side) -> Option<String> {
         .then(|| format!("A has {a:.0} {what} and B {b:.0}, {why}, so times per call are compared, not totals."))
 }
 
-/// Note on the mean step length, if single steps were not kept.
+/// Note on the mean step length of runs for which single steps were not kept.
 pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
     let steps = |side: &Side| side.iter().flatten().filter_map(|profile| profile.mean_step).collect::<Vec<_>>();
     let (of_a, of_b) = (steps(before), steps(after));
@@ -265,7 +265,7 @@ pub(super) fn not_compared(before: &Side, after: &Side, (paths, functions): (boo
     out
 }
 
-/// Notes for the reader, one sentence each.
+/// Notes on a comparison for the reader, one sentence each.
 pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     let mut out = Vec::new();
     match diff.method {

@@ -11,7 +11,7 @@ use stackline_timeline::frame_names::frame;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Functions of one run by file and name.
+/// Python functions of one run by file and name, with their times.
 pub(super) type Functions = BTreeMap<Arc<str>, Row>;
 
 /// Measured by recorded calls. Times of different methods are not comparable.
@@ -19,7 +19,7 @@ pub(super) const BY_CALLS: &str = "calls";
 /// Measured by samples of CPU time (in recordings of calls: of CPU time or wall time).
 pub(super) const BY_SAMPLES: &str = "samples";
 
-/// Functions of a trace and the method of measuring; `None` if it has neither calls nor samples of any.
+/// Times of Python functions, and the method of measuring (calls or samples); `None` if the trace has neither.
 pub(super) fn functions(trace: &Trace, units: &Units) -> (Functions, Option<&'static str>) {
     let names: Vec<Option<Arc<str>>> = trace.strings.iter().map(|name| label(name).map(Arc::from)).collect();
     let name_of = |name: StrId| names.get(name.index()).and_then(Option::as_ref);
@@ -115,8 +115,8 @@ fn frames(trace: &Trace, sample: EventId) -> impl Iterator<Item = StrId> {
     std::iter::once(trace.events.name[sample.index()]).chain(stacks.names(stacks.of_event(sample)))
 }
 
-/// Names of the second side's functions on the first side, where they differ, by the same end of the file path. A
-/// program that was copied or installed elsewhere has the same functions.
+/// For functions whose file path differs between the sides: name on the second side, and name on the first side. Paths
+/// match by their ends, because a program that was copied or installed elsewhere has the same functions.
 pub(super) fn aligned_names(before: &[&Profile], after: &[&Profile]) -> BTreeMap<Arc<str>, Arc<str>> {
     let names = |side: &[&Profile]| -> BTreeSet<Arc<str>> {
         side.iter().flat_map(|profile| profile.functions.keys().map(Arc::clone)).collect()
@@ -159,7 +159,7 @@ fn most_similar(name: &str, among: &[&Arc<str>]) -> Option<Arc<str>> {
     best.next().filter(|_| best.next().is_none()).map(|name| Arc::clone(name))
 }
 
-/// A path with the function names of the other side; `None` if it has none to rename.
+/// Replace function names in a call path by those of the other side; `None` if nothing changes.
 pub(super) fn renamed_path(path: &str, names: &BTreeMap<Arc<str>, Arc<str>>) -> Option<Arc<str>> {
     let parts = || path.split(" > ");
     let other = |part: &'_ str| names.get(part).map(|name| name.to_string());

@@ -1,4 +1,4 @@
-//! Inferred steps in comparisons, for runs without step marks that are compared to runs with marks. Steps cannot be
+//! Inferred steps for runs without step marks, so that they can be compared to runs with marks. Steps cannot be
 //! compared to whole runs.
 
 use super::align::Side;
@@ -14,8 +14,8 @@ use stackline_timeline::step_marks::{LikelySteps, likely_steps};
 /// such as a micro-batch.
 const MAX_UNIT_RATIO: f64 = 1.5;
 
-/// Profile of a trace by inferred steps; `None` if it marks steps, if none can be inferred, or if the scope selects
-/// steps or the whole trace.
+/// Create a profile of a trace by inferred steps; `None` if the trace marks steps, or none can be inferred. Also `None`
+/// if the scope selects steps or the whole trace.
 pub(super) fn profile(trace: &Trace, rank: i64, scope: &Scope, view: &GpuView<'_>) -> Option<Profile> {
     if scope.whole || scope.steps.is_some() {
         return None;
@@ -34,8 +34,8 @@ pub(super) fn profile(trace: &Trace, rank: i64, scope: &Scope, view: &GpuView<'_
     Some(Profile { inferred_from: Some(from), ..profile })
 }
 
-/// Use inferred steps of runs without marks, if other runs mark steps with as much GPU work. An inferred step extends
-/// to the next one, so marked steps are then measured up to the next one, too.
+/// Switch runs without step marks to their inferred steps, if other runs mark steps with as much GPU work. An inferred
+/// step extends to the next one, so marked steps are then measured up to the next one, too.
 pub(super) fn use_inferred_steps(before: &mut Side, after: &mut Side) {
     let all = || before.iter().chain(after.iter()).flatten();
     if !have_different_bases(before, after)
@@ -61,17 +61,17 @@ pub(super) fn have_different_bases(before: &Side, after: &Side) -> bool {
     all.clone().any(has_steps) && all.any(is_whole)
 }
 
-/// Test if a run is compared per step.
+/// Test if a run has steps, so that its times are per step.
 pub(super) fn has_steps(profile: &Profile) -> bool {
     !profile.steps.is_empty()
 }
 
-/// Test if a run has no steps but something to compare.
+/// Test if a run has data but no steps, so that it is compared as a whole.
 pub(super) fn is_whole(profile: &Profile) -> bool {
     profile.steps.is_empty() && profile.units() > 0
 }
 
-/// Mean number of GPU operations per step.
+/// Mean number of GPU operations per step of a run.
 pub(super) fn operations(profile: &Profile) -> f64 {
     let all: i64 = profile.totals.iter().map(|total| total.count).sum();
     all as f64 / profile.units().max(1) as f64

@@ -1,4 +1,5 @@
-//! Kernel families by name, common to libraries of different vendors. The rules are data; the first match wins.
+//! Kernel families, such as matrix multiplication, by kernel name, common to libraries of different vendors. The rules
+//! are data; the first match wins.
 
 use stackline_model::{EventId, EventKind, Trace};
 use stackline_timeline::kernel_type::{KernelType, RULES, by_name, is_fill};
@@ -42,8 +43,8 @@ const FAMILIES: &[(&str, &[&str])] = &[
     ("triton", &["triton_"]),
 ];
 
-/// The family of GPU work: `copy`, `fill` and `communication` by record and library, arithmetic by name, otherwise
-/// `other`.
+/// Family of a GPU operation. The families `copy`, `fill` and `communication` are found by record and library,
+/// arithmetic by name; everything else is `other`.
 #[must_use]
 pub(crate) fn kernel_family(trace: &Trace, event: EventId) -> &'static str {
     match trace.kind(event) {

@@ -1,12 +1,11 @@
-//! Exclusion of results from tests of significance where records or times are missing on one side: missing time is no
-//! speedup.
+//! Exclusion of rows from significance tests if records or times are missing on one side: missing time is no speedup.
 
 use super::align::{Change, Side, Table, Verdict};
 use super::profile::{Measure, Profile};
 use stackline_model::{EventKind, Trace, flags, lack_times};
 use std::iter::once;
 
-/// Number of records of one kind, and of those without a plausible time.
+/// Number of records of one kind, and how many have no plausible time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImplausibleCount {
     /// Records without a plausible time.
@@ -26,7 +25,7 @@ impl ImplausibleCount {
     }
 }
 
-/// Counts for calls and operators of the host.
+/// Count calls and operators of the host, and those without plausible times.
 pub(super) fn count_host_records(trace: &Trace) -> ImplausibleCount {
     let mut host = ImplausibleCount::default();
     let is_call = |kind: EventKind| kind == EventKind::Operator || kind.is_api_call();
@@ -35,7 +34,7 @@ pub(super) fn count_host_records(trace: &Trace) -> ImplausibleCount {
     host
 }
 
-/// Results of a rank that cannot be compared, because records are missing before or after.
+/// Rows of a rank that cannot be tested for significance, because records are missing before or after.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UntestableResults([Missing; 2]);
 
@@ -56,7 +55,7 @@ impl UntestableResults {
         }))
     }
 
-    /// Remove test results that depend on missing records, and mark incomplete times.
+    /// Remove test results of rows with missing records, and mark their times as incomplete.
     pub(super) fn clear_tests(self, table: Table, by_family: bool, changes: &mut [Change]) {
         for change in &mut *changes {
             change.is_incomplete = self.0.map(|missing| missing.affects(table, by_family, change.measure));
@@ -85,7 +84,7 @@ fn knows_gpu<'p>(mut profiles: impl Iterator<Item = &'p Profile>) -> bool {
     profiles.any(|profile| profile.gpu_records.are_any())
 }
 
-/// Mark changes as untested and remove their p-values and intervals.
+/// Mark changes as untested, and remove their p-values and confidence intervals.
 pub(super) fn clear_tests<'c>(changes: impl Iterator<Item = &'c mut Change>) {
     for change in changes {
         (change.verdict, change.p, change.interval_ns) = (Verdict::Untested, None, None);
@@ -93,7 +92,7 @@ pub(super) fn clear_tests<'c>(changes: impl Iterator<Item = &'c mut Change>) {
     }
 }
 
-/// Runs with too many missing records, one sentence each; usually none.
+/// Notes on runs with too many missing records, one sentence each; usually none.
 pub(super) fn missing_record_notes(before: &Side, after: &Side) -> Vec<String> {
     let mut out = Vec::new();
     let knows_gpu = knows_gpu(before.iter().chain(after).flatten());

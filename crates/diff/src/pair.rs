@@ -1,4 +1,4 @@
-//! Comparison of one rank on both sides: measured and tested rows of all tables.
+//! Comparison of one rank on both sides: rows of all tables, with significance tests.
 
 use super::align::{Change, Method, TRIM_SHARE, Table, Verdict};
 use super::comparability::Per;
@@ -13,7 +13,7 @@ const MIN_BETWEEN_RATIO: f64 = 1.02;
 
 type RowsByName = BTreeMap<Arc<str>, Row>;
 
-/// One rank on both sides.
+/// Profiles of one rank on both sides of a comparison.
 pub(super) struct Pair<'a> {
     pub(super) rank: i64,
     pub(super) before: Vec<&'a Profile>,

@@ -1,4 +1,4 @@
-//! Call paths that are comparable between runs: modules by class and position among siblings, functions without lines.
+//! Call paths that are equal between runs: modules by class and position among siblings, functions without lines.
 
 use super::profile::{Cell, Row};
 use super::units::Units;
@@ -32,7 +32,7 @@ struct Node {
     is_operator: bool,
 }
 
-/// All call paths of a trace.
+/// All call paths of a trace, as a tree.
 pub(super) struct Paths {
     kind: Kind,
     nodes: Vec<Node>,
@@ -63,7 +63,7 @@ impl Paths {
         paths
     }
 
-    /// Stable text name of the kind of frames.
+    /// Name of a kind of frames in call paths, which stays the same between versions.
     pub(super) fn kind(&self) -> &'static str {
         match self.kind {
             Kind::Modules => "modules",
@@ -90,7 +90,7 @@ impl Paths {
         }
     }
 
-    /// Inclusive cost of each path in each step.
+    /// Inclusive cost of each call path in each step.
     pub(super) fn rows(&self, trace: &Trace, units: &Units, counted: &[bool]) -> BTreeMap<Arc<str>, Row> {
         let mut rows: Vec<Row> = vec![Row::default(); self.nodes.len()];
         for &event in &self.ends {

@@ -1,4 +1,4 @@
-//! Profile of one rank of one run: time of each row in each step, for comparisons.
+//! Profile of one rank of one run for comparisons: time of each row (such as an operator) in each step.
 
 use super::functions;
 use super::inferred_steps;
@@ -17,7 +17,7 @@ use stackline_timeline::operator_costs::{Cost, costs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Measure of a row, in ns per step.
+/// Measured quantity of a row, such as GPU time; in ns per step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
     /// Step time from the end of the previous step (or the start, if that is later) to the end of the step with its GPU
@@ -34,7 +34,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Name of the measure in documents, such as `gpu` or `cpu_total`.
+    /// Name of the measured quantity in documents, such as `gpu` or `cpu_total`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Measure {
     }
 }
 
-/// Cost of one row in one step. Times in ns.
+/// Calls and times of one row in one step. Times are in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     /// Calls, or GPU operations.
@@ -80,12 +80,12 @@ impl Cell {
     }
 }
 
-/// Cost of a row in each step in which it occurs. Most paths of long runs occur in few steps.
+/// Calls and times of a row in each step in which it occurs. Most paths of long runs occur in few steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row(Vec<(u32, Cell)>);
 
 impl Row {
-    /// Add to the cell of a step.
+    /// Add calls and times to those of a step.
     pub(super) fn add(&mut self, step: usize, cell: &Cell) {
         let step = step as u32;
         // Most cells arrive in the order of steps.
@@ -99,19 +99,19 @@ impl Row {
         }
     }
 
-    /// Cost in a step; `None` if the row does not occur in it.
+    /// Calls and times in a step; `None` if the row does not occur in it.
     #[must_use]
     pub fn get(&self, step: usize) -> Option<&Cell> {
         let at = self.0.binary_search_by_key(&step, |(of, _)| *of as usize).ok()?;
         Some(&self.0[at].1)
     }
 
-    /// Steps in which the row occurs, ascending, with their cost.
+    /// Steps in which the row occurs, ascending, with their calls and times.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Cell)> {
         self.0.iter().map(|(step, cell)| (*step as usize, cell))
     }
 
-    /// Remove some steps, given in ascending order, and renumber later ones.
+    /// Remove the steps with the given ascending numbers, and renumber later ones.
     pub(super) fn leave_out(&mut self, steps: &[usize]) {
         self.0.retain(|(of, _)| steps.binary_search(&(*of as usize)).is_err());
         self.0.iter_mut().for_each(|(of, _)| *of -= steps.partition_point(|&step| step < *of as usize) as u32);
@@ -135,7 +135,7 @@ impl<'c> FromIterator<&'c Cell> for Row {
     }
 }
 
-/// Length of a step, compared or excluded.
+/// Length of a step, and whether it is compared or excluded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepLength {
     /// Step number.
@@ -150,7 +150,7 @@ pub struct StepLength {
     pub left_out: Option<&'static str>,
 }
 
-/// Mean length of steps, if single steps were not kept.
+/// Mean step length of a run for which single steps were not kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeanStep {
     /// Mean length in ns, without recording overhead if that was measured.
@@ -168,7 +168,7 @@ impl MeanStep {
     }
 }
 
-/// Profile of one rank of one run.
+/// Profile of one rank of one run for comparisons.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
     /// Label of the trace.
@@ -331,7 +331,7 @@ fn is_step(trace: &Trace, op: EventId) -> bool {
     trace.name(op).starts_with(STEP_PREFIX)
 }
 
-/// Rows by name as text. Strings are interned by spelling, so two may read the same.
+/// Convert rows by interned name to rows by text. Strings are interned by spelling, so two may read the same.
 pub(super) fn rows_by_name(trace: &Trace, rows: FxHashMap<StrId, Row>) -> BTreeMap<String, Row> {
     let mut out: BTreeMap<String, Row> = BTreeMap::new();
     let mut rows: Vec<(StrId, Row)> = rows.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Profiles of recordings of calls. They keep no single steps, so each run is one unit.
+//! Profiles of recordings of calls for comparisons. These recordings keep no single steps, so each run is one unit.
 
 use super::functions::BY_SAMPLES;
 use super::profile::{Cell, MeanStep, Profile};

@@ -1,4 +1,4 @@
-//! Statistical tests: Welch's t test of means, or Yuen's variant on trimmed means.
+//! Significance tests of differences: Welch's t test of means, or Yuen's variant on trimmed means.
 //!
 //! Yuen (1974, "The two-sample trimmed t for unequal population variances") excludes the same share of values at both
 //! ends, so that one step with a pause does not hide the others, and computes the spread from winsorized values.
@@ -15,7 +15,7 @@ pub(super) struct Location {
     freedom: f64,
 }
 
-/// Difference of two means.
+/// Difference of two means, with its confidence interval and p value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Difference {
     /// Confidence interval of the mean after minus the mean before.
@@ -30,7 +30,7 @@ const MIN_ORDERED_VALUES: usize = 10;
 const MAX_AUTOCORRELATION: f64 = 0.8;
 
 impl Location {
-    /// Estimate the location of values in time order, without the share `trim` at each end.
+    /// Estimate the trimmed mean of values in time order; the share `trim` is removed at each end.
     ///
     /// Correlated neighboring steps (a GPU that warms up, a busy machine) carry less information than independent ones.
     /// The error is increased by their autocorrelation, as for an AR(1) process.
@@ -49,7 +49,7 @@ impl Location {
         })
     }
 
-    /// Estimate the location of independent values, in any order.
+    /// Estimate the trimmed mean of independent values, in any order.
     #[must_use]
     pub(super) fn independent(values: &[f64], trim: f64) -> Option<Self> {
         let n = values.len();
@@ -85,8 +85,8 @@ fn autocorrelation(values: &[f64]) -> f64 {
     (found + (1.0 + 4.0 * found) / values.len() as f64).clamp(0.0, MAX_AUTOCORRELATION)
 }
 
-/// Welch's test of two locations. `level` is the accepted share of false alarms; the confidence interval contains the
-/// true difference in all other cases. `None` if neither side has a spread.
+/// Welch's test of the difference of two trimmed means. `level` is the accepted share of false alarms; the confidence
+/// interval contains the true difference in all other cases. `None` if neither side has a spread.
 ///
 /// A side with a single value is assumed to have the spread of the other.
 #[must_use]

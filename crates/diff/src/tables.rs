@@ -4,8 +4,8 @@ use super::align::{Change, Diff, Side, Table as Compared};
 use super::comparability::Per;
 use stackline_model::{Table, Unit};
 
-/// Tables `steps`, `operators`, `kernels`, `paths`, `functions` if known, and `step_lengths` with each step of each
-/// run.
+/// Create all tables of a comparison: `steps`, `operators`, `kernels`, `paths`, and `functions` if known. The table
+/// `step_lengths` has each step of each run.
 #[must_use]
 pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
     let mut out: Vec<Table> =

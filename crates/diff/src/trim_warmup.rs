@@ -12,9 +12,9 @@ const EXCLUDED_IN_OTHER_RUN: &str = "as in another run";
 /// Minimum number of remaining steps per process.
 const MIN_REMAINING: usize = 2;
 
-/// Trim the same number of first steps from all runs. If a run excludes first steps, exclude as many of each process of
-/// all runs, if enough steps remain. Otherwise work that occurs only in first steps would appear as removed or new.
-/// Before that, use comparable inferred steps for runs without marks if other runs mark steps.
+/// Exclude the same number of warm-up steps from all runs. If a run excludes first steps, as many are excluded of each
+/// process of all runs, if enough steps remain. Otherwise work that occurs only in first steps would appear as removed
+/// or new.
 pub fn trim_warmup(before: &mut Side, after: &mut Side) {
     inferred_steps::use_inferred_steps(before, after);
     let profiles = || before.iter().chain(after.iter()).flatten();

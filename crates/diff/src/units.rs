@@ -1,4 +1,4 @@
-//! Units of a comparison: steps, marked or inferred, or the whole trace.
+//! Units of a comparison: marked steps, inferred steps, or the whole trace.
 
 use super::profile::StepLength;
 use stackline_model::{EventId, GpuId, Key, StepIndex, Trace};
@@ -52,15 +52,15 @@ impl Units {
         if start < self.inferred[at].1 { *self.of_step.get(at)? } else { None }
     }
 
-    /// Units for inferred steps, given by start and end in time order. `lengths` marks the compared ones.
+    /// Create units from inferred steps, given by start and end in time order. `lengths` marks the compared ones.
     pub(super) fn from_inferred_steps(trace: &Trace, inferred: Vec<(i64, i64)>, lengths: &[StepLength]) -> Self {
         let of_step = units_of(lengths);
         Self { index: StepIndex::new(trace), of_step, whole: false, inferred }
     }
 }
 
-/// Steps in scope and their units. Compared are the steps that all commands select ([`StepSelection`]), except a first
-/// and a last one that would distort the mean.
+/// Lengths of the steps in scope, and the units of the compared ones. Compared are the steps that all commands select
+/// ([`StepSelection`]), except a first and a last one that would distort the mean.
 pub(super) fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Units) {
     let spans = spans(trace, |gpu| counted[gpu.index()]);
     let ns: Vec<i64> = spans.iter().map(|(from, to)| to.saturating_sub(*from)).collect();
@@ -102,7 +102,7 @@ fn units_of(lengths: &[StepLength]) -> Vec<Option<usize>> {
     lengths.iter().map(|length| if length.left_out.is_none() { unit.next() } else { None }).collect()
 }
 
-/// Exclude the first and the last compared step of each process if it is unlike the others.
+/// Exclude the first and the last compared step of each process if their length deviates from that of the others.
 pub(super) fn exclude_outlier_ends(lengths: &mut [StepLength]) {
     for own in compared_by_process(lengths).into_iter().filter(|own| own.len() > 2) {
         let (first, last) = (own[0], own[own.len() - 1]);

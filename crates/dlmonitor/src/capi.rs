@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::{NonNull, null};
 
-/// `dlmonitor_event`.
+/// Event as the C interface passes it to callbacks (`dlmonitor_event`).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Event {
@@ -26,7 +26,7 @@ pub struct Event {
     bytes: u64,
 }
 
-/// `dlmonitor_frame`.
+/// Frame of a call path in the C interface (`dlmonitor_frame`).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Frame {
@@ -38,7 +38,7 @@ pub struct Frame {
     pub(crate) offset: u64,
 }
 
-/// `dlmonitor_status`.
+/// Status that functions of the C interface return (`dlmonitor_status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub enum Status {
@@ -58,7 +58,7 @@ pub enum Status {
     Running = 6,
 }
 
-/// `dlmonitor_callback`.
+/// Type of the callbacks that a tool registers through the C interface (`dlmonitor_callback`).
 pub type Callback = unsafe extern "C" fn(*const Event, *mut c_void);
 
 /// `dlmonitor_kind`.
@@ -104,7 +104,7 @@ struct State {
     path: PathCache,
 }
 
-/// The process's observer, which forwards events to the C callbacks.
+/// Observer of the process that forwards events to the callbacks of the C interface.
 pub(crate) struct Forward;
 
 fn state(thread: &mut Thread) -> NonNull<State> {

@@ -1,4 +1,4 @@
-//! Callbacks of the C interface: a table that is read without locks and changed while callbacks run.
+//! Callbacks registered through the C interface: a table that is read without locks and changed while callbacks run.
 //!
 //! A thread increments a counter before it reads the table, and decrements it after its callbacks have returned. A
 //! thread that removes a callback waits until it has seen each counter at zero. No reader of the old table remains
@@ -77,7 +77,7 @@ pub(crate) fn register(callback: Callback, user: *mut c_void) -> Status {
     Status::Ok
 }
 
-/// Remove the first callback with this argument from the table.
+/// Remove the first callback with this function and this argument from the table.
 pub(crate) fn unregister(callback: Callback, user: *mut c_void) -> Status {
     let is_it = |place: &&AtomicPtr<Registered>| {
         // SAFETY: null, or a box that is freed only under the lock.
@@ -94,7 +94,7 @@ pub(crate) fn unregister(callback: Callback, user: *mut c_void) -> Status {
     }
 }
 
-/// Remove all callbacks from the table.
+/// Remove all callbacks of the C interface.
 pub(crate) fn clear() -> Status {
     let taken = {
         let _serial = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +130,7 @@ fn wait() -> bool {
     true
 }
 
-/// Reset the counters in a forked child, in which other threads do not return.
+/// Reset the counters of running callbacks in a forked child, in which other threads do not continue.
 pub(crate) fn forked() {
     for shard in &RUNNING {
         shard.0.store(0, Ordering::SeqCst);

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 use std::ptr::null;
 
-/// `dlmonitor_input`.
+/// Input or output of an operator in the C interface (`dlmonitor_input`).
 #[derive(Debug)]
 #[repr(C)]
 pub struct CInput {
@@ -31,14 +31,14 @@ thread_local! {
     static ENDS: Cell<*const Operator> = const { Cell::new(null()) };
 }
 
-/// Run `report`; meanwhile the inputs of `operator` can be read.
+/// Run `report`; while it runs, callbacks can read the inputs of `operator`.
 pub(crate) fn while_begins(operator: &Operator, report: impl FnOnce()) {
     BEGINS.set(operator);
     report();
     BEGINS.set(null());
 }
 
-/// Run `report`; meanwhile the outputs of `operator` can be read.
+/// Run `report`; while it runs, callbacks can read the outputs of `operator`.
 pub(crate) fn while_ends(operator: &Operator, report: impl FnOnce()) {
     ENDS.set(operator);
     report();

@@ -1,4 +1,4 @@
-//! Strings of the C interface, with bounded memory for any span names of the program.
+//! Names in the C interface: strings that live as long as the process, with bounded memory for names of spans.
 //!
 //! Names of operators, Python functions, files and libraries are limited by the program's code. A table with a size
 //! limit keeps them for the life of the process. Names of spans and compilations contain numbers (`iteration 17`):
@@ -30,7 +30,7 @@ struct Table {
 
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 
-/// A copy of the text, kept for the life of the process; `None` if the table is full.
+/// Copy a text into a string that lives as long as the process; `None` if the table of strings is full.
 pub(crate) fn copy_of(text: &CStr) -> Option<&'static CStr> {
     let mut attempts = 0;
     let mut table = loop {
@@ -56,7 +56,7 @@ pub(crate) fn copy_of(text: &CStr) -> Option<&'static CStr> {
     Some(copy)
 }
 
-/// Cache of one thread's operator names, by the address of the name in torch.
+/// Cache of one thread's operator names, by the address of the name in PyTorch's memory.
 #[derive(Debug)]
 pub(crate) struct Names(Box<[(usize, &'static CStr); CACHE_SLOTS]>);
 
@@ -67,7 +67,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Set the name of an operator that begins: a kept string, or a copy for a span.
+    /// Set the name of an operator that begins: a permanent string, or for a span a temporary copy.
     #[inline]
     pub(crate) fn set_name(
         &mut self,
@@ -113,7 +113,7 @@ pub(crate) fn free(ended: &OpenOperator) {
     }
 }
 
-/// The name that was set; empty if the operator began before observation was on.
+/// Name of an operator in progress; empty if the operator began before observation was on.
 pub(crate) fn name_of(open: &OpenOperator) -> *const c_char {
     let name = open.client[0] as *const c_char;
     if name.is_null() { c"".as_ptr() } else { name }

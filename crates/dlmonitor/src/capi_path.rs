@@ -24,7 +24,7 @@ const CACHE_SLOTS: usize = 256;
 /// Limit of cached Python lines and native addresses per thread. The cache is cleared when it is full.
 const MAX_KNOWN: usize = 1 << 14;
 
-/// Frame cache of one thread.
+/// Cache of one thread's call path frames for the C interface.
 #[derive(Debug)]
 pub(crate) struct PathCache {
     /// The last path of Python frames, outermost first, and the same frames in the form of the tool.
@@ -61,7 +61,7 @@ impl Default for PathCache {
     }
 }
 
-/// The tool's array.
+/// Array of the tool to which the call path is written.
 pub(crate) struct Output {
     pub(crate) frames: *mut Frame,
     pub(crate) capacity: usize,
@@ -82,7 +82,7 @@ impl Output {
 }
 
 impl PathCache {
-    /// Write the current call path, as [`crate::call_path`] returns it.
+    /// Write the current call path, as [`crate::call_path`] returns it, to the tool's array.
     pub(crate) fn write(&mut self, thread: &Thread, sources: Sources, output: &mut Output) {
         let newest = interpreter().and_then(Interpreter::newest);
         let count = match (interpreter(), newest) {

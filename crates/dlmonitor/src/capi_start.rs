@@ -1,4 +1,4 @@
-//! Start and stop of the C interface: immediately if PyTorch is loaded, otherwise at its import.
+//! Start and stop of monitoring through the C interface: immediately if PyTorch is loaded, otherwise at its import.
 //!
 //! If an interpreter runs, a finder in `sys.meta_path` waits for `torch._C`. If the interpreter has not started (in a
 //! constructor of an `LD_PRELOAD` library), an audit hook (PEP 578) installs the finder when `torch` is imported. In

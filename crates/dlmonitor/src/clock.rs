@@ -115,7 +115,7 @@ const TRIES: usize = 5;
 /// Shortest time in which a piece converges to the system's clock. It limits the slope of a piece.
 const LEAST_CONVERGENCE_NS: i64 = 500_000_000;
 
-/// Prepare the clock; the first call takes 1 ms. [`ticks`] must not be called before.
+/// Start the clock, which takes 1 ms at the first call. [`ticks`] must not be called before.
 pub fn start() {
     if SCALE.load(Ordering::Acquire) != 0 {
         return;
@@ -148,7 +148,7 @@ fn rate() -> (u64, i64, u64) {
     (ticks, ns, u64::try_from((u128::from(took) << 32) / u128::from(since)).unwrap_or(UNIT).max(1))
 }
 
-/// Measure the rate over the whole time since [`start`], which makes it more exact.
+/// Measure the counter's rate over the whole time since [`start`], so that conversions become more exact.
 pub fn measure() {
     if !STEADY.load(Ordering::Relaxed) || MEASURING.swap(true, Ordering::Acquire) {
         return;
@@ -169,7 +169,7 @@ pub fn measure() {
     MEASURING.store(false, Ordering::Release);
 }
 
-/// Reset in a forked child, in which the measuring thread does not exist.
+/// Reset the clock in a forked child, in which the measuring thread does not exist.
 pub(crate) fn forked() {
     MEASURING.store(false, Ordering::Relaxed);
 }
@@ -188,7 +188,7 @@ pub fn ns(ticks: u64) -> u64 {
     ((u128::from(ticks) * u128::from(SCALE.load(Ordering::Relaxed))) >> 32) as u64
 }
 
-/// `CLOCK_MONOTONIC` of a time in ticks. The result does not change with later measurements of the rate.
+/// Convert a time in ticks to `CLOCK_MONOTONIC` in ns. The result does not change with later measurements of the rate.
 #[must_use]
 #[inline]
 pub fn monotonic_at(at: u64) -> i64 {
@@ -208,7 +208,7 @@ pub fn monotonic_at(at: u64) -> i64 {
     }
 }
 
-/// Current `CLOCK_MONOTONIC` time, by the counter.
+/// Current `CLOCK_MONOTONIC` time in ns, from the processor's counter.
 #[must_use]
 #[inline]
 pub fn now_ns() -> i64 {

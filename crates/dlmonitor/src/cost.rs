@@ -1,4 +1,4 @@
-//! Measured cost of reporting operators: one of several callbacks is timed.
+//! Measured cost of reporting operators: one of every `TIMED_EVERY` callbacks is timed.
 
 use crate::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ pub(crate) const TIMED_EVERY: u32 = 61;
 /// call path allocates memory and takes longer than most without any interruption.
 const LONGEST_NS: u64 = 100_000;
 
-/// Sums of the timed callbacks.
+/// Number and total duration of the timed callbacks.
 #[derive(Debug)]
 pub(crate) struct Timed {
     count: AtomicU64,
@@ -27,7 +27,7 @@ impl Timed {
         Self { count: AtomicU64::new(0), ns: AtomicU64::new(0) }
     }
 
-    /// Add a callback that began at this tick and ends now.
+    /// Add the duration of a callback that began at the tick `since` and ends now.
     #[cold]
     pub(crate) fn add(&self, since: u64) {
         let took = clock::ns(clock::ticks().saturating_sub(since));
@@ -61,7 +61,7 @@ pub struct Cost {
     pub measured: u64,
 }
 
-/// Measured cost of reporting; `None` before an operator was measured.
+/// Measured cost of reporting one operator; `None` before an operator was measured.
 #[must_use]
 pub fn cost() -> Option<Cost> {
     let ((begin_ns, measured), (end_ns, _)) = (BEGIN.mean()?, END.mean()?);
@@ -69,13 +69,13 @@ pub fn cost() -> Option<Cost> {
     Some(Cost { begin_ns, end_ns, torch_ns, measured })
 }
 
-/// Set the cost of `PyTorch` per reported operator.
+/// Set the cost that `PyTorch` itself adds to each reported operator, in ns.
 pub(crate) fn set_torch(ns: u64) {
     TORCH_COST.store(ns.saturating_add(1), Ordering::Relaxed);
 }
 
-/// Reset at the begin of a recording: measurements of another recording, or of the process before a fork, do not
-/// count. The cost of `PyTorch` is the same for all recordings.
+/// Reset the measured cost of reporting when a recording begins. Measurements of another recording, or of the process
+/// before a fork, do not count. The cost of `PyTorch` is the same for all recordings.
 pub(crate) fn reset() {
     BEGIN.reset();
     END.reset();

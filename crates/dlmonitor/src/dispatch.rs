@@ -8,9 +8,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A profiler. Its methods run on the threads of the observed program, between the program's own instructions. They
-/// must not block, run operators or take the GIL, and should return within a few hundred nanoseconds. A panic ends
-/// all observation.
+/// Interface of a profiler that receives events of the observed program. Its methods run on the threads of the observed
+/// program, between the program's own instructions. Methods must not block, run operators or take the GIL, and should
+/// return within a few hundred nanoseconds. A panic ends all observation.
 pub trait Observer: Send + Sync {
     /// An operator begins. The last entry of [`Thread::open`] is its entry on the shadow stack; the entries before
     /// are operators that run already.
@@ -46,19 +46,19 @@ static INTERPRETER: OnceLock<python::Interpreter> = OnceLock::new();
 /// Number of compilations and phases so far.
 static COMPILATIONS: AtomicUsize = AtomicUsize::new(0);
 
-/// The interpreter whose frames are read at operators, if Python frames are on.
+/// Interpreter whose frames are read at operators; `None` if Python frames are off.
 #[must_use]
 #[inline]
 pub fn interpreter() -> Option<&'static python::Interpreter> {
     INTERPRETER.get()
 }
 
-/// Read Python frames from now on.
+/// Set the interpreter whose Python frames are read from now on.
 pub(crate) fn set_interpreter(interpreter: python::Interpreter) {
     let _ = INTERPRETER.set(interpreter);
 }
 
-/// Set the observer, of which a process has one. Returns `false` if there is one already.
+/// Set the observer of this process. Returns `false` if there is one already.
 pub(crate) fn set_observer(observer: Box<dyn Observer>) -> bool {
     OBSERVER.set(observer).is_ok()
 }
@@ -151,8 +151,8 @@ fn drop_entry(ended: &OpenOperator) {
     }
 }
 
-/// A compilation or one of its phases begins. The newest `passing` Python frames belong to the compiler's entry and
-/// return while it runs. Returns its handle, 0 without an observer.
+/// Report that a compilation or one of its phases begins. The newest `passing` Python frames belong to the compiler's
+/// entry and return while it runs. Returns its handle, 0 without an observer.
 pub(crate) fn compilation_begins(name: &CStr, is_phase: bool, passing: u32) -> usize {
     let Some(observer) = observer() else { return 0 };
     let handle = COMPILATIONS.fetch_add(1, Ordering::Relaxed) << 1 | 1;
@@ -174,8 +174,8 @@ pub(crate) fn compilation_ends(handle: usize) {
     end(handle, |observer, ended, thread| observer.compilation_ends(ended, thread));
 }
 
-/// Python begins a garbage collection on the calling thread, which is shown as a span. Returns the handle for
-/// [`collection_ends`], 0 without an observer or if the thread has not run an operator yet: the many collections
+/// Report that Python begins a garbage collection on the calling thread, which is shown as a span. Returns the handle
+/// for [`collection_ends`], 0 without an observer or if the thread has not run an operator yet: the many collections
 /// during imports are not reported. The caller holds Python's lock.
 pub fn collection_begins() -> usize {
     let mut is_at_work = false;
@@ -185,7 +185,7 @@ pub fn collection_begins() -> usize {
     if is_at_work { compilation_begins(COLLECTION, true, 0) } else { 0 }
 }
 
-/// A collection ends. A handle of 0 is ignored.
+/// Report that a garbage collection ends. A handle of 0 is ignored.
 pub fn collection_ends(handle: usize) {
     if handle != 0 {
         compilation_ends(handle);

@@ -1,10 +1,11 @@
-//! Handlers for forks of the observed process.
+//! Fork handlers, which notify the observer in each forked child.
 
 use std::sync::Once;
 
 static WATCHED: Once = Once::new();
 
-/// Notify the observer of every forked child from now on. No fork happens while a thread reads the linker's list.
+/// Install the fork handlers, so that the observer is notified in every forked child. No fork happens while a thread
+/// reads the linker's list.
 pub(crate) fn watch() {
     WATCHED.call_once(|| {
         // SAFETY: the handlers have the right signature and live as long as the process, which never unloads them.

@@ -43,7 +43,7 @@ pub use thread::{OpenOperator, Thread, without_signals};
 pub use torch::{Compilation, DType, Input, Inputs, Operator, OperatorName, Scope, Tensor, Tensors, storage_at};
 pub use versions::{python_version, torch_version};
 
-/// State of a data source.
+/// State of a source of data, such as operators or Python frames: working, or the reason why it does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceState {
     /// Name of the source.
@@ -66,7 +66,7 @@ pub fn init(observer: Box<dyn Observer>) -> bool {
     first
 }
 
-/// Read Python frames from now on.
+/// Start to read Python frames at operators.
 pub fn start_python() -> SourceState {
     let state = Interpreter::find().map(|interpreter| {
         dispatch::set_interpreter(interpreter);
@@ -76,12 +76,12 @@ pub fn start_python() -> SourceState {
     SourceState { name: "python", state }
 }
 
-/// Read native frames from now on.
+/// Start to read native frames (C and C++) at operators.
 pub fn start_native() -> SourceState {
     SourceState { name: "native", state: native::start() }
 }
 
-/// Report `PyTorch` operators from now on. Called by the hook on the import of `torch._C`.
+/// Start to report `PyTorch` operators. Called by the hook on the import of `torch._C`.
 pub fn start_torch() -> SourceState {
     SourceState { name: "pytorch", state: torch::start().map(|()| "operators".into()) }
 }
@@ -94,39 +94,38 @@ pub fn measure_torch() {
     }
 }
 
-/// Report operators with their inputs ([`Operator::inputs`]). Call it before [`start_torch`]. `PyTorch` then collects
-/// the inputs of each operator, which costs time.
+/// Start to report operators with the shapes and types of their inputs ([`Operator::inputs`]). Call it before
+/// [`start_torch`]. `PyTorch` then collects the inputs of each operator, which costs time.
 pub fn start_shapes() -> SourceState {
     SourceState { name: "shapes", state: torch::start_inputs() }
 }
 
-/// Report operators with their outputs, which a callback for the end of an operator can read (C interface:
-/// `dlmonitor_outputs_get`). `PyTorch` then keeps the outputs of each operator until its callbacks have returned,
-/// which costs time.
+/// Start to report operators with their outputs, which a callback for the end of an operator can read. In the C
+/// interface, `dlmonitor_outputs_get` returns the outputs. `PyTorch` then keeps the outputs of each operator until its
+/// callbacks have returned, which costs time.
 pub fn start_outputs() -> SourceState {
     SourceState { name: "outputs", state: torch::start_outputs() }
 }
 
-/// Report allocations of `PyTorch`'s CPU allocator from now on. Call it after [`start_torch`].
+/// Start to report allocations of `PyTorch`'s CPU allocator. Call it after [`start_torch`].
 pub fn start_memory() -> SourceState {
     SourceState { name: "memory", state: torch::memory::start().map(|()| "allocations of the CPU allocator".into()) }
 }
 
-/// Report compilations by `torch.compile` from now on, if its compiler is imported before or after this call. Call it
+/// Start to report compilations by `torch.compile`, if its compiler is imported before or after this call. Call it
 /// after [`start_torch`]. Waits for Python's lock. [`compiler_states`] returns the state.
 pub fn start_compilations() {
     torch::compiler::start_compilations();
 }
 
 /// Enable names for the CPU kernels that `torch.compile` generates, so that they are reported as operators. This sets
-/// an option of the compiler (`cpp.enable_kernel_profile`), which changes the code of kernels but not their results.
-/// It has an effect if the compiler is imported later. Waits for Python's lock. [`compiler_states`] returns the
-/// state.
+/// an option of the compiler (`cpp.enable_kernel_profile`), which changes the code of kernels but not their results. It
+/// has an effect if the compiler is imported later. Waits for Python's lock. [`compiler_states`] returns the state.
 pub fn start_kernels() {
     torch::compiler::start_kernels();
 }
 
-/// States of compilations and kernels as sources; empty until the program imports `PyTorch`'s compiler.
+/// States of the sources for compilations and their kernels; empty until the program imports `PyTorch`'s compiler.
 pub fn compiler_states() -> impl Iterator<Item = &'static SourceState> {
     torch::compiler::states()
 }
@@ -139,7 +138,7 @@ pub fn torch_thread_id() -> u64 {
     torch::functions().map_or(0, |functions| unsafe { (functions.thread_id)() })
 }
 
-/// Current state of the source of `PyTorch`'s operators.
+/// State of the source for `PyTorch`'s operators.
 #[must_use]
 pub fn torch_state() -> SourceState {
     SourceState {
@@ -148,7 +147,7 @@ pub fn torch_state() -> SourceState {
     }
 }
 
-/// Call the observer again after [`finalize`]. The sources are started separately.
+/// Report to the observer again after [`finalize`]. The sources are started separately.
 pub fn resume() {
     cost::reset();
     dispatch::activate(true);
@@ -168,14 +167,14 @@ pub fn resume_operators(is_needed: impl FnOnce() -> bool) -> bool {
     torch::resume_operators(is_needed)
 }
 
-/// Stop all reports. Callbacks of the observer may call this: unlike [`finalize`], it runs no Python code, and the
-/// hooks of allocations and compilations remain installed without effect.
+/// Stop all reports without running Python code, so that callbacks of the observer may call this. Unlike after
+/// [`finalize`], the hooks of allocations and compilations remain installed without effect.
 pub fn silence() {
     dispatch::activate(false);
     torch::stop();
 }
 
-/// Stop all callbacks. The ends of operators in progress are not reported.
+/// Stop all reports. The ends of operators in progress are not reported.
 pub fn finalize() {
     silence();
     torch::memory::stop();

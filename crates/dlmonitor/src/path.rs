@@ -8,7 +8,7 @@ use crate::thread::{OpenOperator, Thread};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Selection of the frames of a path.
+/// Choice of the frames that a call path contains: Python frames, operators, native frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// Python frames.
@@ -30,7 +30,7 @@ pub enum PathFrame {
     Native(NativeFrame),
 }
 
-/// A native function in progress.
+/// Native function in progress: an address, and the library that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeFrame {
     /// An address within the call instruction. The symbols of the module give the function.
@@ -39,7 +39,7 @@ pub struct NativeFrame {
     pub module: Option<Arc<Module>>,
 }
 
-/// Native stack walker of one thread.
+/// Walker of one thread's native stack.
 #[derive(Debug)]
 pub(crate) struct Walker {
     stack: NativeStack,
@@ -80,7 +80,8 @@ pub fn call_path(thread: &Thread, sources: Sources) -> Vec<PathFrame> {
     path
 }
 
-/// Native frames, innermost first in each segment, and the operators below them. Segments are outermost first.
+/// Native frames of the calling thread in segments between operators, each with the range of operators below it.
+/// Segments are outermost first, frames of a segment innermost first.
 pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec<(Range<usize>, Vec<usize>)> {
     let at = Registers::here();
     let Ok(mut walker) = thread.walker.try_borrow_mut() else { return Vec::new() };

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A redirected import.
+/// Redirected import of a library, which can be restored.
 #[derive(Debug)]
 pub(crate) struct Import {
     slot: &'static AtomicPtr<c_void>,
@@ -20,7 +20,7 @@ unsafe impl Send for Import {}
 unsafe impl Sync for Import {}
 
 impl Import {
-    /// Restore the original target of the slot.
+    /// Restore the original target of the import.
     pub(crate) fn restore(&self) {
         self.slot.store(self.before, Ordering::Release);
     }

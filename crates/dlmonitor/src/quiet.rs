@@ -14,7 +14,7 @@ const SHARDS: usize = 16;
 /// Reads of a nonzero counter before its readers count as busy.
 const MAX_READS: usize = 1000;
 
-/// Reader counters of one shared pointer.
+/// Counter of the readers of one shared pointer, to know when its old values can be freed.
 #[derive(Debug)]
 pub struct Gate([Shard; SHARDS]);
 
@@ -22,7 +22,7 @@ pub struct Gate([Shard; SHARDS]);
 #[repr(align(64))]
 struct Shard(AtomicUsize);
 
-/// Guard of a reader, on the calling thread or in its signal handler.
+/// Guard that marks a reader as active until it is dropped, on a thread or in its signal handler.
 #[derive(Debug)]
 pub struct Inside<'a>(&'a AtomicUsize);
 
@@ -33,7 +33,7 @@ impl Gate {
         Self([const { Shard(AtomicUsize::new(0)) }; SHARDS])
     }
 
-    /// Begin to read: a pointer that is loaded (`SeqCst`) from now on stays valid until the guard is dropped.
+    /// Mark a reader as active: a pointer loaded from now on (`SeqCst`) stays valid until the guard is dropped.
     /// Signal-safe.
     #[inline]
     #[must_use]
@@ -46,8 +46,8 @@ impl Gate {
         Inside(readers)
     }
 
-    /// True if all readers that entered before this call have left. Values that were replaced (`SeqCst`) before this
-    /// call can be freed then.
+    /// True if all readers that entered before this call have left, so that old values can be freed. Old are values
+    /// that were replaced (`SeqCst`) before this call.
     #[must_use]
     pub fn is_left(&self) -> bool {
         // Each counter separately: a reader that enters after its counter was zero finds the new pointer.
@@ -62,7 +62,7 @@ impl Gate {
         })
     }
 
-    /// Reset in a forked child, in which the readers do not exist.
+    /// Reset the counter in a forked child, in which the readers do not exist.
     pub fn forked(&self) {
         for Shard(readers) in &self.0 {
             readers.store(0, Ordering::SeqCst);
@@ -83,7 +83,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Flag of a thread that is in a callback, as other threads see it.
+/// Flag that one thread is in a callback, which other threads read.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Presence {
@@ -123,7 +123,7 @@ impl Presence {
     }
 }
 
-/// Flag of one thread, reused by another thread afterwards.
+/// Ownership of a flag by one thread; another thread reuses the flag afterwards.
 #[derive(Debug)]
 pub(crate) struct Present(pub(crate) &'static Presence);
 
@@ -160,8 +160,9 @@ impl Drop for Present {
     }
 }
 
-/// True if all callbacks of the observer have ended that were running at this call. Values that were replaced before
-/// and that only callbacks use can then be freed. Also `false` if the kernel refuses `membarrier`.
+/// True if all callbacks of the observer that were running at this call have ended, so that old values can be freed.
+/// Old are values that only callbacks use and that were replaced before. Also `false` if the kernel refuses
+/// `membarrier`.
 #[must_use]
 pub fn callbacks_ended() -> bool {
     /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`, which has no effect from the second call on, and
@@ -172,7 +173,7 @@ pub fn callbacks_ended() -> bool {
     COMMANDS.into_iter().all(is_done) && all().all(|presence| !presence.is_inside.load(Ordering::Acquire))
 }
 
-/// Reset in a forked child before it runs callbacks, because callbacks of other threads do not continue.
+/// Reset the flags in a forked child before it runs callbacks, because callbacks of other threads do not continue.
 pub(crate) fn forked() {
     all().for_each(Presence::leave);
 }

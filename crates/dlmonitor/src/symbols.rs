@@ -3,18 +3,18 @@
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
-/// A symbol that is visible to the whole process.
+/// Look up a symbol that is visible to the whole process.
 pub(crate) fn global(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: `name` is null-terminated; RTLD_DEFAULT asks the libraries that are loaded already.
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
-/// A library that is already loaded. It is never loaded by this module, and not unloaded afterwards.
+/// Handle of a library that is already loaded. This module neither loads nor unloads the library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library(NonNull<c_void>);
 
 impl Library {
-    /// The loaded library with this path or soname.
+    /// Find the loaded library with this path or soname.
     pub(crate) fn loaded(path: &CStr) -> Option<Self> {
         // SAFETY: `path` is null-terminated; RTLD_NOLOAD runs no code of the library.
         NonNull::new(unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }).map(Self)

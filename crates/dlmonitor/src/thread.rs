@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
-/// An operator or a compilation in progress on this thread.
+/// Operator or compilation that is in progress on a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOperator {
     /// Number that distinguishes the call from others ([`crate::Operator::handle`]): an address on the C stack below
@@ -21,16 +21,16 @@ pub struct OpenOperator {
 }
 
 impl OpenOperator {
-    /// True for a compilation or one of its phases ([`crate::Compilation`]). Handles of operators are addresses and
-    /// therefore even.
+    /// True if this is a compilation or one of its phases ([`crate::Compilation`]), not an operator. Handles of
+    /// operators are addresses and therefore even.
     #[must_use]
     pub fn is_compilation(&self) -> bool {
         self.handle % 2 == 1
     }
 }
 
-/// A thread that has run at least one operator. The fields that each operator needs come first and share a cache
-/// line.
+/// State of a thread that has run at least one operator. The fields that each operator needs come first and share a
+/// cache line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Thread {
@@ -103,8 +103,8 @@ fn create() -> *mut Thread {
     thread
 }
 
-/// Reset in a forked child: operators of the parent do not end here, and the client's state belongs to the parent. It
-/// leaks, because threads that do not exist may hold its locks.
+/// Reset the state in a forked child: operators of the parent do not end there. The client's state belongs to the
+/// parent. That state leaks, because threads that do not exist may hold its locks.
 pub(crate) fn forked() {
     with(|thread| {
         let present = std::mem::take(&mut thread.present);
@@ -133,8 +133,8 @@ unsafe extern "C" fn thread_destructor(thread: *mut c_void) {
 }
 
 impl Thread {
-    /// Remove the open operator with this handle, if present. Operators may end out of order: asynchronous ones
-    /// outlive their callers.
+    /// Remove the operator in progress with this handle, if there is one. Operators may end out of order: asynchronous
+    /// ones outlive their callers.
     #[inline]
     pub(crate) fn close(&mut self, handle: usize, ended: &mut OpenOperator) -> bool {
         if let Some((last, outer)) = self.open.split_last()

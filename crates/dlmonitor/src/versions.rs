@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Version of the interpreter of this process, such as `3.11.7`; `None` without interpreter.
+/// Version of the Python interpreter of this process, such as `3.11.7`; `None` without interpreter.
 #[must_use]
 pub fn python_version() -> Option<String> {
     let function = global(c"Py_GetVersion")?;
@@ -18,7 +18,7 @@ pub fn python_version() -> Option<String> {
     text.split_whitespace().next().map(str::to_owned)
 }
 
-/// Version of `PyTorch` in this process, such as `2.9.0+cpu`; `None` if its operators are not observed, or if its
+/// Version of `PyTorch` in this process, such as `2.9.0+cpu`. `None` if its operators are not observed, or if its
 /// package has no version. Reads a file.
 #[must_use]
 pub fn torch_version() -> Option<String> {

@@ -1,5 +1,6 @@
-//! Bounds on the clock offset between each device and the host, from causality ([`stackline_model::DeviceClock`]), for
-//! times as recorded. Reading already removed offsets that are proven, before all other tables.
+//! Bounds on the clock offset between each device and the host, from causes that must precede their effects. The
+//! recorded times are used ([`stackline_model::DeviceClock`]). Before all other tables, reading already removes offsets
+//! that are proven.
 
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::{DeviceClock, Table, Trace, Unit};

@@ -68,14 +68,14 @@ fn known(trace: &Trace, id: GpuId) -> [bool; KNOWN.len()] {
     ]
 }
 
-/// [`gpu_coverage_note`] all plausible operations of a scope.
+/// Create the [`gpu_coverage_note`] of all GPU operations in a scope that have plausible times.
 pub(super) fn note(trace: &Trace, scope: &Scope) -> String {
     let work = scope.gpu_work(trace);
     let counts = |id: &GpuId| work.has(*id) && trace.events.is_plausible(trace.gpu.event[id.index()]);
     gpu_coverage_note(trace, trace.gpu.ids().filter(counts))
 }
 
-/// Add [`note`] to non-empty tables with shares.
+/// Add the coverage note of a scope ([`note`]) to each non-empty table that has a percent column.
 pub(super) fn with_coverage_note(tables: Vec<Table>, trace: &Trace, scope: &Scope) -> Vec<Table> {
     let note = note(trace, scope);
     let shows_shares = |t: &Table| t.rows() > 0 && t.columns.iter().any(|c| c.unit == Unit::Percent);

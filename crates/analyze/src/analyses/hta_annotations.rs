@@ -36,7 +36,8 @@ pub const ANALYSIS: Analysis = Analysis {
 const GPU_ANNOTATION: &str = "gpu_user_annotation";
 const CPU_ANNOTATION: &str = "user_annotation";
 
-/// `hta_gpu_annotations` or `hta_cpu_annotations`: per name. With more than `limit` names HTA's shortening applies.
+/// Table `hta_gpu_annotations` or `hta_cpu_annotations`: time statistics per annotation name. Of more than `limit`
+/// names, some are summed up as in HTA.
 pub fn annotations(rows: &HtaRows, gpu: bool, limit: usize) -> Table {
     let category = if gpu { GPU_ANNOTATION } else { CPU_ANNOTATION };
     let selected = rows.rows.iter().filter(|r| rows.trace.category(r.event) == category);
@@ -106,7 +107,7 @@ fn assign(kernels: &mut [&Row], annotations: &[&Row], by_span: &mut FxHashMap<Sp
     }
 }
 
-/// `hta_kernels_by_annotation`: count and time per annotation; empty if there is no GPU annotation.
+/// Table `hta_kernels_by_annotation`: count and time of GPU operations per annotation; empty without GPU annotations.
 pub fn kernels(rows: &HtaRows) -> Table {
     let assigned = kernel_annotations(rows);
     let mut lines: BTreeMap<&str, (i64, f64)> = BTreeMap::new();
@@ -124,8 +125,8 @@ pub fn kernels(rows: &HtaRows) -> Table {
         .f64("time_us", Unit::Us, lines.values().map(|l| l.1))
 }
 
-/// `kernels_by_annotation`: GPU operations by the annotation around their launch; an empty name for operations without
-/// one.
+/// Table `kernels_by_annotation`: GPU operations by the annotation around their launch call. The name is empty for
+/// operations launched outside annotations.
 pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     let mut lines: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     let work = scope.gpu_work(trace);

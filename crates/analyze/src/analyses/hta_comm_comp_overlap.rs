@@ -29,7 +29,7 @@ pub const ANALYSIS: Analysis = Analysis {
 
 type Spans = Vec<(i64, i64)>;
 
-/// The exact table `comm_comp_overlap`: one row per device with communication or computation.
+/// Table `comm_comp_overlap` (times not rounded, unlike HTA): one row per device with communication or computation.
 pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     let mut types = NameTypes::new(trace, RULES);
     let mut devices: BTreeMap<i32, (Spans, Spans)> = BTreeMap::new();
@@ -61,7 +61,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
         .f64("overlap_pct", Unit::Percent, rows.iter().map(|r| percent(r.3 as f64, r.2 as f64)))
 }
 
-/// HTA's table `hta_comm_comp_overlap`: always one row.
+/// HTA's table `hta_comm_comp_overlap`: one row with the overlap in percent.
 pub fn hta(rows: &HtaRows) -> Table {
     let mut types = NameTypes::new(rows.trace, HTA_RULES);
     let mut spans = vec![Vec::new(), Vec::new()];

@@ -34,7 +34,7 @@ fn by_start<'a>(rows: &'a HtaRows, is_selected: impl Fn(&Row) -> bool) -> Vec<&'
     found
 }
 
-/// The table `hta_counters`: one row per range.
+/// Table `hta_counters`: hardware counters, one row per profiler range.
 pub fn counters(rows: &HtaRows) -> Table {
     let trace: &Trace = rows.trace;
     let ranges = by_start(rows, |r| trace.category(r.event) == RANGE);

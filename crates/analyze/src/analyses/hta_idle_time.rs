@@ -49,7 +49,7 @@ fn cause<T: PartialOrd + Copy>(launch: Option<T>, end_before: T, gap: T, thresho
     }
 }
 
-/// The exact table `idle_time`: per device, stream and cause.
+/// Table `idle_time` (times not rounded, unlike HTA): gaps and idle time per device, stream and cause.
 pub fn exact(trace: &Trace, scope: &Scope, threshold_ns: i64) -> Table {
     let mut streams: BTreeMap<(i32, i64), Vec<GpuId>> = BTreeMap::new();
     let work = scope.gpu_work(trace);

@@ -48,7 +48,7 @@ fn kinds(memory: bool) -> &'static [KernelType] {
     if memory { &ALL } else { &ALL[..2] }
 }
 
-/// Time per set of concurrently running kinds: `hta_kernel_types`.
+/// Table `hta_kernel_types`: GPU time per set of kernel kinds that run at the same time.
 pub fn types(rows: &HtaRows, memory: bool) -> Table {
     let mut of_name = NameTypes::new(rows.trace, HTA_RULES);
     let kinds = kinds(memory);
@@ -77,8 +77,9 @@ pub fn types(rows: &HtaRows, memory: bool) -> Table {
     rows.note_negative(table)
 }
 
-/// Time per set of concurrently running classes, from the spans per class. The set is the sum of 2^class over running
-/// spans. A span that ends before it starts (by HTA's rounding) leads to sets that never ran, exactly as in HTA.
+/// Time per set of classes that run at the same time, from the time ranges of each class. The key of a set is the sum
+/// of 2^class over its classes. A range that ends before it starts (by HTA's rounding) leads to sets that never ran,
+/// exactly as in HTA.
 pub(super) fn overlaps<T: Bound>(spans: Vec<Vec<(T, T)>>) -> BTreeMap<u32, T> {
     let mut marks: Vec<(T, i64)> = Vec::new();
     for (class, spans) in spans.into_iter().enumerate() {
@@ -169,13 +170,13 @@ fn shorten(names: Vec<NameStats>, num: usize, ratio: f64) -> Vec<NameStats> {
     groups.into_iter().map(|(name, (sums, count, ns))| stats(name, &sums, count, ns)).collect()
 }
 
-/// Statistics of every kernel name: `hta_kernels`, per kind by total time.
+/// Table `hta_kernels`: time statistics per kernel name, for each kernel kind by total time.
 pub fn kernels(rows: &HtaRows, memory: bool) -> Table {
     let table = per_kind(rows, memory, "hta_kernels", "GPU kernels", usize::MAX, 1.0);
     rows.note_negative(table)
 }
 
-/// HTA's short table `hta_kernels_top`, by kind and name.
+/// HTA's table `hta_kernels_top`: the kernel names with the most time of each kind; a row `others` sums up the rest.
 pub fn kernels_top(rows: &HtaRows, memory: bool, num_kernels: usize, duration_ratio: f64) -> Table {
     per_kind(
         rows,
@@ -222,7 +223,7 @@ fn name_table(name: &str, title: &str, lines: &[NameStats]) -> Table {
         .i64("time_ns", Unit::Ns, lines.iter().map(|n| n.ns))
 }
 
-/// Statistics of rows per name, shortened as in HTA if `limit` is given; annotations use this, too.
+/// Create a table of time statistics per event name. Of more than `limit` names, some are summed up as in HTA.
 pub(super) fn name_statistics<'a>(
     trace: &Trace,
     rows: impl Iterator<Item = &'a Row>,

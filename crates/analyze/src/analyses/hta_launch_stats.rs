@@ -1,4 +1,4 @@
-//! Launches: duration of the call on the CPU, duration of the operation on the GPU, and the delay in between.
+//! Launches: duration of the launch call on the CPU, duration of the operation on the GPU, and the delay in between.
 //!
 //! The launch delay is the start of the GPU operation minus the end of its launch call, at least 0. A *short kernel* is
 //! shorter than its launch call (of calls up to 50 µs); a *runtime outlier* is a call above 50 µs; a *launch delay
@@ -40,7 +40,7 @@ const KERNEL_LAUNCHES: &[&str] =
     &["cudaLaunchKernel", "cudaLaunchKernelExC", "runFunction - job_prep_and_submit_for_execution"];
 const MEMORY_LAUNCHES: &[&str] = &["cudaMemcpyAsync", "cudaMemsetAsync"];
 
-/// One launch with one operation; times in microseconds.
+/// A launch call paired with a GPU operation that it started; times in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Launch {
     /// Correlation ID of both.
@@ -54,7 +54,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Test if the operation is shorter than its call, for calls that are no outliers.
+    /// Test if the GPU operation is shorter than its launch call. False for calls above HTA's limit of call time.
     pub fn is_short(&self) -> bool {
         self.cpu_duration <= RUNTIME_CUTOFF_US && self.gpu_duration < self.cpu_duration
     }
@@ -64,13 +64,13 @@ impl Launch {
         self.cpu_duration > RUNTIME_CUTOFF_US
     }
 
-    /// Test if the delay is an outlier.
+    /// Test if the launch delay is above HTA's limit.
     pub fn is_delayed(&self) -> bool {
         self.launch_delay > LAUNCH_DELAY_CUTOFF_US
     }
 }
 
-/// HTA's launches, in the order of the calls' rows, then of the operations' rows.
+/// Pairs of launch call and GPU operation as in HTA, ordered by the call's row, then by the operation's row.
 pub fn pairs(rows: &HtaRows, memory: bool) -> Vec<Launch> {
     pairs_limited(rows, memory).0
 }
@@ -128,7 +128,8 @@ fn summary(name: &str, title: &str, launches: &[Launch]) -> Table {
     ))
 }
 
-/// The exact table `launch_stats`, over operations with a known launch. Values in microseconds with fraction.
+/// Table `launch_stats` (times not rounded, unlike HTA): call time, GPU time and launch delay in fractional µs. GPU
+/// operations without a known launch are not counted.
 pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     let mut launches = Vec::new();
     let mut orphans = 0;
@@ -155,7 +156,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     .note(format!("{orphans} GPU operations have no known launch and are not counted."))
 }
 
-/// Table `hta_launch_stats`: numbers of HTA's launches, short kernels, slow calls and long delays.
+/// Table `hta_launch_stats`: number of launches, short kernels, slow calls and long delays, as HTA counts them.
 pub fn hta_summary(launches: &[Launch]) -> Table {
     let count = |test: fn(&Launch) -> bool| launches.iter().filter(|l| test(l)).count() as i64;
     let lines = [

@@ -31,7 +31,7 @@ pub const ANALYSIS: Analysis = Analysis {
     },
 };
 
-/// Time in µs since the first event, and bandwidth in GB/s from then on.
+/// Point of a bandwidth curve: time in µs since the first event, and bandwidth in GB/s from that time on.
 pub type Point = (f64, f64);
 
 fn class(name: &str) -> &str {
@@ -45,7 +45,7 @@ fn class(name: &str) -> &str {
     name.char_indices().nth(11).map_or(name, |(end, _)| &name[..end])
 }
 
-/// The series of every class, by name.
+/// Bandwidth over time of each class of copies and fills, by class name.
 pub fn series<'a>(rows: &HtaRows<'a>) -> BTreeMap<&'a str, Vec<Point>> {
     let trace: &'a Trace = rows.trace;
     let bandwidth = trace.attr("memory bandwidth (GB/s)");
@@ -71,7 +71,8 @@ pub fn series<'a>(rows: &HtaRows<'a>) -> BTreeMap<&'a str, Vec<Point>> {
     starts
 }
 
-/// `hta_memory_bandwidth_summary`: statistics of the points above zero; classes without such points are excluded.
+/// Table `hta_memory_bandwidth_summary`: statistics of bandwidths above zero, per class of copies and fills. Classes
+/// without a bandwidth above zero are excluded.
 pub fn summary(series: &BTreeMap<&str, Vec<Point>>) -> Table {
     let above = |points: &Vec<Point>| points.iter().map(|p| p.1).filter(|&v| v > 0.0).collect::<Vec<f64>>();
     let lines: Vec<_> =
@@ -85,7 +86,7 @@ pub fn summary(series: &BTreeMap<&str, Vec<Point>>) -> Table {
     table
 }
 
-/// `hta_memory_bandwidth`: the series of all classes.
+/// Table `hta_memory_bandwidth`: bandwidth over time of all classes of copies and fills.
 pub fn table(series: &BTreeMap<&str, Vec<Point>>) -> Table {
     let points = || series.iter().flat_map(|(name, points)| points.iter().map(move |p| (*name, p)));
     Table::new("hta_memory_bandwidth", "Bandwidth of copies and fills over time")
@@ -94,7 +95,7 @@ pub fn table(series: &BTreeMap<&str, Vec<Point>>) -> Table {
         .f64("memory_bw", Unit::GBps, points().map(|p| p.1.1))
 }
 
-/// The exact table `memory_bandwidth`: per name of copy or fill.
+/// Table `memory_bandwidth` (times not rounded, unlike HTA): bandwidth by name of copy or fill.
 pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     let bytes = trace.attr("bytes");
     let mut lines: BTreeMap<&str, (i64, i64, i64, i64)> = BTreeMap::new();

@@ -40,7 +40,7 @@ pub const ANALYSIS: Analysis = Analysis {
 /// Queue length from which launch calls were observed to block.
 const FULL_QUEUE: i64 = 1024;
 
-/// One change of a stream's queue.
+/// A change of the number of queued operations of a GPU stream, with its time and event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Time in microseconds since the first event.
@@ -51,7 +51,7 @@ pub struct Point {
     pub length: i64,
 }
 
-/// The series of every stream, streams ascending.
+/// Queue length over time of each GPU stream, by stream number.
 pub fn series(rows: &HtaRows) -> BTreeMap<i64, Vec<Point>> {
     series_limited(rows).0
 }
@@ -113,7 +113,7 @@ pub fn summary(rows: &HtaRows, series: &BTreeMap<i64, Vec<Point>>) -> Table {
     table
 }
 
-/// `hta_queue_length`: the series of all streams.
+/// Table `hta_queue_length`: queue length over time of all GPU streams.
 pub fn table(series: &BTreeMap<i64, Vec<Point>>) -> Table {
     let points = || series.iter().flat_map(|(stream, points)| points.iter().map(move |p| (*stream, p)));
     Table::new("hta_queue_length", "Operations waiting per stream over time")
@@ -122,7 +122,7 @@ pub fn table(series: &BTreeMap<i64, Vec<Point>>) -> Table {
         .i64("queue_length", Unit::None, points().map(|p| p.1.length))
 }
 
-/// `hta_full_queue`: per stream, the time with at least `limit` queued operations; streams without such time are
+/// Table `hta_full_queue`: time with at least `limit` queued operations, per GPU stream. Streams without such time are
 /// excluded.
 pub fn full_queue(rows: &HtaRows, series: &BTreeMap<i64, Vec<Point>>, limit: i64) -> Table {
     let mut lines = Vec::new();

@@ -27,7 +27,8 @@ pub const ANALYSIS: Analysis = Analysis {
     run: |trace, scope| with_coverage_note(vec![hta(&HtaRows::load(trace, scope))], trace, scope),
 };
 
-/// HTA's table `hta_temporal_breakdown`: one row; none without GPU rows, or if HTA's sums are impossible.
+/// HTA's table `hta_temporal_breakdown`: one row with GPU idle, computation and other time. Empty without GPU rows, or
+/// if HTA's sums give a negative time.
 pub fn hta(rows: &HtaRows) -> Table {
     let mut types = NameTypes::new(rows.trace, HTA_RULES);
     let merged = union(rows.gpu().map(|r| (r.ts, r.end())));

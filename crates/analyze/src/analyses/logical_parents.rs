@@ -1,5 +1,6 @@
-//! Logical parents of events that nesting on their own track does not show, one row per event: the launch call of a GPU
-//! operation, the forward operator of a backward operator, the event that handed work to another thread.
+//! Logical parents of events that lie on another track, one row per event, such as the launch call of a GPU operation.
+//! Others are the forward operator of a backward operator, and the event that handed work to another thread. Nesting on
+//! an event's own track does not show them.
 
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::{EventId, ParentEvidence, Table, Trace, Unit};

@@ -1,5 +1,5 @@
-//! Time of spans by name and host thread, for traces without operators and GPUs. Self time is by nesting; total time is
-//! the union of a name's spans.
+//! Time of spans by name and host thread, for traces without operators and GPUs. Self time excludes nested spans; total
+//! time is the union of a name's spans.
 
 use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;

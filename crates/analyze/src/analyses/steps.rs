@@ -48,7 +48,7 @@ impl Work {
     }
 }
 
-/// Minimum share of operations with known times: one in this many.
+/// Minimum share of operations with known times for a step's GPU times to be known: one in this many.
 pub(super) const MIN_KNOWN_DIVISOR: i64 = 10;
 /// In a truncated file, minimum number of kernels of a complete step, in tenths of the step with the most kernels.
 const COMPLETE_STEP_TENTHS: i64 = 9;

@@ -76,7 +76,7 @@ impl Row {
     }
 }
 
-/// The table, largest sum first. TraceLens excludes kernels with missing metadata.
+/// Table `coll_analysis` of collectives, largest total time first. TraceLens excludes kernels with missing metadata.
 pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     let view = GpuView::new(trace, scope, definition);
     let mut rows = rows(&view, scope);

@@ -29,8 +29,9 @@ const TYPES: [&str; 8] = [
     "total_memcpy_time",
 ];
 
-/// The table. Rows with empty `recompute` cover all GPU work. If the trace records recomputed forward passes, there are
-/// also rows for the work inside (`true`) and outside (`false`) of them, each computed without the other.
+/// Table `gpu_timeline`: time by kind of GPU activity. Rows with empty `recompute` cover all GPU work. If the trace
+/// records recomputed forward passes, there are also rows for the work inside (`true`) and outside (`false`) of them,
+/// each computed without the other.
 pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     let view = GpuView::new(trace, scope, definition);
     let recompute = Recompute::find(trace);

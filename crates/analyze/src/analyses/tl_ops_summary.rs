@@ -18,7 +18,7 @@ pub(super) const OPS_SUMMARY: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 
-/// The table by operator, and a second one by operator and `nn.Module` if the trace records modules.
+/// GPU time by operator, and a second table by operator and `nn.Module` if the trace records modules.
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);
     let launchers = Launchers::find(&view);

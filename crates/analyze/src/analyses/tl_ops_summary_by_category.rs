@@ -18,7 +18,7 @@ pub(super) const OPS_SUMMARY_BY_CATEGORY: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 
-/// The table by category, and a second one by category and `nn.Module` if the trace records modules.
+/// GPU time by operator category, and a second table by category and `nn.Module` if the trace records modules.
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);
     let launchers = Launchers::find(&view);

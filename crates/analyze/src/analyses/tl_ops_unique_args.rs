@@ -50,8 +50,9 @@ type Statistic = fn(&Summary) -> Option<f64>;
 /// Operators with equal keys.
 type Group<'a> = (Key, Vec<&'a Launcher>);
 
-/// `ops_unique_args`, largest direct time first, and the kernels of each row. Arguments are compact JSON as in the
-/// trace; `example_event` is the position of the first such operator in the trace's event list.
+/// Table `ops_unique_args` of operators by arguments, largest direct time first, and a table of each row's kernels.
+/// Arguments are compact JSON as in the trace; `example_event` is the position of the row's first operator in the
+/// trace's event list.
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);
     let launchers = Launchers::find(&view);

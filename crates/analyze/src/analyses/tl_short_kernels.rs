@@ -29,8 +29,8 @@ const BINS: usize = 100;
 /// Operator, shapes, strides, values and kernel.
 type Key = (StrId, [StrId; 3], StrId);
 
-/// `short_kernels_summary`, largest sum first, and `short_kernel_histogram`, `BINS` equal bins from the shortest to
-/// the longest kernel.
+/// Table `short_kernels_summary` by total time, and the histogram `short_kernel_histogram` of kernel durations. The
+/// histogram has `BINS` equal bins from the shortest to the longest kernel.
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);
     let short: Vec<GpuId> = trace

@@ -3,7 +3,7 @@
 use super::{Check, Outcome};
 use stackline_model::EventKind;
 
-/// Each forward operator has one backward node.
+/// Each forward operator has only one backward operator.
 pub(super) const SEQUENCE_NUMBER_TWICE: Check = Check {
     name: "sequence_number_twice",
     rule: "no two backward operators have the same pair of sequence number and forward thread",

@@ -1,10 +1,10 @@
-//! Check that launch calls and GPU operations belong together.
+//! Checks that launch calls and GPU operations match: each has its counterpart, and no operation starts too early.
 
 use super::{Check, Outcome};
 use stackline_model::names::is_fill_launch;
 use stackline_model::{EventId, Trace};
 
-/// No operation starts before its launch call.
+/// No GPU operation starts before its launch call.
 pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
     name: "kernel_before_launch",
     rule: "GPU operations start no earlier than the call that launches them",
@@ -28,7 +28,7 @@ pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
     },
 };
 
-/// Every launch call has an operation.
+/// Every launch call has a recorded GPU operation.
 pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
     name: "launch_without_record",
     rule: "launch calls have a GPU operation, except calls captured into a CUDA graph, and fills (memset), which \
@@ -46,7 +46,7 @@ pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
     },
 };
 
-/// Every operation has a launch call.
+/// Every GPU operation has a recorded launch call.
 pub(super) const RECORD_WITHOUT_LAUNCH: Check = Check {
     name: "record_without_launch",
     rule: "GPU operations have a launch call",

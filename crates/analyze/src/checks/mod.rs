@@ -9,7 +9,7 @@ mod waits;
 
 use stackline_model::{EventId, Trace};
 
-/// Result of a check.
+/// Result of a consistency check: number of checked items, and events that violate the rule.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Number of checked items; 0 if the check does not apply.
@@ -18,7 +18,7 @@ pub struct Outcome {
     pub breaches: Vec<(EventId, String)>,
 }
 
-/// A rule that consistent traces follow.
+/// A consistency check: a rule that correct traces follow, and the effect of violations.
 pub struct Check {
     /// Stable name.
     pub name: &'static str,

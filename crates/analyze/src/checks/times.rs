@@ -1,4 +1,4 @@
-//! Recorded times that reading could not use.
+//! Checks of recorded times: events with implausible times, and device clocks that differ from the host's clock.
 
 use super::{Check, Outcome};
 use stackline_model::EventKind;

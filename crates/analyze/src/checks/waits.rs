@@ -1,10 +1,10 @@
-//! Waits of streams for events, and of the host for streams.
+//! Checks of waits: of GPU streams for CUDA events, and of host calls for GPU work.
 
 use super::{Check, Outcome};
 use stackline_model::waiting_calls::{RECORD_ID, WaitingCall, calls_by_correlation, waiting_calls};
 use stackline_model::{EventId, EventKind, Trace};
 
-/// A stream's wait for an event names the record of that event.
+/// A stream's wait for a CUDA event names the call that recorded the CUDA event.
 pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     name: "wait_without_record",
     rule: "the record of a stream's wait for a CUDA event names the call that recorded the event",
@@ -32,7 +32,7 @@ pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     },
 };
 
-/// A wait refers to the last record before it, never to a later one.
+/// A stream waits only for CUDA events recorded before the wait, never for later ones.
 pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
     name: "wait_on_future_record",
     rule: "a stream waits only for CUDA events that were recorded before the wait",
@@ -56,7 +56,7 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
     },
 };
 
-/// Calls that wait for an event, a stream, a device or a copy return after the end of the awaited work.
+/// Calls that wait for a CUDA event, a stream, a device or a copy return after the end of the awaited work.
 pub(super) const SYNC_ENDS_EARLY: Check = Check {
     name: "sync_ends_early",
     rule: "synchronization calls return no earlier than the end of the previously launched work that they wait for",

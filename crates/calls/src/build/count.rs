@@ -1,4 +1,4 @@
-//! Values of a tree, each with the number of calls of its frame.
+//! Metric values of a calling context tree's nodes, each with the number of calls of the node's frame.
 
 use super::{Builder, PathOfValue};
 use crate::phases::Phases;
@@ -31,7 +31,7 @@ impl<'a> Counts<'a> {
         }
     }
 
-    /// Group of a value at a node, from a thread.
+    /// Name of the group, such as a thread or an operator, to which a value of a node belongs.
     pub(super) fn group(
         &self,
         by: Grouping,
@@ -60,7 +60,7 @@ impl<'a> Counts<'a> {
     }
 }
 
-/// Value of a node on a thread.
+/// Metric value of a node on a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value {
     pub(super) node: CallNodeId,
@@ -111,7 +111,7 @@ pub(super) fn values<'t>(
     all(tree, options, counts).filter(|value| value.stats.count > 0)
 }
 
-/// Calls without a value of the view's metric, such as an operator whose kernels have all GPU time.
+/// Nodes that were called but have no value of the view's metric, such as an operator whose kernels have all GPU time.
 pub(super) fn calls_without_value<'t>(
     tree: &'t CallingContextTree,
     options: &'t ViewOptions,
@@ -121,7 +121,7 @@ pub(super) fn calls_without_value<'t>(
 }
 
 impl Builder {
-    /// Count calls of frames that have a row but no value of their own.
+    /// Add call counts to rows of frames that have no value of the metric themselves.
     pub(super) fn add_calls(
         &mut self,
         tree: &CallingContextTree,

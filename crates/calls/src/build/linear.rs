@@ -1,5 +1,5 @@
-//! Views without a path per value, in linear time. A tree with a million nodes of depth sixty has sixty million path
-//! steps, but only a million nodes. Inclusive values are summed when all rows exist.
+//! Construction of views in linear time, without creating the call path of each value. A tree with a million nodes of
+//! depth sixty has sixty million path steps, but only a million nodes. Inclusive values are summed when all rows exist.
 //!
 //! This works only for additive metrics without grouping or collapsing; other views use paths.
 
@@ -12,7 +12,7 @@ use stackline_model::{CallNodeId, CallStats, CallingContextTree};
 /// A row that does not exist yet.
 const NO_ROW: usize = usize::MAX;
 
-/// A tree with the labels and filters of a view.
+/// A calling context tree with the labels and filters of a view.
 pub(super) struct LabeledTree<'t> {
     pub(super) tree: &'t CallingContextTree,
     labels: Labels,
@@ -124,7 +124,7 @@ impl Builder {
         row
     }
 
-    /// Add a row that is known not to exist.
+    /// Add a row without a search for an existing one.
     pub(super) fn push_row(&mut self, parent: usize, label: usize) -> usize {
         let depth = self.nodes[parent].depth + 1;
         self.nodes.push(ViewNode { parent, depth, label, ..ViewNode::default() });

@@ -8,7 +8,7 @@
 use super::Builder;
 use stackline_model::CallStats;
 
-/// A value on its way to its callers.
+/// A value that still has to be added to the rows of its callers.
 #[derive(Debug)]
 pub(super) struct PendingValue {
     row: usize,

@@ -1,4 +1,4 @@
-//! Views towards callers without paths: all values move up one caller at a time, together, row by row.
+//! Construction of bottom-up views without the path of each value: all values move up one caller at a time.
 //!
 //! The values of a row are contiguous, and their callers are identified by a column of labels, without a map lookup.
 //! Callers that are too small get no row.
@@ -68,8 +68,9 @@ struct Frontier {
 }
 
 impl Builder {
-    /// Add values towards their callers, below the given labels if there are any: row 0 is then the last of them.
-    /// `least` returns thresholds from the total.
+    /// Add values to the rows of their callers, from the measured frame upwards. With labels in `below`, only values
+    /// whose path starts with these labels count, and row 0 is the last label. `least` returns the thresholds for a
+    /// total.
     pub(super) fn add_upwards(
         &mut self,
         labeled: &LabeledTree<'_>,

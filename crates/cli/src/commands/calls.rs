@@ -77,13 +77,13 @@ fn open((run, imports): (&Path, bool), common: &Common) -> Result<CallingContext
     Ok(if imports { tree } else { calls::fold_imports(tree) })
 }
 
-/// Part of a calling context tree that belongs to the selected rank; all of it without a rank.
+/// Restrict a calling context tree to the rank that `--rank` selects; without a rank, return the whole tree.
 pub(super) fn of_rank(tree: CallingContextTree, (run, rank): (&Path, Option<i64>)) -> Result<CallingContextTree> {
     let Some(rank) = rank else { return Ok(tree) };
     calls::calls_of_rank(tree, rank).map_err(|reason| wrong_use(format!("{}: {reason}", run.display())))
 }
 
-/// A trace that is nothing but the read report, which every answer shows.
+/// Create a trace that contains only a call tree's read report, because output documents take the report from traces.
 pub(super) fn read_report_of(run: &Path, tree: &CallingContextTree) -> Trace {
     let mut trace = Trace::default();
     trace.meta.name = run.display().to_string();
@@ -91,12 +91,12 @@ pub(super) fn read_report_of(run: &Path, tree: &CallingContextTree) -> Trace {
     trace
 }
 
-/// Names of the call tree metrics with measurements.
+/// Names of the metrics that were measured in a calling context tree.
 pub(super) fn metric_names(tree: &CallingContextTree) -> Vec<&str> {
     tree.measured().into_iter().map(|metric| metric.name(&tree.strings)).collect()
 }
 
-/// The metric that was asked for, or the first that was measured.
+/// Choose the requested metric of a calling context tree; without a request, the first that was measured.
 pub(crate) fn metric(tree: &CallingContextTree, requested: Option<&str>) -> Result<CallMetric> {
     let measured = tree.measured();
     let names: Vec<&str> = measured.iter().map(|metric| metric.name(&tree.strings)).collect();
@@ -216,7 +216,7 @@ fn head(tree: &CallingContextTree, (run, metric): (&str, CallMetric), step: Opti
     text
 }
 
-/// Header for a language model: recorded data and the composition of a step.
+/// Header of a report for a language model: recorded data, and the share of each part of a step.
 pub(super) fn head_for_agent(tree: &CallingContextTree, step: Option<&StepTime>) -> String {
     let command =
         tree.processes.first().map(|process| terminal::shorten(&terminal::clean(&process.command.join(" ")), 120));
@@ -269,7 +269,7 @@ fn step_sentence(time: &StepTime) -> String {
     )
 }
 
-/// Number of processes and threads, and their duration.
+/// Text with the number of recorded processes and threads, and their duration.
 pub(crate) fn processes(tree: &CallingContextTree) -> String {
     let counted = |count: usize, one: &str, many: &str| {
         format!("{} {}", human::count(count), if count == 1 { one } else { many })

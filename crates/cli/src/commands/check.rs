@@ -1,4 +1,4 @@
-//! `check`: causality violations, unmatched events and missing fields of a trace.
+//! Command `check`: reports causality violations, unmatched events and missing fields of a trace.
 
 use crate::args::{Common, Format, Inputs};
 use crate::output::Answer;

@@ -1,4 +1,4 @@
-//! `critical-path`: dispatch by method, and HTA's method with saving, what-if edits and overlays.
+//! Command `critical-path`: selects the method; and runs method `hta` with saving, what-if edits and overlays.
 
 mod compare;
 mod ctda;
@@ -190,7 +190,7 @@ fn instances(range: Range) -> Result<Instances> {
     Ok(if first == last { Instances::One(first) } else { Instances::Range(first, last) })
 }
 
-/// A critical path that cannot be given is wrong use where the request is at fault.
+/// Convert a critical-path error to an error of wrong use if the request is at fault, such as an unknown step.
 pub(super) fn refuse(error: CriticalPathError) -> anyhow::Error {
     match error {
         CriticalPathError::AnnotationNotFound { .. }

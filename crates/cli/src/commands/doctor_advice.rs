@@ -1,4 +1,4 @@
-//! Advice by content and producer of a file: instructions to record missing data.
+//! Instructions to record missing data, by the profiler that wrote a trace and by the trace's content.
 
 use stackline_findings::Requirement;
 use stackline_model::format::count;
@@ -127,8 +127,8 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     ),
 ];
 
-/// Instructions for data that one trace lacks; `None` if the default advice fits. With `is_profiled` the trace is from
-/// torch.profiler rather than a Stackline recording.
+/// Instructions to record data that a trace lacks; `None` if the default instructions fit. With `is_profiled` the trace
+/// is from torch.profiler rather than a Stackline recording.
 pub(super) fn advice(trace: &Trace, need: &str, is_profiled: bool) -> Option<String> {
     if is_cut(trace) && !matches!(need, "rank") {
         return Some("the file is truncated and may have lost this data; copy or record it again".to_owned());
@@ -191,12 +191,12 @@ fn of_modules(trace: &Trace, has_gpu: bool) -> String {
     }
 }
 
-/// Check if a trace has collectives. Without them there are no sizes to record.
+/// Check if a trace has collectives. Without collectives, their sizes are not missing.
 pub(super) fn has_collectives(trace: &Trace) -> bool {
     Requirement::Collectives.is_met(trace)
 }
 
-/// Check if launch calls are recorded. They are not missing then, even without GPU operations.
+/// Check if a trace has launch calls, so that these are not reported as missing, even without GPU operations.
 pub(super) fn has_launch_calls(trace: &Trace) -> bool {
     trace.gpu.launch.iter().any(|l| l.is_some()) || !trace.unrecorded_launches().is_empty()
 }

@@ -8,7 +8,7 @@ use stackline_engine::Run;
 use stackline_model::{CallProcess, CallingContextTree, Table, Unit};
 use std::path::Path;
 
-/// Tables of `doctor` for a recording or profile, and a session with the read report.
+/// Create the tables of `doctor` for a recording or profile, and a session with its read report.
 pub(super) fn tables<'a>(run: &Run, common: &'a Common) -> Result<(Session<'a>, Vec<Table>)> {
     let (tree, path) = (reading(run, Run::profile)?, &run.inputs()[0]);
     let session = Session::from_reports(vec![read_report_of(path, &tree)], common);

@@ -18,7 +18,7 @@ use std::path::Path;
 /// Writes a tree in some format.
 type Writer = fn(&CallingContextTree, CallMetric, &mut dyn Write) -> io::Result<()>;
 
-/// The writer of a format of profiles; `None` for one of traces.
+/// Function that writes a profile format such as pprof; `None` for formats of traces.
 pub(crate) fn writer(target: Target) -> Option<Writer> {
     match target {
         Target::Collapsed => Some(calls::write_collapsed),

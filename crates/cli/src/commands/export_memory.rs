@@ -1,4 +1,4 @@
-//! `export` of memory traces, in their text form and as lanes for timeline viewers.
+//! Command `export` for memory traces: as text, or as lanes of a timeline viewer.
 
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
@@ -15,7 +15,7 @@ use stackline_present::exports::{chrome, perfetto};
 use stackline_present::human;
 use std::collections::HashMap;
 
-/// Writes the text form of the memory trace of one input.
+/// Write the memory trace of one input as text.
 pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use("a memory trace has no steps or ranks to select"));
@@ -42,7 +42,7 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     Ok(())
 }
 
-/// Export inputs with only memory data: lanes for viewers, or a run directory.
+/// Export inputs that have only memory data: as lanes of a timeline viewer, or as a run directory.
 pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) -> Result<()> {
     let lanes = || traces.first().map(lanes_of).unwrap_or_default();
     match (args.to, &common.output) {
@@ -65,7 +65,7 @@ pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) 
     }
 }
 
-/// Memory of an exported trace as additional lanes; `None` without memory data.
+/// Memory of an exported trace as additional lanes of the timeline; `None` without memory data.
 pub(super) fn memory_lanes(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
     let known = run.memories()?;
     // Only what came from the trace itself, or from its one process, has its clock.

@@ -1,4 +1,4 @@
-//! `--fail-on`: conditions on shares of the GPU's window, for use in continuous integration.
+//! Conditions of `report --fail-on` on shares of GPU time, such as `idle>30%`, for continuous integration.
 
 use super::limit::{Comparison, Limit};
 use crate::failure::{did_you_mean, wrong_use};
@@ -21,7 +21,7 @@ const CATEGORIES: [&str; 7] =
 /// The category whose row is left out where it is zero. All others have a row wherever they were measured.
 const LEFT_OUT: &str = "idle_unknown";
 
-/// A condition such as `idle>30%`.
+/// A condition of `--fail-on` on a share of GPU time, such as `idle>30%`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Condition {
     /// Condition as typed.
@@ -54,7 +54,7 @@ impl Condition {
         Ok(Self { text: text.to_owned(), metric: metric.to_owned(), comparison, limit })
     }
 
-    /// The first GPU of the table `gpu_time` for which the condition holds, in words.
+    /// Evaluate the condition per GPU; return a sentence about the first GPU for which it holds.
     ///
     /// # Errors
     /// If it holds for none, and the share of one was not measured.

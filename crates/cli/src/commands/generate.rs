@@ -1,18 +1,18 @@
-//! `completions` and `man`, generated from the definitions of the help.
+//! Commands `completions` and `man`: shell completions and manual pages, generated from the help texts.
 
 use crate::args::{self, Common};
 use crate::output::{to_file, to_output};
 use anyhow::{Context, Result};
 use std::io::Write;
 
-/// Prints the completion script of a shell.
+/// Print the completion script of a shell.
 pub(crate) fn completions(shell: clap_complete::Shell, common: &Common) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut args::command(), "stackline", &mut script);
     to_output(common, |out| out.write_all(&script))
 }
 
-/// Prints the manual page of the tool, or writes those of all commands into a directory.
+/// Print the manual page of the tool, or write those of all commands into a directory.
 pub(crate) fn man(common: &Common) -> Result<()> {
     let mut command = args::command();
     command.build();

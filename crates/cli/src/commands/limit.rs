@@ -1,6 +1,6 @@
 //! Limits of `--fail-on` conditions, such as `idle>=30%`, shared by all commands.
 
-/// Comparison of a value with a limit.
+/// Comparison operator of a `--fail-on` condition: `>`, `>=`, `<` or `<=`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Comparison {
     Above,
@@ -9,7 +9,7 @@ pub(crate) enum Comparison {
     AtMost,
 }
 
-/// Parsed limit: subject, comparison and number (percent for shares).
+/// Parsed `--fail-on` condition: subject, comparison operator and limit (percent for shares).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Limit<'a> {
     pub(crate) what: &'a str,
@@ -18,7 +18,7 @@ pub(crate) struct Limit<'a> {
 }
 
 impl<'a> Limit<'a> {
-    /// Parse a limit; `None` for other forms. The command validates name and number.
+    /// Parse a condition such as `idle>=30%`; `None` for other forms. The command validates name and number.
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         // Names of kernels and paths have such signs, too; the last one is the limit's.
         let at = text.rfind(['<', '>'])?;
@@ -39,7 +39,7 @@ impl<'a> Limit<'a> {
 }
 
 impl Comparison {
-    /// Check if a value violates a limit.
+    /// Check if the condition holds for a value.
     pub(crate) fn holds(self, value: f64, limit: f64) -> bool {
         match self {
             Self::Above => value > limit,

@@ -33,7 +33,7 @@ use crate::failure::{CONDITION_HELD, DONE};
 use anyhow::Result;
 use stackline_analyze::TableCommand;
 
-/// Runs the command; the result is the exit code.
+/// Run the command that the arguments select, and return the exit code.
 pub(crate) fn run(cli: &Cli) -> Result<u8> {
     let common = &cli.common;
     let name = cli.command.name();

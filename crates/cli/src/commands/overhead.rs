@@ -1,11 +1,11 @@
-//! Measured overhead of a recording, as text and JSON.
+//! Measured overhead of recording, as text and JSON.
 
 use serde_json::{Value, json};
 use stackline_ingest::recording::LEAST_UNRECORDED_STEPS;
 use stackline_model::{CallOverhead, CallingContextTree};
 
-/// Overhead of recording in the process with the highest overhead, and the number of unrecorded steps; `None` if not
-/// measured.
+/// Sentence about the overhead of recording, in the process in which it is highest; `None` if not measured. The
+/// sentence names the number of unrecorded steps.
 pub(super) fn sentence(tree: &CallingContextTree) -> Option<String> {
     let measured = || tree.processes.iter().filter_map(|process| process.overhead);
     let most = measured()

@@ -1,4 +1,4 @@
-//! `critical-path --overlay`: the source file with the critical path marked in it.
+//! Option `critical-path --overlay`: a copy of the trace file in which the critical path is marked.
 
 use crate::failure::{unreadable, wrong_use};
 use crate::output::{print_message, to_file};
@@ -10,7 +10,8 @@ use stackline_present::exports::overlay::{OverlayError, OverlaySummary, write_ov
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Writes the overlay of the one input to `file`, packed if its name ends in `.gz`.
+/// Write a copy of the one input, with the critical path marked, to `file`. The copy is compressed if the name ends in
+/// `.gz`.
 pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Result<()> {
     let [input] = inputs else {
         return Err(wrong_use("--overlay writes a marked copy of one trace file: give exactly one file"));

@@ -1,11 +1,11 @@
-//! Header lines on the end of recorded processes and their running calls.
+//! Header lines about recorded processes that were killed, and the calls in progress at that time.
 
 use stackline_model::{Problem, ReadReport};
 
 /// Maximum number of threads with running calls in the header.
 const IN_FLIGHT: usize = 8;
 
-/// Warning that processes were killed, with the signal and the call in progress.
+/// Warning about recorded processes that were killed, with the signal and the call in progress.
 pub(super) fn how_it_ended<'a>(reports: impl Iterator<Item = &'a ReadReport> + Clone) -> String {
     let problems = || reports.clone().flat_map(|report| &report.problems);
     let with_code = |code: &'static str| problems().filter(move |problem| problem.code == code);

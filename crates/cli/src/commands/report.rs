@@ -1,4 +1,4 @@
-//! `report`: a summary of GPU time, steps, kernels, operators and the critical path.
+//! Command `report`: a summary of GPU time, steps, kernels, operators and the critical path.
 
 use super::fail_on::Condition;
 use super::process_ends::how_it_ended;

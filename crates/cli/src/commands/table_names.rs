@@ -1,4 +1,4 @@
-//! Table names by command, for hints if another command is asked for a table.
+//! Table names by command, for a hint if the user requests a table from the wrong command.
 
 use super::findings::IGNORED;
 use stackline_analyze::TableCommand;
@@ -30,7 +30,7 @@ fn tables() -> [(&'static str, Vec<&'static str>); 11] {
     ]
 }
 
-/// The other command that prints a table, for a command that prints the tables `own`.
+/// Find another command that prints a table; `own` are the tables of the requested command.
 pub(crate) fn command_with(table: &str, own: &[&str]) -> Option<&'static str> {
     let has = |tables: &[&str]| tables.contains(&table) && !own.iter().all(|name| tables.contains(name));
     tables().iter().find(|(_, tables)| has(tables)).map(|(command, _)| *command)

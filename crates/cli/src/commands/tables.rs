@@ -1,4 +1,4 @@
-//! Commands that only print tables, with the analyses of each.
+//! Commands that only print tables, such as `steps` and `kernels`, with the analyses of each.
 
 use crate::args::{Common, Format, Inputs, options_for};
 use crate::failure::command_line;

@@ -1,4 +1,4 @@
-//! `view`: a local server with the web page.
+//! Command `view`: a local server with the web page.
 
 use crate::args::{Common, SourceArgs, ViewArgs};
 use crate::failure::wrong_use;
@@ -57,7 +57,7 @@ fn redirect(url: &str) -> io::Result<NamedTempFile> {
     Ok(page)
 }
 
-/// Open the inputs of a page, and their baseline.
+/// Open the inputs of a web page, and the run to compare them with.
 pub(super) fn open(
     inputs: &[PathBuf],
     baseline: Option<&PathBuf>,

@@ -1,4 +1,4 @@
-//! Command `what-if`: predicts the gain of edits to a trace.
+//! Command `what-if`: predicts the time that edits of a trace save.
 
 use super::critical_path::exact::window;
 use super::critical_path::{one_trace, refuse};

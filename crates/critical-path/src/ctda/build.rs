@@ -17,7 +17,7 @@ use std::rc::Rc;
 /// sparse nodes as the limit of aggregation (section 4.5.2).
 const IDLE_SHARE: f64 = 0.1;
 
-/// Logical thread with its nodes.
+/// Logical thread (the merged threads of a process, or one thread) with its graph nodes.
 pub(super) struct LogicalThread {
     /// Tracks of the logical thread's threads.
     pub(super) tracks: Vec<TrackId>,
@@ -29,7 +29,7 @@ pub(super) struct LogicalThread {
     pub(super) streams: Rc<[StreamId]>,
 }
 
-/// GPU node.
+/// GPU node of the dependency graph: consecutive operations of a stream.
 #[derive(Clone, Debug)]
 pub(super) struct GpuNode {
     pub(super) stream: StreamId,
@@ -42,7 +42,7 @@ pub(super) struct GpuNode {
     pub(super) phase: Phase,
 }
 
-/// All nodes of the graph.
+/// All nodes of the dependency graph of method `ctda`, before edges are added.
 pub(super) struct Nodes {
     pub(super) lanes: Vec<LogicalThread>,
     /// Number of host nodes; GPU nodes follow.
@@ -54,7 +54,8 @@ pub(super) struct Nodes {
     pub(super) mark_of_call: FxHashMap<EventId, (u32, u32)>,
 }
 
-/// Cut all threads and streams into nodes. With `shares_gil`, the threads of a process form one logical thread.
+/// Divide all threads and GPU streams into graph nodes. With `shares_gil`, the threads of a process form one logical
+/// thread.
 pub(super) fn nodes(trace: &Trace, host: &mut Host, gpu: &Gpu, waits: &Waits<'_>, shares_gil: bool) -> Nodes {
     let mut lanes = Vec::new();
     let orphans: Rc<[StreamId]> = orphan_streams(gpu).into();

@@ -9,7 +9,8 @@ use super::waits::{Waits, launch_streams};
 use rustc_hash::FxHashMap;
 use stackline_model::Trace;
 
-/// All edges, sorted by (to, from, kind). Of edges with an equal key, the one that ends last is kept.
+/// Create all edges of the CTDA graph, sorted by (to, from, kind). Of edges with an equal key, the one that ends last
+/// is kept.
 pub(super) fn build_edges(trace: &Trace, nodes: &Nodes, gpu: &Gpu, waits: &mut Waits<'_>) -> Vec<CtdaEdge> {
     let mut edges = Vec::new();
     for lane in &nodes.lanes {

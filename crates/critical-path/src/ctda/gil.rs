@@ -1,4 +1,4 @@
-//! Detection of the GIL in the recorded program.
+//! Decision if the threads of the recorded program shared Python's GIL.
 
 use stackline_model::Trace;
 
@@ -9,7 +9,7 @@ const GIL_KEY: &str = "python_gil_enabled";
 /// Top-level key with `sys.version`, in which free-threaded builds are named.
 const VERSION_KEY: &str = "python_version";
 
-/// True if the threads of the program shared the GIL, which is assumed unless the trace states otherwise.
+/// True if the threads of the program shared Python's GIL, which is assumed unless the trace states otherwise.
 pub(super) fn has_gil(trace: &Trace) -> bool {
     let entry = |key: &str| trace.meta.entry(key).map(|v| v.trim().trim_matches('"').to_ascii_lowercase());
     match entry(GIL_KEY).as_deref() {

@@ -1,14 +1,14 @@
-//! GPU operations of the window, by stream and by launch call.
+//! GPU operations in the analyzed window, by stream and by launch call.
 
 use super::window::Window;
 use rustc_hash::FxHashMap;
 use stackline_model::launch_times::LaunchTimes;
 use stackline_model::{EventId, Trace, TrackId};
 
-/// Position of a stream in [`Gpu::streams`].
+/// Number of a GPU stream: its position in [`Gpu::streams`].
 pub(super) type StreamId = u32;
 
-/// GPU operation, cut to the window.
+/// GPU operation, with its times limited to the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Op {
     pub(super) start: i64,
@@ -21,7 +21,7 @@ pub(super) struct Op {
     pub(super) launched_at: i64,
 }
 
-/// All operations of the window.
+/// All GPU operations in the window, by stream.
 #[derive(Debug, Default)]
 pub(super) struct Gpu {
     /// Operations by stream, then by start.
@@ -40,7 +40,7 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    /// Collect the operations that overlap the window.
+    /// Collect the GPU operations that overlap the window.
     pub(super) fn collect(trace: &Trace, window: Window) -> Self {
         let mut gpu = Self::default();
         let mut ops: Vec<(TrackId, Op)> = Vec::new();
@@ -112,7 +112,7 @@ impl Gpu {
         &self.by_launch[range.0 as usize..range.1 as usize]
     }
 
-    /// Streams of a list of GPU operations, ascending and without duplicates.
+    /// GPU streams of a list of operations, ascending and without duplicates.
     pub(super) fn streams_of(&self, ops: &[u32]) -> Vec<StreamId> {
         let mut streams: Vec<StreamId> = ops.iter().map(|&op| self.ops[op as usize].stream).collect();
         streams.sort_unstable();
@@ -120,14 +120,14 @@ impl Gpu {
         streams
     }
 
-    /// Index range of the operations on a GPU stream.
+    /// Range of positions in the list of operations that belong to a GPU stream.
     pub(super) fn of_stream(&self, stream: StreamId) -> std::ops::Range<u32> {
         let at = |s: usize| self.offsets.get(s).copied().unwrap_or(0);
         at(stream as usize)..at(stream as usize + 1)
     }
 
-    /// For an operation without recorded launch and without delay by its own stream: the operation of another stream of
-    /// the device that ended last before its start.
+    /// Operation that an operation without recorded launch probably waited for: the last to end before its start.
+    /// Candidates are operations of other streams on the device. `None` if the operation's own stream delayed it.
     pub(super) fn began_after(&self, trace: &Trace, op: u32) -> Option<u32> {
         let own = &self.ops[op as usize];
         if own.launch.is_some() || !self.of_stream(own.stream).contains(&op.checked_sub(1)?) {
@@ -141,13 +141,13 @@ impl Gpu {
         (other.stream != own.stream && device(other) == device(own) && !delayed_by_own_stream).then_some(last)
     }
 
-    /// Operations that ended by a time, latest first.
+    /// GPU operations that ended by a time, latest first.
     pub(super) fn ended_by(&self, at: i64) -> impl Iterator<Item = &Op> {
         let ended = self.by_end.partition_point(|&op| self.ops[op as usize].end <= at);
         self.by_end[..ended].iter().rev().map(|&op| &self.ops[op as usize])
     }
 
-    /// Stream with a number on a device.
+    /// Find the GPU stream with a stream number on a device.
     pub(super) fn stream_by_number(&self, device: i32, stream: i64) -> Option<StreamId> {
         self.numbers.get(&(device, stream)).copied()
     }

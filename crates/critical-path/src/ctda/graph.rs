@@ -49,7 +49,7 @@ pub struct CtdaEdge {
     pub at_ns: i64,
 }
 
-/// Node: a sequence of events.
+/// Graph node of method `ctda`: a sequence of events of one thread or GPU stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CtdaNode {
     /// True for GPU work.
@@ -81,7 +81,7 @@ pub struct CtdaPiece {
     pub event: u32,
 }
 
-/// Nodes, pieces and edges of the graph.
+/// Dependency graph of method `ctda`: nodes, their time pieces, and edges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CtdaGraph {
     /// Host nodes in time order per logical thread, then GPU nodes per stream.

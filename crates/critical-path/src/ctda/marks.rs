@@ -6,7 +6,7 @@ use super::stacks::Thread;
 use stackline_model::gpu_calls::{CallKind, is_copy_launch, kind_of_name};
 use stackline_model::{EventId, Trace};
 
-/// Target of a synchronizing call.
+/// Work that a synchronizing call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncKind {
     /// All work of the device.
@@ -19,7 +19,7 @@ pub(super) enum SyncKind {
     OwnCopy,
 }
 
-/// Role of a call.
+/// Role of a runtime call in dependencies: launch, synchronization, stream wait, or CUDA event record.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MarkKind {
     /// Launch of work on these streams, ascending.
@@ -32,7 +32,7 @@ pub(super) enum MarkKind {
     Record,
 }
 
-/// Call with a role.
+/// Runtime call at which a dependency starts or ends, with its role.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     pub(super) start: i64,
@@ -43,7 +43,7 @@ pub(super) struct Mark {
     pub(super) kind: MarkKind,
 }
 
-/// Find the calls of a process with a role, sorted by start.
+/// Find the runtime calls of a process at which dependencies start or end, sorted by start.
 pub(super) fn find(trace: &Trace, threads: &[Thread], gpu: &Gpu) -> Vec<Mark> {
     let mut roles: Vec<Option<Option<MarkKind>>> = vec![None; trace.strings.len()];
     let mut marks = Vec::new();

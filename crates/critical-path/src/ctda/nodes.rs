@@ -9,10 +9,10 @@ use rustc_hash::FxHashSet;
 use stackline_timeline::phase_rules::Phase;
 use std::ops::Range;
 
-/// Node number for "in no node".
+/// Node number for events that belong to no node.
 pub(super) const NO_NODE: u32 = u32::MAX;
 
-/// Host node.
+/// Host node of the dependency graph: a sequence of work of one phase on a logical thread.
 #[derive(Clone, Debug)]
 pub(super) struct CpuNode {
     /// Position of the node's thread among those of the process.
@@ -26,7 +26,7 @@ pub(super) struct CpuNode {
     pub(super) sync: Option<usize>,
 }
 
-/// Nodes of one logical thread in time order.
+/// Graph nodes of one logical thread in time order.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     pub(super) nodes: Vec<CpuNode>,
@@ -35,7 +35,7 @@ pub(super) struct Chain {
     pub(super) node_of_mark: Vec<u32>,
 }
 
-/// Input of the cut into nodes.
+/// Input of the division of a logical thread into graph nodes.
 pub(super) struct Source<'s> {
     /// Pieces of a logical thread.
     pub(super) pieces: &'s [Piece],

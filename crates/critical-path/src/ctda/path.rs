@@ -2,7 +2,7 @@
 
 use super::graph::{CtdaEdge, CtdaEdgeKind, CtdaGraph};
 
-/// Node of the path, with the part that counts.
+/// Node of the critical path, with the part of its time that is on the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CtdaStep {
     /// Node number.
@@ -15,7 +15,8 @@ pub struct CtdaStep {
     pub via: Option<CtdaEdgeKind>,
 }
 
-/// Path in time order, and true if the search met a node twice because recorded times contradict each other.
+/// Find the critical path, in time order, from the last node backward. Also returns true if the search met a node twice
+/// because recorded times contradict each other.
 pub(super) fn search(graph: &CtdaGraph) -> (Vec<CtdaStep>, bool) {
     let mut steps = Vec::new();
     let Some(last) = last_node(graph) else { return (steps, false) };

@@ -1,5 +1,5 @@
-//! Python functions with a relevant share of their node's time in their own code (section 3.2.1 of the paper). The time
-//! of smaller functions counts for the innermost relevant function around them.
+//! Attribution of Python time to the functions with a relevant share of their node's time (section 3.2.1 of the paper).
+//! The time of smaller functions counts for the innermost relevant function around them.
 
 use super::nodes::Chain;
 use super::stacks::Rank;
@@ -10,7 +10,7 @@ use stackline_model::{EventId, EventKind, StrId, Trace};
 /// kept.
 const KEPT_SHARE: f64 = 0.01;
 
-/// Assign the Python time of each node to the kept functions.
+/// Attribute the Python time of each node to its relevant functions.
 pub(super) fn roll_up(trace: &Trace, parent: &[EventId], chain: &mut Chain) {
     for node in &chain.nodes {
         let least = (node.end.saturating_sub(node.start)) as f64 * KEPT_SHARE;

@@ -9,7 +9,7 @@ use stackline_model::{Table, Unit};
 use stackline_timeline::phase_rules::Phase;
 use std::collections::BTreeMap;
 
-/// Node of the path. Fields are in alphabetical order, as in the JSON document.
+/// Node of the critical path in the report. Fields are in alphabetical order, as in the JSON document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportNode {
     /// End of the part that counts, in ns since the start of the window.
@@ -32,7 +32,7 @@ pub struct ReportNode {
     pub via: Option<String>,
 }
 
-/// Hotspot. Fields are in alphabetical order, as in the JSON document.
+/// Hotspot of the critical path in the report. Fields are in alphabetical order, as in the JSON document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportHotspot {
     /// Category as in the source.

@@ -1,4 +1,4 @@
-//! Result of method `ctda`, independent of the trace.
+//! Result of method `ctda`, which can be used without the trace.
 
 use super::build::Nodes;
 use super::gpu::Gpu;
@@ -10,7 +10,7 @@ use crate::events::EventsBuilder;
 use crate::{PathEvents, Warning};
 use stackline_model::{EventId, Trace, TrackId};
 
-/// Dependency graph, its critical path, and the data to present them.
+/// Critical path of method `ctda` with its dependency graph and the data to present both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CtdaPath {
     /// Settings of the analysis.
@@ -33,7 +33,7 @@ pub struct CtdaPath {
     pub warnings: Vec<Warning>,
 }
 
-/// Categories of events as in the source.
+/// Categories of the path's events, as in the source trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Categories {
     /// Category per event: a row of `names`.
@@ -73,7 +73,7 @@ impl CtdaPath {
         self.window_end_ns.saturating_sub(self.window_start_ns)
     }
 
-    /// Pieces of the path in time order, cut to the parts that count.
+    /// Time pieces of the path in time order, limited to the time that is on the path.
     pub fn path_pieces(&self) -> impl Iterator<Item = (&CtdaStep, CtdaPiece)> + '_ {
         self.steps.iter().flat_map(|step| {
             let node = self.graph.nodes.get(step.node as usize);
@@ -85,7 +85,7 @@ impl CtdaPath {
         })
     }
 
-    /// Time in which events of the path ran, in ns.
+    /// Time on the path in which events ran, in ns.
     pub fn executed_ns(&self) -> i64 {
         self.path_pieces().map(|(_, p)| p.end_ns - p.start_ns).sum()
     }
@@ -98,7 +98,7 @@ impl CtdaPath {
     }
 }
 
-/// Convert nodes into a graph that is independent of the trace.
+/// Convert nodes and edges into a graph that can be used without the trace.
 pub(super) fn pack(
     trace: &Trace,
     nodes: &Nodes,

@@ -1,4 +1,4 @@
-//! Activity of each thread over time: nesting, phases, and the innermost event.
+//! Activity of each host thread over time: nesting of events, phases, and the innermost event.
 //!
 //! Nesting is computed here instead of read from the model, because it must not depend on the order of equal spans in
 //! the file.
@@ -19,7 +19,7 @@ pub(super) enum Rank {
     Work,
 }
 
-/// Time range in which one event is the innermost of its thread.
+/// Time range in which one event is the innermost event of its thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Segment {
     pub(super) start: i64,
@@ -28,7 +28,7 @@ pub(super) struct Segment {
     pub(super) rank: Rank,
 }
 
-/// Thread of a process.
+/// Host thread of a process, with its innermost events over time.
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) track: TrackId,
@@ -38,7 +38,7 @@ pub(super) struct Thread {
     pub(super) calls: Vec<EventId>,
 }
 
-/// Host events of the window.
+/// Host threads of all processes in the window, with the phase and nesting of each event.
 pub(super) struct Host {
     /// Threads per process, both in an order independent of the file.
     pub(super) processes: Vec<Vec<Thread>>,

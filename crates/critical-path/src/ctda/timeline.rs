@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// other threads wait, because a thread that got the GIL would keep it as long.
 const SWITCH_INTERVAL_NS: i64 = 5_000_000;
 
-/// Time range of the logical thread.
+/// Time range of a logical thread in which one event runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece {
     pub(super) start: i64,
@@ -22,7 +22,7 @@ pub(super) struct Piece {
     pub(super) rank: Rank,
 }
 
-/// Merge the segments of all threads into disjoint pieces in time order.
+/// Merge the activity of all threads of a process into disjoint pieces in time order.
 pub(super) fn merge(threads: &[Thread]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     if let [only] = threads {

@@ -17,7 +17,7 @@ const MAX_STREAMS: usize = 64;
 /// Maximum number of operations in the search for these streams.
 const MAX_OPERATIONS: usize = 4_096;
 
-/// Search for the targets of waits. Positions refer to [`Gpu::ops`].
+/// Search for the GPU operations that calls and streams wait for. Operations are positions in [`Gpu::ops`].
 pub(super) struct Waits<'a> {
     trace: &'a Trace,
     gpu: &'a Gpu,
@@ -80,12 +80,12 @@ impl<'a> Waits<'a> {
         (self.process(call), self.records.id(call))
     }
 
-    /// True if any call waits for an event record.
+    /// True if any call or stream waits for the CUDA event that this call records.
     pub(super) fn is_waited_for(&self, record: EventId) -> bool {
         !self.recorded_on.is_empty() && self.recorded_on.contains_key(&self.key(record))
     }
 
-    /// Operations that a host call waits for, at most one per stream.
+    /// GPU operations that a synchronizing host call waits for, at most one per stream.
     pub(super) fn sync_targets(
         &mut self,
         mark: &Mark,
@@ -132,7 +132,7 @@ impl<'a> Waits<'a> {
         Vec::new()
     }
 
-    /// Stream and targets of a call that makes a stream wait; `None` for an unknown stream.
+    /// For a call that makes a stream wait: the stream, and the operations it waits for; `None` for an unknown stream.
     pub(super) fn stream_wait_targets(
         &mut self,
         mark: &Mark,
@@ -189,7 +189,7 @@ impl<'a> Waits<'a> {
         self.last_launched(stream, at)
     }
 
-    /// Last operation of a stream that was launched before a time.
+    /// Last GPU operation of a stream that was launched before a time.
     pub(super) fn last_launched(&self, stream: StreamId, at: i64) -> Option<u32> {
         let launches = self.launches.get(stream as usize)?;
         let after = launches.partition_point(|&(launched, _)| launched <= at);
@@ -209,7 +209,7 @@ fn launches_of(gpu: &Gpu, stream: StreamId) -> Vec<(i64, u32)> {
     launches
 }
 
-/// Streams on which a mark starts work; empty if it starts none.
+/// GPU streams on which a call launches work; empty if it launches none.
 pub(super) fn launch_streams<'m>(mark: &'m Mark, gpu: &Gpu, own: &'m mut Vec<StreamId>) -> &'m [StreamId] {
     match &mark.kind {
         MarkKind::Launch(streams) => streams,

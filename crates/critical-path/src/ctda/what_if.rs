@@ -6,8 +6,8 @@ use crate::{Change, EdgeKind, Edit, Resource, Selector};
 use stackline_model::vocabulary::matches;
 
 impl CtdaPath {
-    /// Graph and path after some edits, applied in sequence. The end of the window shifts by the same time as the end
-    /// of the last node.
+    /// Dependency graph and critical path after some edits, applied in sequence. The end of the window shifts by the
+    /// same time as the end of the last node.
     ///
     /// Edits of `cpu` and `gpu` change the time of events in all nodes. Edits of `launch` change the time from the end
     /// of a launch call to its work. Edits of `gap` change the time between nodes of one stream, and edits of `all`

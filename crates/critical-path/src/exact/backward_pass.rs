@@ -10,7 +10,7 @@ use crate::gpu_order::Evidence;
 use stackline_model::{EventId, GpuId, TrackId};
 use std::collections::BTreeMap;
 
-/// Critical-path segment with one cause.
+/// Segment of the critical path: a time range with one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathSegment {
     /// Start in ns since the trace's base.
@@ -42,12 +42,12 @@ pub struct ExactPath {
 }
 
 impl ExactPath {
-    /// Length in ns, equal to that of the window.
+    /// Length of the path in ns, equal to that of its window.
     pub fn length_ns(&self) -> i64 {
         self.segments.iter().map(|h| h.end - h.start).sum()
     }
 
-    /// Time per category in ns, in the order of [`Category::ALL`], including zeros.
+    /// Time on the path per cause in ns, in the order of [`Category::ALL`], including causes without time.
     pub fn by_category(&self) -> [(Category, i64); 14] {
         let mut sums = Category::ALL.map(|c| (c, 0));
         for segment in self.segments.iter() {
@@ -56,12 +56,12 @@ impl ExactPath {
         sums
     }
 
-    /// Time with an inferred cause, in ns.
+    /// Time on the path whose cause is inferred, not recorded, in ns.
     pub fn inferred_ns(&self) -> i64 {
         self.segments.iter().filter(|h| h.evidence == Evidence::Inferred).map(|h| h.end - h.start).sum()
     }
 
-    /// Inferred time by rule in ns, without unexplained time.
+    /// Time on the path whose cause is inferred, by inference rule, in ns. Unexplained time is excluded.
     pub(crate) fn inferred_by_rule(&self) -> BTreeMap<&'static str, i64> {
         let mut sums = BTreeMap::new();
         let is_assumed = |h: &PathSegment| h.evidence == Evidence::Inferred && h.category != Category::Unknown;
@@ -80,7 +80,7 @@ struct BackwardPass<'a, 'b, 'c, F> {
     visit: F,
 }
 
-/// Visit the segments of the path through a window, latest first.
+/// Compute the critical path of a window backward, and call `visit` with each segment, latest first.
 pub(super) fn walk(exact: &Exact<'_>, categories: &mut Categories<'_>, window: Window, visit: impl FnMut(PathSegment)) {
     BackwardPass { exact, categories, from: window.start, visit }.run(window);
 }

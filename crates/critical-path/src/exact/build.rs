@@ -9,7 +9,7 @@ use crate::streams::{end as gpu_end, start as gpu_start};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, GpuId, Trace, TrackId};
 
-/// Number of contradictions between records.
+/// Counts of recorded times that contradict each other, such as kernels that start before their launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Corrections {
     /// Operations that start before their launch call.
@@ -46,7 +46,7 @@ enum Released {
     At(usize),
 }
 
-/// Nodes, and the edges between them.
+/// Nodes of the dependency graph, and the edges between them, as they are built from a trace.
 pub(super) struct BuiltGraph {
     pub(super) graph: ActivityGraph,
     pub(super) edges: Vec<NewEdge>,

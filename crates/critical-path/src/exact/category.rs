@@ -1,4 +1,4 @@
-//! Causes of time on the critical path, and their rules.
+//! Causes of time on the critical path, and the rules that assign them.
 
 use super::Exact;
 use super::enclosing::AncestorCache;
@@ -12,7 +12,7 @@ use stackline_model::{AttrColumn, EventId, EventKind, INFERRED, Trace};
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_timeline::vocabulary::cuda::is_runtime_overhead;
 
-/// Cause of time.
+/// Cause of time on the critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
@@ -66,7 +66,7 @@ impl Category {
         Self::Unknown,
     ];
 
-    /// Name of the cause in documents, such as `gpu_compute`.
+    /// Name of the cause in JSON documents, such as `gpu_compute`.
     pub fn name(self) -> &'static str {
         match self {
             Self::GpuCompute => "gpu_compute",
@@ -86,7 +86,7 @@ impl Category {
         }
     }
 
-    /// Look up a critical-path cause by its text name.
+    /// Look up the cause with a name such as `gpu_compute`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|c| c.name() == name)
     }
@@ -102,7 +102,7 @@ pub(super) const LONG_GAP_NS: i64 = 100_000;
 /// Maximum launch latency in ns. A longer delay has an unrecorded cause.
 const LONG_LAUNCH_NS: i64 = 1_000_000;
 
-/// Cause of the delay between the end of a prerequisite and the start of its dependent.
+/// Cause of the delay between the end of a node and the start of a node that depends on it.
 pub(super) fn lag_category(dependency: Dependency, lag: i64) -> Category {
     match dependency {
         Dependency::Launch | Dependency::LaunchByOperator if lag > LONG_LAUNCH_NS => Category::Unknown,
@@ -122,7 +122,7 @@ pub(super) fn lag_category(dependency: Dependency, lag: i64) -> Category {
     }
 }
 
-/// Lookup of the categories of events.
+/// Classification of trace events by cause of time on the path.
 pub(super) struct Categories<'a> {
     trace: &'a Trace,
     names: &'a Names,
@@ -133,7 +133,7 @@ pub(super) struct Categories<'a> {
     loads: AncestorCache,
 }
 
-/// Lookup of host spans with a possible wait.
+/// Test for host spans in which the thread may have waited.
 pub(super) struct MayWait<'a> {
     trace: &'a Trace,
     names: &'a Names,
@@ -143,8 +143,8 @@ pub(super) struct MayWait<'a> {
 }
 
 impl MayWait<'_> {
-    /// True if a thread may wait in this innermost span (none in a gap) for work that is missing in the trace, or that
-    /// had already ended.
+    /// True if a thread may have waited, while this span was its innermost (none in a gap), for work that is not known.
+    /// The work is missing in the trace, or had already ended.
     pub(super) fn span(&self, event: EventId) -> bool {
         event.is_none()
             || self.names.flags(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
@@ -156,7 +156,7 @@ impl MayWait<'_> {
 }
 
 impl Exact<'_> {
-    /// Lookup of host time with a possible wait.
+    /// Create the test for host spans in which a thread may have waited.
     pub(super) fn may_wait(&self) -> MayWait<'_> {
         let Exact { trace, names, uncertain, .. } = self;
         MayWait { trace, names, uncertain, inferred: trace.attr(INFERRED) }
@@ -176,7 +176,7 @@ impl<'a> Categories<'a> {
         }
     }
 
-    /// Critical-path cause of a GPU operation, by its kernel type.
+    /// Cause of the time of a GPU operation, by its kernel type.
     pub(super) fn gpu_category(&mut self, event: EventId) -> Category {
         match self.types.of_event(event) {
             KernelType::Communication => Category::GpuCommunication,
@@ -187,12 +187,12 @@ impl<'a> Categories<'a> {
         }
     }
 
-    /// Category of the return from a wait.
+    /// Cause of the time between the end of awaited work and the return of the wait.
     pub(super) fn return_category(kind: NodeKind) -> Category {
         if kind == NodeKind::SyncReturn { Category::SyncReturn } else { Category::ThreadHandover }
     }
 
-    /// Category of host time with the innermost span `event` (none in a gap), and its evidence.
+    /// Cause of host time while `event` is the innermost span (none in a gap), and the evidence for the cause.
     pub(super) fn host_category(&mut self, lane_index: usize, event: EventId) -> (Category, Evidence) {
         if event.is_none() {
             return self.gap_category(lane_index);

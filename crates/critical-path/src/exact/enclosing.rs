@@ -7,10 +7,10 @@ use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, Trace};
 use std::sync::OnceLock;
 
-/// Maximum number of nested annotations and modules in reports.
+/// Maximum number of nested annotations and modules shown in reports.
 pub(super) const DEPTH: usize = 12;
 
-/// Per event: the event itself or the innermost event of a kind around it.
+/// For each event: the innermost operator, frame and annotation around it, or the event itself.
 pub(super) struct Enclosing {
     operator: Vec<EventId>,
     /// Computed on first use, because only reports of segments need it.
@@ -141,7 +141,7 @@ fn frames(trace: &Trace) -> Vec<EventId> {
     frames
 }
 
-/// Innermost of the outermost [`Spans::DEPTH`] spans (annotations, operators, Python frames) around each event.
+/// For each event: the innermost enclosing span of the outermost [`Spans::DEPTH`] annotations, operators and frames.
 pub(super) struct Spans(Vec<EventId>);
 
 impl Spans {
@@ -180,7 +180,7 @@ impl Spans {
     }
 }
 
-/// Cache of a test for events and their enclosing events, with one visit per event.
+/// Cache of a test of events and the events around them, which visits each event once.
 pub(super) struct AncestorCache {
     /// Result per event; `None` if unknown.
     known: Vec<Option<bool>>,
@@ -191,7 +191,7 @@ impl AncestorCache {
         Self { known: vec![None; trace.events.len()] }
     }
 
-    /// True if an event or one around it passes the test. All calls must use the same test.
+    /// True if an event, or an event around it, passes the test. All calls must use the same test.
     pub(super) fn any(&mut self, trace: &Trace, event: EventId, test: impl Fn(EventId) -> bool) -> bool {
         let mut visited = Vec::new();
         let mut at = event;

@@ -23,7 +23,7 @@ struct ProcessHolders {
     leaves: usize,
 }
 
-/// Holders of the GIL by process.
+/// Threads that hold Python's GIL over time, by process.
 pub(super) struct GilHolders(FxHashMap<Key, ProcessHolders>);
 
 impl GilHolders {
@@ -44,8 +44,8 @@ impl GilHolders {
         Self(found.into_iter().map(|(pid, bursts)| (pid, ProcessHolders::new(bursts))).collect())
     }
 
-    /// Pause and lane of the Python time range that contains a time. Of several ranges, the one with the latest pause
-    /// not after `until`.
+    /// Pause and thread of the range of Python time that contains the time `at`. Of several ranges, the one with the
+    /// latest pause up to `until` is returned.
     pub(super) fn next_pause(&self, pid: Key, at: i64, until: i64) -> Option<(i64, usize)> {
         let found = self.0.get(&pid)?.last(at, until)?;
         Some((found.pause, found.lane))

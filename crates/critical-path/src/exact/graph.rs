@@ -10,7 +10,7 @@ use stackline_model::{EventId, GpuId};
 /// Number for "no node" and "no edge".
 pub const NONE: u32 = u32::MAX;
 
-/// Kind of a node.
+/// Kind of a node of the dependency graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeKind {
     /// Activity of a thread.
@@ -23,7 +23,7 @@ pub enum NodeKind {
     Gpu,
 }
 
-/// Kind of an edge.
+/// Kind of an edge of the dependency graph: the rule by which one activity depends on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dependency {
     /// Order within a thread.
@@ -70,7 +70,7 @@ impl Dependency {
         matches!(self, Self::Unlaunched | Self::Gpu(Reason::OtherStreamUnlaunched))
     }
 
-    /// Name of the rule in tables and files.
+    /// Name of the dependency's rule in tables and files.
     pub fn rule(self) -> &'static str {
         match self {
             Self::Program => "program_order",
@@ -86,7 +86,7 @@ impl Dependency {
     }
 }
 
-/// Edge into a node.
+/// Edge into a graph node: the dependency of its start on the end of another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InEdge {
     /// Node whose end releases the target.
@@ -97,7 +97,7 @@ pub struct InEdge {
     pub lag: i64,
 }
 
-/// Edge before its position and lag are known.
+/// Edge of the dependency graph before its position and lag are known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NewEdge {
     pub(super) to: u32,
@@ -105,7 +105,7 @@ pub(super) struct NewEdge {
     pub(super) dependency: Dependency,
 }
 
-/// Dependency graph. All columns of nodes have equal length.
+/// Dependency graph of the activities in a trace. All columns of nodes have equal length.
 #[derive(Clone, Debug, Default)]
 pub struct ActivityGraph {
     /// Start in ns since the trace's base.
@@ -151,7 +151,7 @@ impl ActivityGraph {
         (self.start.len() - 1) as u32
     }
 
-    /// Positions of the edges into a node.
+    /// Positions of the edges into a graph node in the list of edges.
     pub(crate) fn edge_range(&self, node: u32) -> std::ops::Range<usize> {
         let at = |i: usize| self.edge_offset.get(i).map_or(0, |&o| o as usize);
         at(node as usize)..at(node as usize + 1)
@@ -167,8 +167,9 @@ impl ActivityGraph {
         self.edges.get(*self.binding.get(node as usize)? as usize)
     }
 
-    /// True if launch and stream compete as the release of an operation. `edge` is the binding one by its end. With the
-    /// usual lag, the other one would allow a start no earlier, within the rounding error of whole µs.
+    /// True if it is uncertain whether the launch or the stream of a GPU operation determined its start. `edge` is the
+    /// one that binds by its end. With the usual lag, the other one would allow a start no earlier, within the rounding
+    /// error of whole µs.
     pub(super) fn is_near_tie(&self, node: u32, edge: &InEdge) -> bool {
         let is_launch = |e: &InEdge| matches!(e.dependency, Dependency::Launch | Dependency::LaunchByOperator);
         let is_queue = |e: &InEdge| e.dependency.is_stream_order();
@@ -183,7 +184,7 @@ impl ActivityGraph {
         (self.kind[node as usize] == NodeKind::Gpu).then(|| GpuId(self.place[node as usize]))
     }
 
-    /// Add the edges: choose the binding ones, set the lags, and sort the nodes.
+    /// Add the edges to the graph: choose the binding ones, compute the lags, and sort the nodes.
     pub(super) fn connect(&mut self, mut edges: Vec<NewEdge>) {
         edges.sort_unstable();
         let mut offset = vec![0u32; self.len() + 1];

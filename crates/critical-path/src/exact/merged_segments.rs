@@ -8,7 +8,7 @@ use crate::gpu_order::Evidence;
 use serde::Serialize;
 use stackline_model::{EventId, TrackId};
 
-/// Critical-path segment with one cause, one track and one event.
+/// Critical-path segment with one cause, one track and one event, merged from adjacent ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergedSegment {
     /// Start in ns since the trace's base.
@@ -33,8 +33,8 @@ pub struct MergedSegment {
     pub node: u32,
 }
 
-/// [`MergedSegment`] as text, with times since the start of the window. Fields are in alphabetical order, as in the
-/// JSON document.
+/// A merged segment ([`MergedSegment`]) as text, with times since the start of the window. Fields are in alphabetical
+/// order, as in the JSON document.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SegmentReport<'a> {
     /// Cause.
@@ -73,7 +73,7 @@ impl SegmentReports<'_> {
         self.exact.merged_segments(self.path).map(|s| self.segment(&s))
     }
 
-    /// Path in the format of the other methods: start and end of each segment with an event.
+    /// Start and end of each path segment that has an event, in the format of the other methods' paths.
     pub fn points(&self) -> impl Iterator<Item = PathPoint<'_>> {
         self.segments().filter_map(end_points).flatten()
     }
@@ -97,7 +97,7 @@ impl SegmentReports<'_> {
 }
 
 impl Exact<'_> {
-    /// Segments of a path, with adjacent ones of the same event and cause merged.
+    /// Segments of a path in time order, with adjacent segments of the same event and cause merged.
     pub fn merged_segments<'b>(&'b self, path: &'b ExactPath) -> impl Iterator<Item = MergedSegment> + 'b {
         let mut segments = path.segments.iter().peekable();
         std::iter::from_fn(move || {

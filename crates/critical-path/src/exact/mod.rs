@@ -193,7 +193,7 @@ impl<'a> Exact<'a> {
         Ok(self.path_of(self.window(choice)?))
     }
 
-    /// Critical path through a resolved window.
+    /// Compute the critical path through a window that [`Self::window`] returned.
     pub fn path_of(&self, window: Window) -> ExactPath {
         // Each node contributes its pieces, and the time before the node. Waits divide pieces.
         let pieces = self.lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>();

@@ -1,4 +1,4 @@
-//! Name rules of method "exact": frames that wait, frames that wake other threads, data loading.
+//! Rules of method "exact" for names: frames that wait, frames that wake other threads, data loading.
 
 use stackline_model::names::{COLLECTION, TAKE_BATCH};
 use stackline_model::vocabulary::lightning;
@@ -76,7 +76,7 @@ const RULES: &[(&[&str], u16)] = &[
     (&[COLLECTION], bits::COLLECTS_GARBAGE),
 ];
 
-/// Bits per name of a trace.
+/// Classification of each name of a trace, as bits.
 pub(super) struct Names(Vec<u16>);
 
 impl Names {
@@ -84,12 +84,12 @@ impl Names {
         Self(trace.strings.iter().map(classify).collect())
     }
 
-    /// True if any name has one of the bits.
+    /// True if any name of the trace has one of the classification bits.
     pub(super) fn any(&self, bits: u16) -> bool {
         self.0.iter().any(|flags| flags & bits != 0)
     }
 
-    /// Bits of an event's name; 0 for API calls and without event.
+    /// Classification bits of an event's name; 0 for API calls and for no event.
     pub(super) fn flags(&self, trace: &Trace, event: EventId) -> u16 {
         let Some(name) = trace.events.name.get(event.index()) else { return 0 };
         match trace.kind(event) {

@@ -1,4 +1,4 @@
-//! Inferred dependencies on work of other streams, by time alone.
+//! Dependencies of GPU operations on other streams, inferred from times alone.
 
 use super::category::{LONG_GAP_NS, UNLAUNCHED_GAP_NS};
 use super::graph::{ActivityGraph, Dependency, NONE, NewEdge};
@@ -14,7 +14,7 @@ const MAX_RELEASE_DELAY_NS: i64 = 50_000;
 /// Device number, with the process if several processes of a file have their own numbers.
 type Device = (Key, i32);
 
-/// Operations by device, sorted by end.
+/// GPU operations of each device, sorted by end.
 pub(super) struct OtherStreams<'a> {
     trace: &'a Trace,
     order: &'a GpuOrder,
@@ -40,8 +40,8 @@ impl<'a> OtherStreams<'a> {
         Self { trace, order, by_end, launched }
     }
 
-    /// Dependencies of operations that start long after all prerequisites in `edges`. `nodes` contains the node of each
-    /// operation.
+    /// Infer dependencies of operations that start long after all known prerequisites (in `edges`). `nodes` contains
+    /// the graph node of each operation.
     pub(super) fn dependencies(&self, graph: &ActivityGraph, edges: &[NewEdge], nodes: &[u32]) -> Vec<NewEdge> {
         let mut released = vec![i64::MIN; graph.len()];
         for edge in edges {

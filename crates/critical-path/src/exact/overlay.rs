@@ -1,4 +1,4 @@
-//! Overlay of the exact path on the trace file: marks and arrows.
+//! Marks and arrows that show the critical path of method "exact" in a copy of the trace file.
 
 use super::backward_pass::{ExactPath, PathSegment};
 use super::graph::NONE;

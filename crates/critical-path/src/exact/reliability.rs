@@ -1,4 +1,4 @@
-//! Reasons why the causes of a critical path are not known, decided in one place for all outputs.
+//! Reasons why the causes of a critical path are unreliable, decided in one place for all outputs.
 
 use super::Window;
 use super::report::ExactWarning;
@@ -8,8 +8,8 @@ use stackline_model::Trace;
 /// Contradiction of a device's clock in ns that matters in windows of any length.
 const LEAST_NS: i64 = 1_000_000;
 
-/// Records of a trace that contradict each other, or that are missing so often that paths between host and GPU are not
-/// known. A few missing records are uncertain only near them.
+/// Counts of missing records, if so many are missing that waits between host and GPU are not known. A few missing
+/// records are uncertain only near them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reliability {
     /// Operations without launch call or operator, if more than three in four.
@@ -33,12 +33,12 @@ impl Reliability {
         }
     }
 
-    /// True if host time on a path may be a wait for GPU work, or hide GPU work.
+    /// True if missing records may hide GPU work, or waits for GPU work, in host time on a path.
     pub(super) fn is_host_doubtful(&self) -> bool {
         self.unlinked > 0 || self.unrecorded > 0
     }
 
-    /// A warning for each reason.
+    /// One warning for each kind of records of which too many are missing.
     pub(super) fn warnings(self) -> impl Iterator<Item = ExactWarning> {
         let all = [
             (
@@ -59,7 +59,8 @@ impl Reliability {
     }
 }
 
-/// Warning about devices whose clocks no constant shift makes possible, if that matters in the window.
+/// Warning about devices whose recorded times contradict causality for every constant clock offset. `None` if the
+/// contradiction is too small to matter in the window.
 pub(super) fn contradicted_clocks(trace: &Trace, window: Window) -> Option<ExactWarning> {
     let clocks = trace.meta.clocks.iter();
     let count = clocks.filter(|clock| matters(clock.contradicted_ns, window.length_ns())).count() as u64;

@@ -1,4 +1,4 @@
-//! Report of the exact path as one serializable value.
+//! Report of the critical path of method "exact" as one serializable value.
 
 use super::backward_pass::ExactPath;
 use super::category::Category;
@@ -34,7 +34,7 @@ impl ExactWarning {
     /// Consequence of the warnings with [`Self::is_unreliable`], as the beginning of a sentence that names them.
     pub const CONSEQUENCE: &'static str = "the path's bound is not known: ";
 
-    /// Sentence for readers, without its period; callers print the count after it.
+    /// Sentence of the warning, without period; callers print the count after it.
     #[must_use]
     pub fn sentence(&self) -> String {
         let consequence = if self.is_unreliable { Self::CONSEQUENCE } else { "" };
@@ -83,7 +83,7 @@ pub struct ExactReport {
 }
 
 impl ExactReport {
-    /// Warnings because of which the causes of the path are not known; outputs without the other warnings show them.
+    /// Warnings because of which the causes of the path are unreliable; outputs without the other warnings show these.
     pub fn unreliable(&self) -> impl Iterator<Item = &ExactWarning> {
         self.warnings.iter().filter(|warning| warning.is_unreliable)
     }
@@ -174,7 +174,7 @@ impl Exact<'_> {
         warnings
     }
 
-    /// Corrections and unexplained waits of the graph, independent of the window.
+    /// Warnings about corrected times and unexplained waits of the whole graph, independent of the window.
     pub fn warnings(&self) -> Vec<ExactWarning> {
         let operations = self.graph.kind.iter().filter(|k| **k == NodeKind::Gpu).count();
         let all = [

@@ -1,4 +1,4 @@
-//! Waits of threads that samples of blocked threads show ([`SampleMetric::WaitTime`]), as parts of host time.
+//! Waits of threads that samples of blocked threads show ([`SampleMetric::WaitTime`]), used to divide host time.
 
 use super::Exact;
 use super::backward_pass::ExactPath;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Rule of path segments in which samples show the thread blocked.
 const RULE: &str = "wait_samples";
 
-/// Time range of a thread with one cause.
+/// Part of a host thread's time with one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostPart {
     pub(super) start: i64,
@@ -89,8 +89,8 @@ impl Exact<'_> {
         2 * self.sampled_waits().count()
     }
 
-    /// Divide the time of a lane in one innermost span, in time order: Python code is a wait
-    /// ([`Category::HostBlocked`]) where samples show the thread blocked.
+    /// Divide time of a host thread into running and waiting parts, in time order. Python code is a wait
+    /// ([`Category::HostBlocked`]) where samples show the thread blocked. The time must have one innermost span.
     pub(super) fn host_parts(&self, lane: usize, whole: HostPart) -> impl DoubleEndedIterator<Item = HostPart> {
         let range = (whole.start, whole.end);
         let waits: &[(i64, i64)] = match whole.category {
@@ -104,7 +104,7 @@ impl Exact<'_> {
         })
     }
 
-    /// Source line with most time of the path in sampled waits ([`Category::HostBlocked`]); `None` without any.
+    /// Source line with the most sampled wait time on the path ([`Category::HostBlocked`]); `None` without waits.
     pub fn wait_line(&self, path: &ExactPath) -> Option<SourceLocation> {
         let mut waits: BTreeMap<TrackId, Vec<(i64, i64)>> = BTreeMap::new();
         for segment in path.segments.iter().filter(|segment| segment.category == Category::HostBlocked) {

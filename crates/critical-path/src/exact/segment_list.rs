@@ -1,11 +1,11 @@
-//! Packed list of critical-path segments. A long path has more segments than the trace has events.
+//! Packed list of critical-path segments, because a long path has more segments than the trace has events.
 
 use super::backward_pass::PathSegment;
 use super::category::Category;
 use crate::gpu_order::Evidence;
 use stackline_model::{EventId, TrackId};
 
-/// Segments without gap or overlap: 10 bytes each, plus 24 for each run of segments of one node.
+/// Packed critical-path segments without gap or overlap: 10 bytes each, plus 24 for each run of segments of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathSegments {
     /// Start of the first segment.
@@ -40,7 +40,7 @@ struct Cause {
 }
 
 impl PathSegments {
-    /// Create an empty list for a path that ends at `end`, with at most `most` segments.
+    /// Create an empty list for a path that ends at `end` and has at most `most` segments.
     pub(super) fn new(end: i64, most: usize) -> Self {
         Self {
             from: end,
@@ -103,7 +103,7 @@ impl PathSegments {
         PathSegment { start, end: self.end(row, run), category, track, event: self.event[row], evidence, rule, node }
     }
 
-    /// Length in ns of the segment at a position in time order.
+    /// Length in ns of the segment at a position; positions are in time order.
     ///
     /// # Panics
     /// Panics if the position is out of range.

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stackline_model::{EventId, EventKind, StrId};
 
-/// Name of a false hotspot: large total time, little on the critical path.
+/// False hotspot: an event name with large total time, of which little is on the critical path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FalseHotspot {
     /// Name of kernels or operators.
@@ -27,7 +27,7 @@ pub struct FalseHotspot {
     pub median_slack_ns: i64,
 }
 
-/// Slack of an event.
+/// An event with its slack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventSlack<'a> {
     /// Position in the source's event list.
@@ -116,7 +116,7 @@ impl Exact<'_> {
         rows
     }
 
-    /// True if the clocks of host and GPU disagree by more than 1 % of a window.
+    /// True if slack is unknown, because the clocks of host and GPU disagree by more than 1 % of the window.
     pub fn slack_is_unknown(&self, window: Window) -> bool {
         self.clocks_differ_ns() > window.length_ns() / 100
     }

@@ -1,11 +1,11 @@
-//! Spread of the critical paths over all steps, so that a single outlier does not mislead.
+//! Critical path of each step, and the spread over all steps, so that a single outlier does not mislead.
 
 use super::backward_pass::walk;
 use super::category::{Categories, Category};
 use super::{Exact, Window};
 use serde::Serialize;
 
-/// Path of one step.
+/// Time per cause on the critical path of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepPath {
     /// Number of the step.
@@ -17,7 +17,7 @@ pub struct StepPath {
     pub by_category: [(Category, i64); 14],
 }
 
-/// Spread of one cause over all steps, in ns.
+/// Minimum, median and maximum of the time of one cause over all steps, in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepSpread {
     /// Cause; none for the length of the step.
@@ -33,7 +33,7 @@ pub struct StepSpread {
 }
 
 impl Exact<'_> {
-    /// Path of each step, in time order.
+    /// Compute the critical path of each step, in time order.
     pub fn step_paths(&self) -> Vec<StepPath> {
         let mut categories = Categories::new(self);
         let step = |(number, window): (i64, Window)| {
@@ -47,7 +47,7 @@ impl Exact<'_> {
     }
 }
 
-/// Spread of the step length and of each cause with time in some step, largest median first.
+/// Compute the spread over steps of the step length and of each cause that occurs, largest median first.
 pub fn spread(steps: &[StepPath]) -> Vec<StepSpread> {
     if steps.is_empty() {
         return Vec::new();

@@ -15,13 +15,14 @@ const STEPS: &str = "steps";
 /// Name of the table of [`slack_table`].
 pub const SLACK: &str = "slack";
 
-/// Tables for output without selected names: removes empty tables of false hotspots and of steps.
+/// Remove the tables of false hotspots and of steps if they are empty, for output without selected tables.
 pub fn with_rows(tables: Vec<Table>) -> Vec<Table> {
     let is_empty_optional = |table: &Table| table.rows() == 0 && matches!(table.name.as_str(), FALSE_HOTSPOTS | STEPS);
     tables.into_iter().filter(|table| !is_empty_optional(table)).collect()
 }
 
-/// Table of slack per event. `is_unknown` adds a note that clocks disagree ([`super::Exact::slack_is_unknown`]).
+/// Create a table of slack per event. `is_unknown` adds a note that clocks disagree
+/// ([`super::Exact::slack_is_unknown`]).
 pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
     let table = Table::new(SLACK, "Slack: how much longer an event could take without delaying the end of the window")
         .i64("start_ns", Unit::Ns, rows.iter().map(|r| r.start_ns))
@@ -37,7 +38,7 @@ pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
     }
 }
 
-/// All tables of a path except [`ON_DEMAND`]. The tables of false hotspots and of steps may have no rows.
+/// Create all tables of a path except [`ON_DEMAND`]. The tables of false hotspots and of steps may have no rows.
 pub fn tables(report: &ExactReport, harmless: &[FalseHotspot], steps: &[StepSpread]) -> Vec<Table> {
     let mut causes: Vec<(&&str, &i64)> = report.bound_by_ns.iter().collect();
     causes.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));

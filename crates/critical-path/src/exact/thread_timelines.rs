@@ -2,8 +2,8 @@
 
 use stackline_model::{EventId, EventKind, Key, Trace, TrackId, TrackKind};
 
-/// Piece of a timeline: from `start` to the start of the next piece, `event` is the innermost span; none in gaps.
-/// Packed, because pieces outnumber events.
+/// Piece of a thread's timeline with one innermost span, `event` (none in gaps). The piece ends at the start of the
+/// next one. The struct is packed, because pieces outnumber events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, packed(4))]
 pub(super) struct Piece {
@@ -11,7 +11,7 @@ pub(super) struct Piece {
     pub(super) event: EventId,
 }
 
-/// Timeline of one host thread.
+/// Timeline of one host thread: its innermost span over time.
 pub(super) struct ThreadTimeline {
     pub(super) track: TrackId,
     /// Pieces in time order; adjacent ones differ. The last piece is a gap at the end of the lane.
@@ -32,7 +32,7 @@ pub(super) struct SpanCounts {
 }
 
 impl ThreadTimeline {
-    /// Timelines of all host threads with spans, by process and thread number.
+    /// Create the timelines of all host threads with spans, ordered by process and thread number.
     pub(super) fn all(trace: &Trace) -> Vec<Self> {
         let mut tracks: Vec<TrackId> =
             trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread).collect();
@@ -77,28 +77,28 @@ impl ThreadTimeline {
         self.pieces.last().map_or(0, |p| p.start)
     }
 
-    /// Piece that contains a time, including its start; `None` before the lane.
+    /// Number of the piece of the timeline that contains a time (start included); `None` before the first.
     pub(super) fn piece_at(&self, at: i64) -> Option<usize> {
         self.pieces.partition_point(|p| p.start <= at).checked_sub(1)
     }
 
-    /// Piece that contains a time, including its end.
+    /// Number of the piece of the timeline that contains a time (end included).
     pub(super) fn piece_before(&self, at: i64) -> Option<usize> {
         self.pieces.partition_point(|p| p.start < at).checked_sub(1)
     }
 
-    /// End of a piece; the last one has no end.
+    /// End time of a piece of the timeline; the last piece has no end.
     pub(super) fn piece_end(&self, piece: usize) -> i64 {
         self.pieces.get(piece + 1).map_or(i64::MAX, |p| p.start)
     }
 
-    /// True if a span runs right before a time.
+    /// True if the thread is in a span right before a time.
     pub(super) fn is_busy_before(&self, at: i64) -> bool {
         self.piece_before(at).is_some_and(|p| self.pieces[p].event.is_some())
     }
 }
 
-/// True if an event is a span of host time.
+/// True if an event is a span of host time, such as an operator or a call.
 pub(super) fn is_span(trace: &Trace, event: EventId) -> bool {
     let kind = trace.kind(event);
     let timed = trace.events.is_timed(event) && trace.events.dur[event.index()] > 0;

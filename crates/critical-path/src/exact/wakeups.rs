@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, INFERRED, Key, LinkKind, Trace, TrackId};
 
-/// Rule by which a thread continued.
+/// Rule that explains why a waiting thread continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ThreadRule {
     /// Call of the autograd engine, by a Python frame or a link from forward to backward.
@@ -27,7 +27,7 @@ pub enum ThreadRule {
 }
 
 impl ThreadRule {
-    /// Name of the rule in tables and files.
+    /// Name of the rule for continued threads in tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Self::BackwardStarts => "backward_starts",
@@ -40,7 +40,7 @@ impl ThreadRule {
     }
 }
 
-/// Continuation of a waiting thread because of another thread.
+/// Handover between threads: one thread's work let another, waiting thread continue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handover {
     /// Releasing lane, and time of the release.
@@ -55,7 +55,7 @@ pub(super) struct Handover {
     pub(super) evidence: Evidence,
 }
 
-/// All handovers, and the kind of gaps per lane.
+/// All handovers between threads, and the activity of each thread in gaps between its spans.
 pub(super) struct Threads {
     pub(super) handovers: Vec<Handover>,
     /// Kind of gaps per lane.
@@ -77,7 +77,7 @@ pub(super) enum Gap {
     Unseen,
 }
 
-/// Ends of work, sorted by (end, lane).
+/// Times at which work of threads ended, sorted by (end, lane).
 pub(super) type Ends = Vec<(i64, usize)>;
 
 struct HandoverFinder<'a> {
@@ -242,7 +242,7 @@ fn frame_ends(trace: &Trace, lanes: &[ThreadTimeline], names: &Names, bits: u16)
     ends
 }
 
-/// Latest end in `(after, until]` on a wanted lane.
+/// Latest end of work in `(after, until]`, on a thread that `is_candidate` accepts.
 pub(super) fn latest(
     ends: &Ends,
     after: i64,
@@ -425,7 +425,7 @@ impl HandoverFinder<'_> {
 /// Minimum pause in ns that is longer than the engine takes between two nodes.
 const ENGINE_PAUSE_NS: i64 = 100_000;
 
-/// True if a span only marks a time range of the program. Old traces record steps as operators.
+/// True if a span does no work and only marks a time range of the program. Old traces record steps as operators.
 pub(super) fn is_annotation(trace: &Trace, event: EventId) -> bool {
     match trace.kind(event) {
         EventKind::Annotation => true,

@@ -1,4 +1,4 @@
-//! Windows of critical paths: time ranges of a trace.
+//! Time windows of critical paths: the whole trace, steps, or an annotation.
 
 use super::Exact;
 use super::graph::{NONE, NodeKind};
@@ -13,7 +13,7 @@ use stackline_timeline::steps::ends_with_work;
 use stackline_timeline::window_choice::{WindowChoice, annotations};
 use std::collections::BTreeMap;
 
-/// Time range, and the node in which it ends.
+/// Time window, and the graph node in which its critical path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Start in ns since the trace's base.
@@ -53,7 +53,7 @@ impl Exact<'_> {
         if window.length_ns() > 0 { Ok(window) } else { Err(CriticalPathError::EmptyWindow) }
     }
 
-    /// Window of each step, in time order.
+    /// Window of each step with the step's number, in time order.
     pub fn step_windows(&self) -> Vec<(i64, Window)> {
         let window = |s: &Step| (s.number, self.span_window(s.event, s.start, s.end));
         self.trace.steps.iter().filter(|s| s.end > s.start).map(window).collect()
@@ -88,7 +88,7 @@ impl Exact<'_> {
         Ok(Window { start: from, end: graph.end[anchor as usize], anchor })
     }
 
-    /// True if a thread's end can be the end of the work. Excluded are threads that only call the runtime, such as a
+    /// True if the work of a window may end on a thread. Excluded are threads that only call the runtime, such as a
     /// polling watchdog, and threads that still wait.
     pub(super) fn is_work_thread(&self, lane: &ThreadTimeline) -> bool {
         let span_counts = lane.span_counts;
@@ -112,8 +112,8 @@ impl Exact<'_> {
         CriticalPathError::StepsNotFound { first, last, numbers }
     }
 
-    /// Host window of the steps, and the last work per stream that their processes launched before the window and
-    /// before the end of their last step.
+    /// Host time of the steps, and the last GPU work per stream launched before it and before its end. Only work of the
+    /// steps' processes counts.
     pub(super) fn steps_and_work(&self, first: i64, last: i64) -> Result<(Window, [Vec<u32>; 2]), CriticalPathError> {
         let Some((from, ends)) = ends_with_work(self.trace, (first, last)) else {
             return Err(self.not_found(first, last));
@@ -198,7 +198,7 @@ impl Exact<'_> {
         (0..graph.len() as u32).filter(is_within).max_by_key(key).unwrap_or(NONE)
     }
 
-    /// Last work before a window on the stream of the window's last work.
+    /// Last GPU work before a window, on the stream on which the window's last work ran.
     pub(super) fn work_before(&self, window: Window) -> Option<u32> {
         let (graph, rows) = (&self.graph, &self.trace.gpu);
         let stream = |n: u32| graph.gpu(n).map(|gpu| (rows.device[gpu.index()], rows.stream[gpu.index()]));

@@ -5,7 +5,7 @@ use super::thread_timelines::ThreadTimeline;
 use stackline_model::{Key, Trace};
 use std::collections::BTreeMap;
 
-/// Processes that only load data for another one.
+/// Data loader workers: processes that only load data for another process.
 pub struct LoaderWorkers(Vec<LoaderWorker>);
 
 /// Worker process of a data loader.
@@ -42,7 +42,7 @@ impl LoaderWorkers {
         self.0.is_empty()
     }
 
-    /// Workers that exist at some time between two times (ns since the base).
+    /// Data loader workers that exist at any time between two times (in ns since the base).
     pub fn during(&self, from: i64, to: i64) -> impl Iterator<Item = &LoaderWorker> {
         self.0.iter().filter(move |worker| worker.seen.0 <= to && worker.seen.1 >= from)
     }

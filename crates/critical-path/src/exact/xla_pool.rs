@@ -1,4 +1,4 @@
-//! Threads of XLA's pool: sources of their tasks, and waits for the end of tasks.
+//! Threads of XLA's thread pool: which thread added each task, and waits for the end of tasks.
 //!
 //! The pool starts copies between host and GPU for the main thread of the program. The names of spans show the order of
 //! tasks.
@@ -20,7 +20,7 @@ const TASKS: &[(&str, &[&str])] = &[
 const WAITS: &str = "PjRtStreamExecutorRawLoadedExecutable::Execute";
 const AFTER_WAIT: &str = "Resolve constant globals";
 
-/// State of the pool; empty for most traces.
+/// Threads and tasks of XLA's thread pool; empty for traces without XLA.
 pub(super) struct XlaPool {
     /// Per lane: true for a thread of the pool.
     is_member: Vec<bool>,
@@ -49,19 +49,19 @@ impl XlaPool {
         Self { is_member, add_ends: TASKS.iter().map(|(_, by)| add_ends(by)).collect() }
     }
 
-    /// True if a lane is a thread of the pool.
+    /// True if a thread belongs to XLA's thread pool.
     pub(super) fn is_pool_thread(&self, lane: usize) -> bool {
         self.is_member.get(lane).copied().unwrap_or(false)
     }
 
-    /// Time and lane at which another thread added the task that begins with a span, after a time and before the start
-    /// of the span.
+    /// Time and thread at which another thread added to XLA's pool the task that begins with the span `first`. Only
+    /// additions after the time `after` and before the start of the span count.
     pub(super) fn added_by(&self, trace: &Trace, (lane, first): (usize, EventId), after: i64) -> Option<(i64, usize)> {
         let task = TASKS.iter().position(|(name, _)| *name == trace.name(first))?;
         latest(&self.add_ends[task], after, trace.events.start[first.index()], |other| other != lane)
     }
 
-    /// True if a thread waits for the pool in a piece of a span that the next span ends.
+    /// True if the span `waiting` waits, until the span `next`, for tasks of XLA's pool.
     pub(super) fn is_waited_for(&self, trace: &Trace, waiting: EventId, next: EventId) -> bool {
         !self.add_ends.is_empty()
             && next.is_some()

@@ -1,4 +1,4 @@
-//! Graph under construction: nodes (section 2.3) and the list of edges, shared by all passes.
+//! Construction of the graph of method `hta`: nodes (section 2.3), and the list of edges that all passes extend.
 
 use super::HtaOptions;
 use super::names::{BLOCKING, DATA_LOAD, LOCK, Names};
@@ -11,8 +11,8 @@ use stackline_timeline::hta_view::HtaView;
 /// Number for "no node"; see [`Builder::start_node`].
 pub(super) const NO_NODE: u32 = u32::MAX;
 
-/// Nodes and edges under construction. Events are rows of the view; `finish` converts them to rows of the path's event
-/// table.
+/// Builder of the graph of method `hta`, with events as rows of HTA's view. `finish` converts them to rows of the
+/// path's event table.
 pub(super) struct Builder<'a> {
     pub(super) trace: &'a Trace,
     pub(super) view: &'a HtaView,
@@ -74,12 +74,12 @@ impl<'a> Builder<'a> {
         self.names.flags(self.trace.events.name[self.view.event[row].index()])
     }
 
-    /// True if the row of a node is a call that acquires the runtime's lock.
+    /// True if the event of a node is a call that acquires the lock of the CUDA runtime.
     pub(super) fn is_lock(&mut self, node: u32) -> bool {
         self.bits(self.nodes.event[node as usize] as usize) & LOCK != 0
     }
 
-    /// True if a row is a blocking call.
+    /// True if the event in a row is a call that blocks until the end of GPU work.
     pub(super) fn is_blocking(&mut self, row: usize) -> bool {
         self.bits(row) & BLOCKING != 0
     }
@@ -95,7 +95,7 @@ impl<'a> Builder<'a> {
         self.edges.push(Edge { from, to, weight_us: 0.0, attributed: NO_EVENT, kind });
     }
 
-    /// Add a warning for a case in which HTA would warn or fail.
+    /// Add a warning for input on which HTA would warn or fail.
     pub(super) fn warn(&mut self, code: WarningCode, count: usize) {
         Warning::add(&mut self.warnings, code, count as u64);
     }

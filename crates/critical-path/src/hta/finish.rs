@@ -1,4 +1,4 @@
-//! Conversion of the builder's rows to a result that is independent of the trace.
+//! Conversion of a finished graph to a result that can be used without the trace.
 
 use super::RULE_SET;
 use super::build::Builder;
@@ -9,7 +9,7 @@ use crate::longest_path::longest_path;
 use crate::{CriticalPath, CriticalPathError, Warning, WarningCode};
 
 impl Builder<'_> {
-    /// Find the longest path and build the result.
+    /// Find the longest path of the finished graph, and create the result.
     pub(super) fn finish(mut self, roi: &Roi) -> Result<CriticalPath, CriticalPathError> {
         if self.edges.is_empty() {
             let window_ns = roi.window.1.saturating_sub(roi.window.0).max(0);

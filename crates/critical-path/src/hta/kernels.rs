@@ -1,4 +1,4 @@
-//! Edges of GPU work and synchronization (section 2.5 D).
+//! Edges of the graph for GPU work and synchronization (section 2.5 D of the HTA specification).
 
 use super::build::{Builder, NO_NODE};
 use super::names::{CONTEXT_SYNC, EVENT_SYNC, STREAM_SYNC, STREAM_WAIT};
@@ -33,7 +33,7 @@ struct Progress {
 }
 
 impl Builder<'_> {
-    /// Add edges for GPU work by start and for synchronization records by end.
+    /// Add the edges of GPU work, in order of start, and of synchronization records, in order of end.
     pub(super) fn kernel_edges(&mut self, queue: &QueueLengths, waits: &Waits) {
         let (view, sync) = (self.view, self.trace.strings.find("cuda_sync").unwrap_or(StrId::NONE));
         let is_sync = |row: usize| {

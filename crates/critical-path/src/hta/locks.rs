@@ -4,8 +4,8 @@ use super::build::Builder;
 use crate::graph::EdgeKind;
 
 impl Builder<'_> {
-    /// Add edges between overlapping calls. The call that ends first had the lock first, so each end depends on every
-    /// open start and on the previous end.
+    /// Add edges between overlapping calls that acquire the lock of the CUDA runtime. The call that ends first had the
+    /// lock first, so each end depends on every open start and on the previous end.
     pub(super) fn lock_edges(&mut self) {
         let mut open: Vec<u32> = Vec::new();
         let mut previous_end = None;

@@ -7,13 +7,13 @@ use crate::WarningCode;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_timeline::hta_view::NO_ROW;
 
-/// Queue length per row of the view; `None` for rows that are neither a launch nor launched work.
+/// Length of the stream's queue at each row of HTA's view; `None` for rows that are neither a launch nor launched work.
 pub(super) struct QueueLengths(Vec<i32>);
 
 const UNKNOWN: i32 = i32::MIN;
 
 impl QueueLengths {
-    /// Length of the stream's queue after the row. A launch counts itself; a start has removed itself.
+    /// Length of the stream's queue after the event in a row. A launch counts itself; a started operation does not.
     pub(super) fn at(&self, row: usize) -> Option<i32> {
         self.0.get(row).copied().filter(|&q| q != UNKNOWN)
     }
@@ -28,7 +28,8 @@ struct Step {
 }
 
 impl Builder<'_> {
-    /// Count launches up and starts down, in the order (time, launch before kernel, event index).
+    /// Compute the queue lengths: each launch adds 1, each start subtracts 1. The order is (time, launch before kernel,
+    /// event index).
     pub(super) fn queue_lengths(&mut self) -> QueueLengths {
         let view = self.view;
         let mut launched: FxHashSet<i64> = FxHashSet::default();

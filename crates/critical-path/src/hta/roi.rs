@@ -1,4 +1,4 @@
-//! Region of interest: rows in the analysis (section 2.2).
+//! Region of interest: the analyzed time window and its rows of HTA's view (section 2.2 of the specification).
 
 use super::names::{ANNOTATION, Names, STREAM_WAIT};
 use super::{HtaOptions, Instances};
@@ -7,7 +7,7 @@ use crate::nearest::nearest_annotations;
 use stackline_model::{EventId, Trace};
 use stackline_timeline::hta_view::HtaView;
 
-/// Selected window and its rows.
+/// Analyzed time window, and the rows of HTA's view in it.
 pub(super) struct Roi {
     /// Rows of the view in the analysis, ascending.
     pub(super) kept: Vec<u32>,

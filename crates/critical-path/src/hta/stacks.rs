@@ -11,7 +11,7 @@ use crate::graph::{EdgeKind, NO_EVENT};
 use stackline_model::{EventKind, Key, StrId};
 
 impl Builder<'_> {
-    /// Add the edges of every host thread, in ascending order of process and thread number.
+    /// Add the edges along the call stack of every host thread, by ascending process and thread number.
     pub(super) fn stack_edges(&mut self) {
         for rows in self.threads() {
             let is_host = rows.iter().all(|&row| self.view.stream[row as usize] < 0);

@@ -1,4 +1,4 @@
-//! Resolution of event records and stream waits to launches (section 2.5 D), over all rows of the view.
+//! Search for the launches to which CUDA event records and stream waits refer (section 2.5 D), in all rows of the view.
 
 use super::build::Builder;
 use super::names::{EVENT_RECORD, LAUNCH, WAIT_CALL};
@@ -8,7 +8,7 @@ use stackline_model::{AttrColumn, Key, TrackId};
 use stackline_timeline::hta_view::number;
 use std::hash::Hash;
 
-/// Launch calls before event records and after waits, as rows of the view.
+/// Launch call before each CUDA event record and after each stream wait, as rows of HTA's view.
 #[derive(Default)]
 pub(super) struct Waits {
     /// Last launch at or before a `cudaEventRecord` on its stream, by the record's correlation ID.
@@ -26,7 +26,7 @@ impl Waits {
         self.before_record.get(record).map(|&r| r as usize)
     }
 
-    /// Next launch call that a stream-wait call delays.
+    /// Launch call that the wait of a stream delays: the next one on this stream.
     pub(super) fn next_launch(&self, wait_call: usize) -> Option<usize> {
         self.after_wait.get(&(wait_call as u32)).map(|&r| r as usize)
     }
@@ -36,7 +36,7 @@ impl Waits {
 type Launches<K> = FxHashMap<K, Vec<(i64, u32)>>;
 
 impl Builder<'_> {
-    /// Resolve event records and stream waits.
+    /// Find the launch call of each CUDA event record and of each stream wait.
     pub(super) fn find_waits(&mut self) -> Waits {
         let mut waits = Waits::default();
         let stream = self.trace.attr("wait_on_stream");

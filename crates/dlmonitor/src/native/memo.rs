@@ -1,4 +1,4 @@
-//! Cache of walked segments of native frames, keyed by the words on the stack.
+//! Cache of native call path segments, so that an unchanged stack is not walked again; keyed by words on the stack.
 //!
 //! A segment is identified by a few return addresses at certain distances from the stack pointer. If each of them is
 //! unchanged, at the same distances from the operator and from the bound, then the segment is unchanged, because the
@@ -25,7 +25,7 @@ pub(super) struct Word {
     pub(super) value: usize,
 }
 
-/// Begin and end of a segment, as distances from the stack pointer.
+/// Begin and end of a stack segment, as distances from the stack pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) from: u32,
@@ -66,7 +66,7 @@ impl Memo {
         (mixed >> 40) as usize & (self.sets.len() - 1)
     }
 
-    /// Cached value of the segment that begins at `sp` now.
+    /// Look up the cached value of the stack segment that begins at `sp` now.
     ///
     /// # Safety
     /// The stack from `sp` to `sp + extent.bound` belongs to the calling thread.

@@ -58,7 +58,7 @@ fn with_current<R>(read: impl FnOnce(&Snapshot) -> R) -> Option<R> {
     unsafe { CURRENT.load(Ordering::SeqCst).as_ref() }.map(read)
 }
 
-/// Read native frames from now on.
+/// Start to read native frames.
 pub(crate) fn start() -> Result<String, String> {
     if !is_on() {
         if !Memory::of_this_thread().works() {
@@ -152,20 +152,20 @@ fn read_list<R>(read: impl FnOnce() -> R) -> Option<R> {
     result
 }
 
-/// The module that contains an address.
+/// Library or program that contains an address.
 #[must_use]
 pub fn module_at(address: usize) -> Option<Arc<Module>> {
     with_current(|snapshot| snapshot.find(address).cloned())?
 }
 
-/// Number of the module list, which changes with each load and unload.
+/// Number that changes each time a library is loaded or unloaded.
 #[must_use]
 #[inline]
 pub fn generation() -> u32 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Position of a segment of native frames that leads to an operator.
+/// Part of a native stack that leads to an operator, with its bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
     /// Registers to begin at, somewhere below the operator.
@@ -188,20 +188,21 @@ impl Segment {
 }
 
 impl NativeStack {
-    /// The value of [`Self::cache_value`] for the current segment, if it is the kept one.
+    /// Value that [`Self::cache_value`] stored, if the current stack segment equals the one stored.
     #[inline]
     pub fn cached_value(&mut self, segment: &Segment, hint: u64) -> Option<u32> {
         let generation = Some(generation()).filter(|&generation| generation > 0)?;
         self.load_cached(generation, hint, segment.at.sp, segment.from, segment.bound())
     }
 
-    /// Walk a segment. `None` if native frames are off, or if [`Self::prepare`] returned `false`.
+    /// Walk the native frames of a stack segment. `None` if native frames are off, or if [`Self::prepare`] returned
+    /// `false`.
     pub fn walk_segment(&mut self, segment: &Segment) -> Option<WalkEnd> {
         with_current(|snapshot| self.walk(snapshot, segment.at, segment.from, segment.bound(), segment.end))?
     }
 
-    /// Keep a value for the last walked segment, so that the same segment with the same `hint` need not be walked
-    /// again.
+    /// Store a value for the last walked stack segment, so that an equal one is not walked again. `hint` must be the
+    /// same, too.
     pub fn cache_value(&mut self, segment: &Segment, hint: u64, value: u32) {
         let generation = generation();
         if generation > 0 {
@@ -233,7 +234,7 @@ pub fn stack_bounds() -> Option<(usize, usize)> {
     }
 }
 
-/// Before a fork: wait for a reader of the linker's list, and exclude other readers.
+/// Prepare for a fork: wait for a reader of the linker's list, and exclude other readers.
 pub(crate) fn before_fork() {
     FORKING.fetch_add(1, Ordering::SeqCst);
     let since = Instant::now();
@@ -248,7 +249,7 @@ pub(crate) fn after_fork() {
     FORKING.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// After a fork, in the child, which has no readers.
+/// Reset in a forked child, in which no thread reads the linker's list.
 pub(crate) fn forked() {
     FORKING.store(0, Ordering::SeqCst);
     READING.store(false, Ordering::SeqCst);

@@ -23,7 +23,7 @@ const MAX_BUILD_ID: usize = 64;
 /// Bytes of each part that are hashed for a library without build id.
 const HASHED: usize = 64 << 10;
 
-/// A library or the program itself.
+/// Loaded library, or the program itself, with its addresses and unwind tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
     /// Number of the module, never reused.
@@ -38,7 +38,7 @@ pub struct Module {
     pub range: Range<usize>,
 }
 
-/// All modules at one time.
+/// All libraries that were loaded at one time.
 #[derive(Clone)]
 pub(super) struct Snapshot {
     pub(super) unwinder: Unwinder,
@@ -70,14 +70,14 @@ struct Listed {
     segments: Vec<Segment>,
 }
 
-/// A copy of the dynamic linker's list.
+/// Copy of the dynamic linker's list of loaded libraries.
 #[derive(Debug, Default)]
 pub(super) struct List {
     modules: Vec<Listed>,
     changes: (u64, u64),
 }
 
-/// Numbers of loads and unloads so far.
+/// Numbers of library loads and unloads so far.
 pub(super) fn changes() -> (u64, u64) {
     unsafe extern "C" fn read_changes(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: `data` is the pair below, `info` is valid during the call.
@@ -90,7 +90,7 @@ pub(super) fn changes() -> (u64, u64) {
     changes
 }
 
-/// Address ranges of the libraries whose file names pass a test.
+/// Address ranges of the listed libraries whose file names pass a test.
 pub(super) fn ranges(list: &List, test: impl Fn(&str) -> bool) -> Vec<Range<usize>> {
     let file = |listed: &Listed| listed.path().file_name().is_some_and(|name| name.to_str().is_some_and(&test));
     list.modules.iter().filter(|listed| file(listed)).filter_map(Listed::range).collect()
@@ -167,7 +167,7 @@ impl Snapshot {
         Self { unwinder: Unwinder::new(), modules: Vec::new(), changes: (0, 0), generation: 0, next_id: 0 }
     }
 
-    /// A snapshot of the currently loaded modules, which keeps modules of this one.
+    /// Snapshot of the currently loaded libraries, which reuses entries of this one.
     pub(super) fn updated(&self, mut list: List, memory: &Memory) -> Self {
         locate(&mut list.modules);
         let mut new = self.clone();
@@ -197,7 +197,7 @@ impl Snapshot {
         new
     }
 
-    /// The module that contains an address.
+    /// Library or program that contains an address.
     pub(super) fn find(&self, address: usize) -> Option<&Arc<Module>> {
         let after = self.modules.partition_point(|module| module.range.start <= address);
         self.modules.get(after.checked_sub(1)?).filter(|module| module.range.contains(&address))
@@ -213,7 +213,7 @@ struct Tables {
     frames_address: usize,
 }
 
-/// A mapped part of a file, unmapped with its last user, or a part of the vDSO.
+/// Bytes of a mapped file, unmapped with the last user, or of the vDSO.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bytes {
     bytes: &'static [u8],

@@ -1,4 +1,4 @@
-//! Threads whose stacks are too small to build an unwinder cache.
+//! Tests of threads whose stacks are too small to build an unwinder cache.
 
 use super::reloads::compile;
 use super::{NativeStack, Registers, Segment, WalkEnd, spares, stack_bounds, start};

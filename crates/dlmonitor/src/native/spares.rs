@@ -62,7 +62,7 @@ impl Spares {
     }
 }
 
-/// A cache for the calling thread: a new one if its stack has enough space, otherwise a spare one, if any.
+/// Unwinder cache for the calling thread: a new one if its stack has enough space, otherwise a spare one, if any.
 pub(super) fn own_or_spare() -> Option<Box<Cache>> {
     if has_room() { Some(build()) } else { take() }
 }

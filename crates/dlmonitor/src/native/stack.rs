@@ -28,7 +28,7 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// Registers of the function into which this is inlined.
+    /// Registers at the current position in the function that calls this.
     #[inline(always)]
     #[must_use]
     pub fn here() -> Self {
@@ -85,7 +85,7 @@ impl Registers {
     }
 }
 
-/// End of a walk.
+/// Reason why a walk of a native stack ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkEnd {
     /// The bound was reached.
@@ -145,8 +145,9 @@ impl NativeStack {
         }
     }
 
-    /// Prepare the walker: take an unwinder cache that a thread with a large stack built in [`super::renew`], without
-    /// waiting, unless there is one already. Return true if the walker is ready. Not signal-safe.
+    /// Prepare the walker: take an unwinder cache that a thread with a large stack built in [`super::renew`]. The call
+    /// does not wait, and has no effect if there is a cache already. Return true if the walker is ready. Not
+    /// signal-safe.
     #[inline]
     pub fn prepare(&mut self) -> bool {
         if self.cache.is_none() {
@@ -161,15 +162,15 @@ impl NativeStack {
         self.cache.is_some()
     }
 
-    /// Addresses of the last walk, innermost first: the current instruction, then the last byte of each call
-    /// instruction.
+    /// Addresses of the frames that the last walk found, innermost first. These are the current instruction, then the
+    /// last byte of each call instruction.
     #[must_use]
     pub fn frames(&self) -> &[usize] {
         self.frames.get(..self.count).unwrap_or(&[])
     }
 
-    /// Walk the stack of the calling thread synchronously: frames beyond `from`, up to the frame that contains
-    /// `bound`, which is excluded. The stack ends at `end`. `None` if it is not ready.
+    /// Walk the stack of the calling thread, from the frames beyond `from` up to the frame that contains `bound`. The
+    /// latter is excluded. The stack ends at `end`. `None` if the walker is not ready.
     #[inline]
     pub(super) fn walk(
         &mut self,
@@ -213,7 +214,7 @@ impl NativeStack {
         }
     }
 
-    /// The value that [`Self::store_cached`] stored for the current segment.
+    /// Value that [`Self::store_cached`] stored for a segment equal to the current one.
     #[inline]
     pub(super) fn load_cached(
         &mut self,

@@ -30,8 +30,8 @@ pub(crate) fn is_needed() -> bool {
     })
 }
 
-/// Call `action` before each import of `torch`, with Python's lock held. Installed once per process, and only while
-/// no interpreter runs.
+/// Install an audit hook that calls `action` before each import of `torch`, with Python's lock held. Installed once per
+/// process, and only while no interpreter runs.
 pub(crate) fn install(action: fn()) {
     // SAFETY: the signatures of the functions with these names, all of the stable ABI.
     let api = || unsafe {

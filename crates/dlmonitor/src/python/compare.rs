@@ -1,4 +1,4 @@
-//! Comparison of Python call paths. Usually only the innermost frames of two consecutive paths differ.
+//! Comparison of a Python call path with the previous one; usually only the innermost frames differ.
 //!
 //! The comparison runs at every operator, once per frame. Therefore the offsets of common CPython versions are
 //! constants.
@@ -8,7 +8,7 @@ use super::layout::{Layout, V311, V312};
 use super::{Interpreter, OBJECT_CLASS, PythonFrame, WATCHED_CODE, word};
 use std::sync::atomic::Ordering;
 
-/// A frame of an earlier path, with the data that distinguish it from a later frame at the same address.
+/// Copy of a Python frame, with data that distinguish it from a later frame at the same address.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenFrame {
     /// The contents of the frame.
@@ -45,7 +45,7 @@ impl PartialEq for SeenFrame {
 
 impl Eq for SeenFrame {}
 
-/// Caller of the outermost compared frame.
+/// Frame that called the outermost compared frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OuterCaller {
     /// No caller: it is the first frame of its thread.
@@ -54,7 +54,7 @@ pub enum OuterCaller {
     Frame(PythonFrame),
 }
 
-/// A version whose layout of frames and code objects is shared by other versions, as far as this module reads it.
+/// CPython version whose memory layout other versions share, as far as this module reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Common {
     V311,

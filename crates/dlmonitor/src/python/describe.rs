@@ -1,4 +1,4 @@
-//! Names and lines of code objects, copied from the interpreter's memory when a frame is seen for the first time.
+//! Names and lines of Python code objects, copied from the interpreter's memory when a frame is first seen.
 
 use super::layout::Layout;
 use super::{PythonFrame, byte, half_word, lines, word};
@@ -8,7 +8,7 @@ const MAX_TEXT: usize = 4096;
 /// Longest plausible line table, in bytes.
 const MAX_LINES: usize = 1 << 22;
 
-/// A line of a Python function.
+/// Function, file and line of a Python frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PythonLine {
     /// Qualified name of the function (in 3.10 its name).

@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 type Object = *mut c_void;
-/// A C function that Python calls: `self` is null, the arguments are a tuple.
+/// C function that Python code calls: `self` is null, the arguments are a tuple.
 pub(crate) type Function = unsafe extern "C" fn(Object, Object) -> Object;
 
-/// `PyMethodDef` of the stable ABI.
+/// Description of a C function for Python: `PyMethodDef` of the stable ABI.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Method {
@@ -28,13 +28,13 @@ unsafe impl Sync for Method {}
 impl Method {
     const METH_VARARGS: c_int = 1;
 
-    /// A method with this name in Python.
+    /// Describe a C function under a name in Python.
     pub(crate) const fn new(name: &'static CStr, function: Function) -> Self {
         Self { name: name.as_ptr(), function, flags: Self::METH_VARARGS, doc: c"".as_ptr() }
     }
 }
 
-/// Python source code and, after its execution, its globals.
+/// Embedded Python source code and, after its execution, its globals.
 #[derive(Debug)]
 pub(crate) struct Embedded {
     file: &'static CStr,
@@ -65,8 +65,7 @@ impl Embedded {
         done
     }
 
-    /// Variant of [`Self::call`] without effect if the calling thread does not hold Python's lock or the source was
-    /// never executed.
+    /// Call a function of embedded source that was executed before, only if the calling thread holds Python's lock.
     pub(crate) fn call_if_locked(&self, function: &CStr) {
         let Some(python) = Python::find() else { return };
         // SAFETY: it takes nothing, and may be called at any time while there is an interpreter.
@@ -143,7 +142,7 @@ pub(crate) fn parse() -> Option<Parse> {
     PYTHON.get().map(|python| python.parse)
 }
 
-/// A Python integer, as the result of a [`Function`].
+/// Create a Python integer, as the result of a C function ([`Function`]).
 pub(crate) fn number(value: u64) -> Object {
     // SAFETY: the interpreter that called holds its lock.
     PYTHON.get().map_or(null_mut(), |python| unsafe { (python.number)(value) })

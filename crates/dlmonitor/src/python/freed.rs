@@ -1,4 +1,4 @@
-//! Counter of freed code objects. While it is unchanged, the address of a code object identifies it.
+//! Counter of freed code objects: while the counter is unchanged, a code object's address identifies the object.
 //!
 //! CPython calls `tp_dealloc` of the code type for each freed code object. This entry is replaced by a function that
 //! increments the counter and calls the original. `PyCode_AddWatcher` (3.12 and later) has the same effect, but does
@@ -24,7 +24,7 @@ static FREED: AtomicU64 = AtomicU64::new(UNWATCHED);
 static ORIGINAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static START: Once = Once::new();
 
-/// A value of the counter.
+/// Value of the counter of freed code objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FreedCount(u64);
 
@@ -45,7 +45,7 @@ impl FreedCount {
     }
 }
 
-/// Install the counter if this interpreter has its types at the expected offsets.
+/// Install the counter of freed code objects, if this interpreter has its types at the expected offsets.
 pub(crate) fn watch(version: (u8, u8)) {
     if !((3, 10)..=(3, 14)).contains(&version) || cfg!(not(target_pointer_width = "64")) {
         return;

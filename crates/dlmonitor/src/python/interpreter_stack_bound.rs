@@ -1,4 +1,4 @@
-//! Bound of the interpreter on the C stack: frames below the bound were called from the interpreter's innermost loop.
+//! Address on the C stack of the interpreter's innermost loop: C frames below it were called from that loop.
 
 use super::layout::{Layout, LineTable, Newest};
 use super::{Interpreter, PythonFrame, byte, word};
@@ -7,7 +7,7 @@ use super::{Interpreter, PythonFrame, byte, word};
 const CFRAME_310: usize = 48;
 
 impl Layout {
-    /// Offset of the pointer in a thread state to a record on the C stack; `None` from 3.13 on, where frames are on
+    /// Offset, in a thread state, of the pointer to a record on the C stack. `None` from 3.13 on, where frames are on
     /// the C stack.
     pub(super) fn stack_mark(&self) -> Option<usize> {
         match self.newest {
@@ -19,7 +19,7 @@ impl Layout {
 }
 
 impl Interpreter {
-    /// An address within the innermost frame of the interpreter's loop on the calling thread's C stack, 0 if unknown.
+    /// Address within the innermost frame of the interpreter's loop on the calling thread's C stack, 0 if unknown.
     /// `newest` is the thread's newest Python frame. Not signal-safe.
     #[must_use]
     #[inline]

@@ -3,7 +3,7 @@
 //! Offsets in bytes. Those of 3.10 to 3.12 come from the headers, and the tests check each against CPython itself.
 //! Versions from 3.13 on publish theirs in `_PyRuntime` (`_Py_DebugOffsets`), which is preferred.
 
-/// Position of the current instruction in a frame.
+/// Way in which a CPython version stores the current instruction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instruction {
     /// The frame holds a pointer into the code.
@@ -12,7 +12,7 @@ pub(crate) enum Instruction {
     Index(usize),
 }
 
-/// Position of the newest frame in a thread state.
+/// Way in which a CPython version stores the newest frame of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Newest {
     /// The thread state contains the pointer.
@@ -21,7 +21,7 @@ pub(crate) enum Newest {
     ThroughCFrame(usize, usize),
 }
 
-/// Encoding of line numbers.
+/// Encoding of the line table in a CPython version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineTable {
     /// PEP 626: pairs of byte and line deltas (3.10).
@@ -30,7 +30,7 @@ pub(crate) enum LineTable {
     Locations,
 }
 
-/// Offsets of one version of CPython.
+/// Offsets of fields in frames and code objects for one version of CPython.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) newest: Newest,
@@ -163,7 +163,7 @@ const PUBLISHED_314: Published = Published {
 const PUBLISHED_WORDS: usize = 81;
 
 impl Layout {
-    /// Layout of a version, or the reason why it is unsupported.
+    /// Offsets for a CPython version, or the reason why the version is unsupported.
     ///
     /// `runtime` is the start of `_PyRuntime`, if known.
     pub(crate) fn for_version(version: (u8, u8), runtime: Option<&[u64]>) -> Result<Self, String> {

@@ -2,7 +2,7 @@
 
 use super::layout::LineTable;
 
-/// Line of the instruction at byte `offset` of the code; `None` if the table has none.
+/// Line number of the instruction at byte `offset` of the code; `None` if the line table has none.
 pub(crate) fn line(format: LineTable, table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
     match format {
         LineTable::Deltas => from_deltas(table, first_line, offset),

@@ -12,20 +12,21 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Memory of this process. `thread` is one of its threads, which must live as long as the value is used.
+    /// Create a reader of this process's memory by the id of one of its threads. The thread must live as long as the
+    /// value is used.
     #[must_use]
     pub fn of_thread(thread: u32) -> Self {
         Self { thread: thread.cast_signed() }
     }
 
-    /// Memory of this process, valid while the calling thread lives.
+    /// Create a reader of this process's memory that is valid while the calling thread lives.
     #[must_use]
     pub fn of_this_thread() -> Self {
         // SAFETY: takes nothing and cannot fail.
         Self::of_thread(unsafe { libc::gettid() }.cast_unsigned())
     }
 
-    /// Read consecutive bytes into `into`, and return the number of bytes read.
+    /// Read consecutive bytes of memory into `into`, and return the number of bytes read.
     #[must_use]
     pub fn read(&self, address: usize, into: &mut [u8]) -> usize {
         self.gather(&[(address, into.len())], into)

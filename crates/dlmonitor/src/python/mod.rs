@@ -28,7 +28,7 @@ pub use memory::Memory;
 pub use sampled_code::SampledCode;
 pub use signal_safe_frames::{FrameSampler, MAX_SAMPLED, SampledFrame, Walk};
 
-/// A copy of a frame; valid as long as the frame runs.
+/// Copy of a Python frame; valid as long as the frame runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PythonFrame {
     /// Address of the frame itself.
@@ -41,8 +41,8 @@ pub struct PythonFrame {
 }
 
 impl PythonFrame {
-    /// True if it is the frame that was seen before, as far as is known: another call may have the address of a frame
-    /// that returned.
+    /// True if two copies are of the same call, as far as is known. Another call may have the address of a frame that
+    /// returned.
     #[inline]
     pub(crate) fn is_call(&self, seen: Self) -> bool {
         self.address == seen.address && self.code == seen.code
@@ -60,7 +60,7 @@ const BYTES_LENGTH: usize = 16;
 /// interning.
 const TEXT_HASH: usize = 24;
 
-/// The interpreter of this process.
+/// CPython interpreter of this process, with the layout of its frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Interpreter {
     layout: Layout,
@@ -101,7 +101,7 @@ impl Interpreter {
         self.version
     }
 
-    /// The newest Python frame of the calling thread, if it runs Python.
+    /// Newest Python frame of the calling thread; `None` if it runs no Python.
     ///
     /// Not signal-safe: call it only from synchronous code.
     #[must_use]
@@ -129,22 +129,22 @@ impl Interpreter {
         self.layout.caller(frame)
     }
 
-    /// A number that differs between two code objects at the same address, so that an address can serve as identity.
+    /// Fingerprint of a frame's code object, which differs between two code objects at the same address.
     #[must_use]
     #[inline]
     pub fn fingerprint(&self, frame: PythonFrame) -> u64 {
         self.layout.fingerprint(frame)
     }
 
-    /// The object that a frame calls as a module, 0 for other frames: the first argument of the method that
-    /// [`Interpreter::watch_calls`] set.
+    /// Address of the `nn.Module` that a frame calls, 0 for other frames. The module is the first argument of the
+    /// method that [`Interpreter::watch_calls`] set.
     #[must_use]
     #[inline]
     pub fn called_module(&self, frame: PythonFrame) -> usize {
         self.layout.called_module(frame, WATCHED_CODE.load(Ordering::Relaxed))
     }
 
-    /// Set the code object whose calls are calls of a module. Its first argument is the module.
+    /// Set the code object of the method whose calls are calls of a module. The method's first argument is the module.
     pub fn watch_calls(code: usize) {
         WATCHED_CODE.store(code, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Code objects that a signal handler copied: names and lines.
+//! Python code objects that a signal handler copied, with names and lines.
 
 use super::layout::LineTable;
 use super::{Interpreter, lines};
@@ -17,7 +17,7 @@ pub struct SampledCode {
 }
 
 impl SampledCode {
-    /// Decode packed words; `None` if they are invalid.
+    /// Decode a code object from the words that the signal handler copied; `None` if they are invalid.
     #[must_use]
     pub fn unpack(interpreter: &Interpreter, words: &[u64]) -> Option<Self> {
         let [_, facts, names, lines, body @ ..] = words else { return None };
@@ -33,7 +33,7 @@ impl SampledCode {
         })
     }
 
-    /// Line of the instruction at a byte of the code, 0 if it has none.
+    /// Line number of the instruction at a byte of the code, 0 if it has none.
     #[must_use]
     pub fn line(&self, offset: u32) -> u32 {
         // A frame that did not run yet is before its first instruction.

@@ -35,7 +35,7 @@ const MAX_LINES: usize = 32 << 10;
 /// Words before the texts of a [`super::SampledCode`] in its packed form.
 const PACKED_HEAD: usize = 4;
 
-/// A frame of a sampled path.
+/// Python frame of a sampled call path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampledFrame {
     /// Address of the frame itself.
@@ -52,7 +52,7 @@ pub struct SampledFrame {
     pub class: usize,
 }
 
-/// Result of a walk.
+/// Result of a walk of Python frames in a signal handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walk {
     /// The thread runs no Python, or only the frame at which the walk stops.
@@ -68,7 +68,7 @@ pub enum Walk {
 }
 
 impl Interpreter {
-    /// Name of a class that may have been freed.
+    /// Name of a Python class that may have been freed.
     #[must_use]
     pub fn sampled_class_name(&self, memory: &Memory, class: usize) -> Option<String> {
         let mut name = [0; 128];
@@ -78,7 +78,7 @@ impl Interpreter {
     }
 }
 
-/// Preallocated memory for reading the frames of one thread.
+/// Reader of one thread's Python frames for signal handlers, with preallocated memory.
 #[derive(Debug)]
 pub struct FrameSampler {
     memory: Memory,
@@ -97,7 +97,7 @@ pub struct FrameSampler {
     packed: Box<[u64]>,
 }
 
-/// Addresses of types, by which live objects are recognized.
+/// Addresses of Python types, by which live objects are recognized.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Types {
     code: usize,
@@ -106,8 +106,8 @@ pub(super) struct Types {
 }
 
 impl Types {
-    /// Takes the lock of the dynamic linker, whose holder may wait for the GIL. Don't call it while other threads may
-    /// wait.
+    /// Find the addresses of the Python types. This takes the lock of the dynamic linker, whose holder may wait for the
+    /// GIL. Don't call it while other threads may wait.
     pub(super) fn find() -> Option<Self> {
         let address = |name: &CStr| symbols::global(name).map(|address| address.as_ptr() as usize);
         Some(Self {
@@ -152,12 +152,12 @@ impl FrameSampler {
         })
     }
 
-    /// Set another thread for the next walks. It must live as long as they run.
+    /// Set another thread whose frames the next walks read. The thread must live as long as these walks run.
     pub fn set_thread(&mut self, thread: u32) {
         self.memory = Memory::of_thread(thread);
     }
 
-    /// Frames of the last walk, newest first.
+    /// Python frames that the last walk found, newest first.
     #[must_use]
     pub fn frames(&self) -> &[SampledFrame] {
         self.frames.get(..self.count).unwrap_or(&[])
@@ -169,8 +169,8 @@ impl FrameSampler {
         self.mark
     }
 
-    /// Read the frames of the calling thread, from the newest to the frame with this address and code, which is
-    /// included; without one, to the root. Signal-safe.
+    /// Read the Python frames of the calling thread, from the newest to the frame with the address and code in `until`.
+    /// That frame is included; without `until`, the walk goes to the root. Signal-safe.
     #[must_use]
     pub fn walk(&mut self, interpreter: &Interpreter, until: Option<(usize, usize)>) -> Walk {
         self.count = 0;
@@ -322,8 +322,7 @@ impl FrameSampler {
         Some(())
     }
 
-    /// Copy the data that name a code object of the last walk, as words that [`super::SampledCode::unpack`] decodes.
-    /// Signal-safe: the code may be freed soon after.
+    /// Copy the data that name a code object of the last walk, as words for [`super::SampledCode::unpack`].
     #[must_use]
     pub fn copy_code(&mut self, interpreter: &Interpreter, frame: &SampledFrame) -> Option<&[u64]> {
         let layout = &interpreter.layout;

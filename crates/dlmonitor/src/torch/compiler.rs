@@ -10,7 +10,7 @@ use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A compilation or one of its phases that begins.
+/// Compilation by `torch.compile`, or one of its phases, that begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Compilation<'a> {
     /// Number that distinguishes it from other compilations and operators in progress, see
@@ -24,7 +24,7 @@ pub struct Compilation<'a> {
 }
 
 impl Compilation<'_> {
-    /// True for a garbage collection of Python ([`crate::collection_begins`]) instead of a compilation.
+    /// True if this is a garbage collection of Python ([`crate::collection_begins`]) instead of a compilation.
     #[must_use]
     pub fn is_collection(&self) -> bool {
         self.name == crate::dispatch::COLLECTION
@@ -56,7 +56,7 @@ fn set_state(source: usize, state: Result<String, String>) {
     }
 }
 
-/// States of both sources; empty until the program imports PyTorch's compiler.
+/// States of the sources for compilations and for their kernels; empty until the program imports PyTorch's compiler.
 pub(crate) fn states() -> impl Iterator<Item = &'static SourceState> {
     // SAFETY: null, or a leaked box.
     STATES.iter().filter_map(|state| unsafe { state.load(Ordering::Acquire).as_ref() })

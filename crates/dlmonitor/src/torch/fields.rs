@@ -8,8 +8,9 @@
 use super::{Functions, Operator};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Offsets in bytes, as far as known: of the scope, the sequence number and the forward thread, in 16 bits each from
-/// the lowest ones on. 0 means unknown. Packed into one word, because each operator copies it.
+/// Byte offsets of fields in `at::RecordFunction`, as far as known. The fields are the scope, the sequence number and
+/// the forward thread, in 16 bits each from the lowest ones on. 0 means unknown. The offsets are packed into one word,
+/// because each operator copies them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fields(u64);
 
@@ -93,7 +94,7 @@ pub(crate) fn has_known_fields() -> bool {
     STATE.load(Ordering::Relaxed) >= LEAST_INSPECTED * COUNT
 }
 
-/// Inspect an operator that begins on the calling thread, and exclude layouts that contradict it.
+/// Inspect an operator that begins on the calling thread, to exclude field offsets that contradict it.
 #[cold]
 pub(crate) fn inspect_operator(functions: &Functions, operator: &Operator) {
     // SAFETY: both functions take nothing and read a thread-local variable.
@@ -134,7 +135,7 @@ pub(crate) fn inspect_operator(functions: &Functions, operator: &Operator) {
     }
 }
 
-/// Description of the result in one line.
+/// Description of the detected field offsets in one line.
 pub(crate) fn describe() -> String {
     let state = STATE.load(Ordering::Relaxed);
     let fields = current();

@@ -1,4 +1,4 @@
-//! Inputs of operators: shapes and types of tensors, decoded from the `c10::IValue`s that torch keeps for callbacks.
+//! Inputs of operators: shapes and types of tensors, decoded from the `c10::IValue`s that PyTorch passes to callbacks.
 //!
 //! All data are inline in torch's objects, at offsets that depend on the version. [`super::probe`] determines the
 //! offsets with its own tensors and call, and nothing is read unless it succeeded.
@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-/// Offsets in bytes, and other results of [`super::probe`].
+/// Memory layout of operator inputs in the loaded PyTorch: byte offsets, and other results of the detection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// In `RecordFunction`: address and number of the inputs.
@@ -53,7 +53,7 @@ static LAYOUT: OnceLock<Layout> = OnceLock::new();
 /// In `RecordFunction`: the `std::vector<IValue>` of outputs, once [`super::outputs`] verified it.
 pub(super) static OUTPUTS: OnceLock<usize> = OnceLock::new();
 
-/// `c10::IValue`: 16 bytes in every version.
+/// Copy of a `c10::IValue`, which has 16 bytes in every version.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Value {
@@ -80,7 +80,7 @@ impl Layout {
         matches!(tag, 3..=5) || (self.list - 7..=self.list - 4).contains(&tag)
     }
 
-    /// Description of the result in one line.
+    /// Description of the detected layout in one line.
     pub(super) fn describe(&self) -> String {
         let Self { inputs, sizes, dtype, list, .. } = self;
         let storage = match self.storage {
@@ -94,7 +94,7 @@ impl Layout {
     }
 }
 
-/// One input of an operator.
+/// One input of an operator: a tensor, a list of tensors, or another value.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
     /// A tensor.
@@ -112,7 +112,7 @@ pub enum Input<'a> {
     Other,
 }
 
-/// The inputs of an operator that begins now, in the order of its arguments.
+/// Inputs of an operator call that begins, in the order of its arguments.
 #[derive(Clone, Debug)]
 pub struct Inputs<'a> {
     next: *const Value,
@@ -121,7 +121,7 @@ pub struct Inputs<'a> {
     call: PhantomData<&'a Operator>,
 }
 
-/// A tensor, valid while the call begins.
+/// Input tensor of an operator, valid while the call begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor<'a> {
     tensor: *const u8,
@@ -129,17 +129,17 @@ pub struct Tensor<'a> {
     call: PhantomData<&'a Operator>,
 }
 
-/// Tensors of a list; `None` for undefined ones.
+/// Tensors of an input that is a list; `None` for undefined ones.
 #[derive(Clone, Debug)]
 pub struct Tensors<'a>(Inputs<'a>);
 
-/// Element type of tensors: the number of a `c10::ScalarType`.
+/// Element type of a tensor: the number of a `c10::ScalarType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DType(pub u8);
 
 impl Operator {
-    /// Inputs of the operator, if [`crate::start_shapes`] found their layout. Empty if torch runs an operator without
-    /// passing its inputs.
+    /// Inputs of the operator; `None` unless [`crate::start_shapes`] found their layout. Empty if torch runs an
+    /// operator without passing its inputs.
     #[must_use]
     #[inline]
     pub fn inputs(&self) -> Option<Inputs<'_>> {
@@ -149,7 +149,7 @@ impl Operator {
         Some(Inputs { next: first as *const Value, left, layout, call: PhantomData })
     }
 
-    /// Outputs of a call that ends now; `None` unless [`crate::start_outputs`] found their layout. Empty if torch
+    /// Outputs of an operator call that ends; `None` unless [`crate::start_outputs`] found their layout. Empty if torch
     /// passes none: for spans, for calls that throw, for calls that began before outputs were enabled.
     #[must_use]
     pub(crate) fn outputs(&self) -> Option<Inputs<'_>> {
@@ -263,8 +263,8 @@ impl<'a> Tensor<'a> {
         DType(unsafe { self.tensor.add(self.layout.dtype).read() })
     }
 
-    /// Sizes; `None` if the tensor does not store them (nested tensors, symbolic shapes, classes that compute them by
-    /// a method).
+    /// Sizes of the tensor; `None` if the tensor does not store them. This is so for nested tensors, symbolic shapes,
+    /// and classes that compute sizes by a method.
     #[must_use]
     #[inline]
     pub fn dims(&self) -> Option<&'a [i64]> {
@@ -288,9 +288,9 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// First byte of the memory of a tensor, as [`Tensor::storage`], and the bytes of its elements, which may be a part
-/// of that memory. `tensor` is the address of its `TensorImpl` (`_cdata` in Python). `None` also if its sizes or type
-/// are unknown.
+/// Address of the first byte of a tensor's memory ([`Tensor::storage`]), and the size of its elements in bytes. The
+/// elements may be a part of that memory. `tensor` is the address of its `TensorImpl` (`_cdata` in Python). `None` also
+/// if its sizes or type are unknown.
 ///
 /// # Safety
 /// A tensor is at the address, and stays alive during the call.
@@ -302,8 +302,8 @@ pub unsafe fn storage_at(tensor: usize) -> Option<(usize, u64)> {
 }
 
 impl Tensor<'_> {
-    /// Address of the first byte of a tensor's memory, which views of one another share. `None` without memory (meta,
-    /// sparse and empty tensors), or if the layout of this version is unknown.
+    /// Address of the first byte of a tensor's memory, which all views of the tensor share. `None` without memory
+    /// (meta, sparse and empty tensors), or if the layout of this version is unknown.
     #[must_use]
     #[inline]
     pub fn storage(&self) -> Option<usize> {
@@ -372,7 +372,7 @@ const DTYPES: [Option<&CStr>; 46] = {
 };
 
 impl DType {
-    /// A short name such as `f32`, `bf16`, `i64` or `bool`; `None` for unknown types.
+    /// Short name of the element type, such as `f32`, `bf16`, `i64` or `bool`; `None` for unknown types.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         DTYPES.get(usize::from(self.0)).copied().flatten().and_then(|name| name.to_str().ok())
@@ -391,7 +391,7 @@ impl DType {
         bits[..digits].parse::<u64>().ok().filter(|_| !name.contains('x')).map(|bits| bits / 8)
     }
 
-    /// The name as a C string, empty for unknown types.
+    /// Name of the element type as a C string, empty for unknown types.
     pub(crate) fn c_name(self) -> &'static CStr {
         DTYPES.get(usize::from(self.0)).copied().flatten().unwrap_or(c"")
     }

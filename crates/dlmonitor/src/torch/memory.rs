@@ -68,7 +68,7 @@ pub(crate) fn start() -> Result<(), String> {
     }
 }
 
-/// Stop to report allocations and frees of CPU tensors, and restore the original calls.
+/// Stop to report allocations and frees of CPU tensors, and restore the original functions.
 pub(crate) fn stop() {
     let imports = IMPORTS.lock().unwrap_or_else(PoisonError::into_inner).take();
     for import in imports.iter().flatten() {

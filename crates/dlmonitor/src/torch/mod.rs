@@ -1,5 +1,5 @@
-//! `PyTorch` operators, by `at::addGlobalCallback` of the stock libraries: no header, no C++, one build for all
-//! versions.
+//! Reports of `PyTorch` operators by callbacks (`at::addGlobalCallback`) of the unmodified libraries. There are no
+//! headers and no C++ code, so one build works with all versions.
 //!
 //! Names come from an exported function. Sequence numbers, scopes and forward threads are inline in `RecordFunction`.
 //! Their offsets depend on version and ABI and are detected from the first operators (see [`fields`]). Offsets of
@@ -52,7 +52,7 @@ impl RecordFunctionCallback {
     }
 }
 
-/// Functions of `libtorch_cpu`.
+/// Functions of `libtorch_cpu` that register and remove callbacks.
 #[derive(Clone, Copy)]
 pub(crate) struct Functions {
     add: unsafe extern "C" fn(RecordFunctionCallback) -> u64,
@@ -81,8 +81,8 @@ fn change<R>(action: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Wait for another thread's change, and block further changes until [`end_change`]. Also called around a fork, so
-/// that no child is created during a change.
+/// Wait until another thread has changed the state of the reports, and block further changes until [`end_change`]. This
+/// is also called around a fork, so that no child is created during a change.
 pub(crate) fn begin_change() {
     let since = std::time::Instant::now();
     while CHANGING.swap(true, Ordering::Acquire) && since.elapsed() < LONGEST_CHANGE {
@@ -98,7 +98,7 @@ static INPUTS: AtomicBool = AtomicBool::new(false);
 /// True if operators are reported with their outputs.
 static OUTPUTS: AtomicBool = AtomicBool::new(false);
 
-/// The functions, once [`start`] has found them.
+/// Functions of `libtorch_cpu`; `None` until [`start`] has found them.
 #[inline]
 pub(crate) fn functions() -> Option<&'static Functions> {
     FUNCTIONS.get()

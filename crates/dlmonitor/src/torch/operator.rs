@@ -4,7 +4,7 @@ use super::{fields, functions};
 use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
 
-/// Kind of a reported span.
+/// Kind of an operator call, such as forward function, backward node or user annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Scope {
@@ -18,7 +18,7 @@ pub enum Scope {
     Unknown = 255,
 }
 
-/// A call of an operator that begins.
+/// Operator call that begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Operator {
     function: *const u8,
@@ -26,7 +26,7 @@ pub struct Operator {
     fields: fields::Fields,
 }
 
-/// The name of a call in progress.
+/// Name of an operator call in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorName<'a> {
     text: *const c_char,
@@ -39,14 +39,14 @@ impl Operator {
         Self { function, fields: fields::current() }
     }
 
-    /// Number that distinguishes this call from others in progress.
+    /// Number that distinguishes this call from other calls in progress.
     #[must_use]
     #[inline]
     pub fn handle(&self) -> usize {
         self.function as usize
     }
 
-    /// Name of the call. Names of spans live only as long as the call.
+    /// Name of the operator call. Names of spans live only as long as the call.
     #[must_use]
     #[inline]
     pub fn name(&self) -> OperatorName<'_> {
@@ -98,7 +98,7 @@ impl Operator {
 }
 
 impl<'a> OperatorName<'a> {
-    /// The text, whose length is determined here.
+    /// Text of the name, whose length is determined by this call.
     #[must_use]
     #[inline]
     pub fn text(self) -> &'a CStr {
@@ -106,8 +106,8 @@ impl<'a> OperatorName<'a> {
         unsafe { CStr::from_ptr(self.text) }
     }
 
-    /// True if it equals the text before the first null byte of `name`, or begins with `name` without null byte. This
-    /// is cheaper than comparing texts, because their lengths are not needed.
+    /// True if this name equals the text before the first null byte of `name`. Without null byte, true if it begins
+    /// with `name`. This is cheaper than comparing texts, because their lengths are not needed.
     #[must_use]
     #[inline]
     pub fn is(self, name: &[u8]) -> bool {
@@ -116,7 +116,7 @@ impl<'a> OperatorName<'a> {
         unsafe { libc::strncmp(self.text, name.as_ptr().cast(), name.len()) == 0 }
     }
 
-    /// Address of the text. Another call may have another name at the same address.
+    /// Address of the name's text. Another call may have another name at the same address.
     #[must_use]
     #[inline]
     pub fn address(self) -> usize {

@@ -28,7 +28,7 @@ thread_local! {
     static CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Detect the offset at the first call.
+/// Detect the offset of the outputs in `at::RecordFunction` at the first call.
 ///
 /// # Errors
 /// A sentence with the reason why it is unknown.

@@ -1,5 +1,5 @@
-//! Detection of the layout of operator inputs, by test tensors of known shapes and one operator call with known
-//! inputs.
+//! Detection of the memory layout of operator inputs in the loaded PyTorch. The detection uses test tensors of known
+//! shapes and one operator call with known inputs.
 //!
 //! Tensors are created by functions with a stable C interface (the one that compiled models use). The call is
 //! inspected by a separate callback on a separate thread: no data of the program are changed, and neither Python nor
@@ -22,7 +22,7 @@ type Reshape = unsafe extern "C" fn(Handle, *const i64, i64, *mut Handle) -> Fai
 type Data = unsafe extern "C" fn(Handle, *mut usize) -> Failed;
 type IsTensorList = unsafe extern "C" fn(*const Value) -> bool;
 
-/// Functions that the detection calls.
+/// Functions of PyTorch that the detection calls.
 #[derive(Clone, Copy)]
 pub(super) struct Shim {
     empty: Empty,
@@ -69,7 +69,7 @@ const STORAGE_IMPL: usize = 64;
 /// Time limit. The detection takes some milliseconds.
 pub(super) const MAX_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Detect the layout in the loaded torch.
+/// Detect the memory layout of operator inputs in the loaded PyTorch.
 ///
 /// # Errors
 /// A sentence with the reason why it is unknown.
@@ -89,7 +89,7 @@ pub(super) fn run(library: Library) -> Result<Layout, String> {
 }
 
 impl Shim {
-    /// Look up the functions of this torch.
+    /// Look up the functions that the detection calls in the loaded PyTorch.
     pub(super) fn find(library: Library) -> Result<Self, String> {
         let symbol_of = |library: Library, name: &CStr| {
             let symbol = library.symbol(name).map(std::ptr::NonNull::as_ptr);
@@ -181,11 +181,11 @@ fn find(shim: &Shim) -> Result<Layout, String> {
     })
 }
 
-/// An owned test tensor.
+/// Test tensor that is freed when this value is dropped.
 pub(super) struct Owned<'a>(Handle, &'a Shim);
 
 impl<'a> Owned<'a> {
-    /// A dense, uninitialized tensor on the CPU.
+    /// Create a dense, uninitialized test tensor on the CPU.
     pub(super) fn new(shim: &'a Shim, sizes: &[i64], dtype: u8) -> Result<Self, String> {
         let strides = strides(sizes);
         let mut handle = std::ptr::null_mut();
@@ -201,7 +201,7 @@ impl<'a> Owned<'a> {
         }
     }
 
-    /// A view of the tensor with other sizes; `None` on failure.
+    /// Create a view of the test tensor with other sizes; `None` on failure.
     pub(super) fn reshaped(&self, sizes: &[i64]) -> Option<Self> {
         let mut view = std::ptr::null_mut();
         // SAFETY: a tensor, sizes and their number, and the address for the result.
@@ -316,7 +316,7 @@ fn storage(shim: &Shim, memory: &Memory) -> Option<(usize, usize)> {
     found.all(|(storage, data)| storage == first.0 && data > first.1).then_some(first)
 }
 
-/// True if a tensor has these sizes at this offset.
+/// True if a tensor has these sizes at this offset of its memory.
 pub(super) fn has_sizes(memory: &Memory, tensor: &[u8], at: usize, sizes: &[i64]) -> bool {
     if word(tensor, at) != Some(sizes.len()) {
         return false;

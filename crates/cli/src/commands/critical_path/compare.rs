@@ -1,4 +1,4 @@
-//! `critical-path --compare`: one table with a row per method.
+//! Command `critical-path --compare`: one table with a row per critical-path method.
 
 use super::{analyze, by_name_only, exact, instances, one_trace, refuse};
 use crate::args::{Common, CriticalPathArgs, Format};

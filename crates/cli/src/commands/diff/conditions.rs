@@ -19,7 +19,7 @@ enum Subject {
     Named(ChangeTable, String),
 }
 
-/// A condition such as `step>3%`.
+/// A condition of `diff --fail-on`, such as `step>3%`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Condition {
     /// Condition as typed.
@@ -29,7 +29,7 @@ pub(super) struct Condition {
     limit: f64,
 }
 
-/// Outcome of a condition.
+/// Outcome of a `diff --fail-on` condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     /// The condition holds; with the reason.
@@ -112,7 +112,7 @@ impl Condition {
         }
     }
 
-    /// Judges a comparison; with `significant`, untested changes do not count.
+    /// Evaluate the condition on a comparison; with `significant`, changes without a significance test do not count.
     ///
     /// # Errors
     /// If there is nothing that the condition is about.

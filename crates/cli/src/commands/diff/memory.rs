@@ -10,7 +10,7 @@ use stackline_engine::Run;
 use stackline_memory::tables::{comparison_table, peaks_comparison_table};
 use stackline_present::human::bytes;
 
-/// Compare the sides if both contain only memory data. The result is false otherwise.
+/// Compare the memory peaks of both sides if all runs contain only memory data; return false otherwise.
 ///
 /// # Errors
 /// If some of them hold only memory, or options are given that only traces have.

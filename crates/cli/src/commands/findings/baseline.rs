@@ -64,7 +64,8 @@ struct Row {
     gain_bytes: Option<i64>,
 }
 
-/// Unlisted findings for the document, with the data that decides if they are new or gone in another run.
+/// JSON list of findings that the output omits, such as ignored ones, with the data to find them again. Later runs use
+/// the list as a baseline, to decide which findings are new or gone.
 pub(super) fn unlisted_findings(view: &Shown<'_>) -> (&'static str, Value) {
     let found = view.found;
     let row = |(finding, why): (&Finding, &str)| {
@@ -109,7 +110,8 @@ pub(crate) fn parse_document<T>(text: &str, parse: impl FnOnce(Value) -> Result<
     parse(serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?)
 }
 
-/// Check that a document is from `command` and has a known version; else return an error (`other` for other documents).
+/// Check that a JSON document was written by `command` and has a known version. For documents of other commands, the
+/// error is `other`.
 pub(crate) fn check_schema(document: &Value, command: &str, other: &str) -> Result<(), String> {
     let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
     match schema.strip_prefix("stackline/").and_then(|rest| rest.strip_prefix(command)?.strip_prefix('/')) {
@@ -122,7 +124,7 @@ pub(crate) fn check_schema(document: &Value, command: &str, other: &str) -> Resu
 }
 
 impl Baseline {
-    /// Read the findings of an earlier `findings --format json` from a file.
+    /// Read a file of `findings --format json` as the baseline to compare with.
     pub(super) fn read(path: &Path) -> Result<Self> {
         read_document(path, Self::of_findings)
     }
@@ -133,7 +135,8 @@ impl Baseline {
         Self::of_document(document, other)
     }
 
-    /// Findings of a JSON document of an earlier run; an error that begins with `other` if there are none.
+    /// Create a baseline from the JSON document of an earlier run. The error for documents without findings begins with
+    /// `other`.
     pub(crate) fn of_document(document: Value, other: &str) -> Result<Self, String> {
         let rows_of = |rows: Value| Vec::<Row>::deserialize(rows).map_err(|e| format!("{other} ({e})"));
         let unlisted = document.get(NOT_LISTED).cloned().map(&rows_of).transpose()?;
@@ -147,7 +150,7 @@ impl Baseline {
         Ok(Self { earlier: by_identity(listed.chain(unlisted)), unknown })
     }
 
-    /// Note on limits of the baseline, as a sentence.
+    /// Sentence about findings that an old baseline file does not contain; `None` if it contains all.
     pub(crate) fn note(&self) -> Option<String> {
         let what = if self.unknown == 1 { "finding" } else { "findings" };
         (self.unknown > 0).then(|| {
@@ -159,7 +162,7 @@ impl Baseline {
         })
     }
 
-    /// Codes in the baseline that were not checked this time, as a sentence.
+    /// Sentence about the rules with findings in the baseline that did not run this time; `None` if all ran.
     pub(crate) fn unchecked_codes(&self, looked: impl Fn(&str) -> bool) -> Option<String> {
         let listed = self.earlier.iter().filter(|(_, earlier)| earlier.listed.contains(&true));
         let codes: BTreeSet<&str> = listed.map(|(identity, _)| identity.code()).filter(|code| !looked(code)).collect();
@@ -172,8 +175,8 @@ impl Baseline {
         })
     }
 
-    /// Compare findings with the baseline, and list the titles of gone ones with source locations. Unlisted findings
-    /// and unchecked rules are not gone.
+    /// Determine each finding's change from the baseline, and list the titles of gone findings with source locations. A
+    /// finding is not gone if it is only unlisted, or if its rule did not run.
     pub(crate) fn compare<'f>(
         &self,
         listed: &[&'f Finding],

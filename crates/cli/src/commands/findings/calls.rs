@@ -1,4 +1,4 @@
-//! Findings of recordings without individual calls, and of profiles.
+//! Findings for inputs that contain only a call tree: profiles, and recordings without individual calls.
 
 use super::python_rules::PythonRules;
 use super::suppress::Suppressions;
@@ -11,7 +11,7 @@ use stackline_calls::fold_imports;
 use stackline_engine::Run;
 use stackline_findings::{Finding, Findings, Options, files_of_calls, find_in_calls};
 
-/// Findings of an input that contains only a call tree.
+/// Search an input that contains only a call tree for findings.
 pub(super) fn find_in_sums<'a>(
     run: &Run,
     common: &'a Common,

@@ -6,7 +6,7 @@ use anyhow::Result;
 use stackline_findings::{Finding, Findings};
 use stackline_present::findings::Change;
 
-/// A condition such as `gain>5%`.
+/// A condition of `findings --fail-on`, such as `gain>5%`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Condition {
     /// Any finding that was not in the baseline, but for those that may well be nothing.
@@ -49,7 +49,7 @@ impl Condition {
         *self == Self::New
     }
 
-    /// Reason why the condition holds; `None` if it does not.
+    /// Evaluate the condition on the listed findings; return the reason if it holds.
     pub(super) fn holds(&self, found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Option<String> {
         let percent = |ns: i64| 100.0 * ns as f64 / found.step_ns.max(1) as f64;
         match *self {

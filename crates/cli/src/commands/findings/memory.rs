@@ -8,7 +8,7 @@ use anyhow::Result;
 use stackline_engine::Run;
 use stackline_findings::{Finding, Findings, Options};
 
-/// Search a file with memory data only for findings.
+/// Search a file that has only memory data for findings.
 pub(super) fn find_in_memory<'a>(
     run: &Run,
     common: &'a Common,

@@ -153,7 +153,7 @@ fn python_rule_page(code: &str, args: &FindingsArgs, common: &Common) -> Result<
     Err(wrong_use(format!("unknown finding {code:?}{hint}{near}")))
 }
 
-/// Findings with their change from the baseline, and titles of gone findings.
+/// Pairs of each finding with its change from the baseline, such as new, and the titles of gone findings.
 pub(super) fn compared<'f>(
     found: &'f Findings,
     baseline: Option<&Baseline>,
@@ -217,7 +217,8 @@ fn write(
     Answer { command: "findings", session, extra, tables, head, shown: None }.write(common)
 }
 
-/// Findings in a form for other tools; `input` is the file of findings without source location.
+/// Write findings as a document for other tools, such as SARIF. Findings without source location refer to the file
+/// `input`.
 pub(super) fn for_tools(document: Document, view: &Shown<'_>, input: Option<&Path>) -> Result<String> {
     Ok(match document {
         Document::Markdown => markdown(view),
@@ -248,7 +249,7 @@ fn print_failed_rules(found: &Findings) -> Result<()> {
     Ok(())
 }
 
-/// The tables, with only those findings that are not ignored.
+/// Tables of the listed findings, with the change from the baseline if there is one.
 pub(super) fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Vec<Table> {
     let kept = Findings { findings: listed.iter().map(|(finding, _)| (*finding).clone()).collect(), ..found.clone() };
     let mut tables = findings::tables(&kept);
@@ -285,7 +286,7 @@ fn omitted(view: &Shown<'_>) -> Option<String> {
     (view.more > 0).then(|| format!("{} {findings} omitted: --top 0 shows all", view.more))
 }
 
-/// Document keys for ignored and gone findings, and for conditions that held.
+/// JSON keys for unlisted, ignored and gone findings, and for the `--fail-on` conditions that hold.
 pub(super) fn outcome(view: &Shown<'_>, held: &[String]) -> [(&'static str, Value); 4] {
     let ignored: Vec<Value> = view
         .suppressed

@@ -1,4 +1,4 @@
-//! Runner of Python rules: an interpreter runs them and reports each finding as a line of JSON.
+//! Execution of the user's Python rules: an interpreter runs them and reports each finding as a line of JSON.
 //!
 //! Python enforces the time limit of rules. This module detects rules that block in native code or end the interpreter,
 //! reports them, and restarts the interpreter with the remaining rules.
@@ -25,7 +25,7 @@ const PROTOCOL: u32 = 2;
 /// Delay of the limit here after the limit in Python.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Rules that are being run.
+/// A run of the user's Python rules in an interpreter process.
 pub(super) struct PythonRules {
     python: OsString,
     request: Value,
@@ -37,7 +37,7 @@ pub(super) struct PythonRules {
 }
 
 impl PythonRules {
-    /// Starts an interpreter, and learns which rules there are.
+    /// Start an interpreter that loads the Python rules, and read their metadata.
     ///
     /// # Errors
     /// If there is no interpreter with the package, or a file of rules makes no sense.
@@ -117,7 +117,7 @@ impl PythonRules {
         (self.limit - GRACE).as_secs_f64()
     }
 
-    /// Wait for the results of the rules.
+    /// Wait until all Python rules have ended, and return their findings.
     ///
     /// # Errors
     /// If the interpreter cannot read the input, or sends an invalid message.

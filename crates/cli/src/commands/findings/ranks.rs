@@ -1,4 +1,4 @@
-//! Findings of one rank, or of all ranks of a job, which are read one after another.
+//! Findings of one rank, or of all ranks of a distributed job, whose traces are read one after another.
 
 use super::python_rules::PythonRules;
 use crate::args::Common;

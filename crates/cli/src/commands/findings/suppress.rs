@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Suppressed findings from the ignore file and comments.
+/// Findings to ignore, from the ignore file and from comments in source code.
 #[derive(Debug, Default)]
 pub(crate) struct Suppressions {
     lines: Vec<Line>,
@@ -65,7 +65,7 @@ struct Line {
 }
 
 impl Suppressions {
-    /// Reads a file of lines `CODE [PATH]`.
+    /// Read the ignore file, with lines of the form `CODE [PATH]`.
     ///
     /// # Errors
     /// If it cannot be read, or names a code that no rule has: such a line would never do anything.
@@ -79,7 +79,7 @@ impl Suppressions {
         Ok(Self { lines, file: name, sources, rules, ..Self::default() })
     }
 
-    /// Source of the suppression of a finding; `None` if it is not suppressed.
+    /// Line of the ignore file or source comment that ignores a finding; `None` if it is not ignored.
     pub(crate) fn suppression_of(&self, finding: &Finding) -> Option<Ignored> {
         let code = &finding.rule.code;
         let file = finding.place.file.as_deref().unwrap_or_default();
@@ -104,12 +104,12 @@ impl Suppressions {
         Some(Ignored::Comment(format!("{file}:{line}")))
     }
 
-    /// Notes files that a trace names: comments in them are looked for.
+    /// Add source files that a trace names to the files that are searched for comments.
     pub(crate) fn note_files(&self, files: BTreeSet<&str>) {
         self.named.borrow_mut().extend(files.into_iter().map(str::to_owned));
     }
 
-    /// Warnings after all rules ran: unknown codes, and comments and lines that matched no finding.
+    /// Warnings after all rules ran: unknown codes, and comments and ignore lines that matched no finding.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let (mut unknown, mut idle) = (Vec::new(), Vec::new());
         let mut room = MOST_BYTES;
@@ -156,8 +156,8 @@ impl Suppressions {
     }
 }
 
-/// Directories to search for comments: the named ones, or else the current directory and input directories. Reading the
-/// current directory is safe, since it is the user's checkout and none of its text is shown.
+/// Directories to search for comments that ignore findings; by default the current directory and input directories.
+/// Reading the current directory is safe, since it is the user's checkout and none of its text is shown.
 ///
 /// # Errors
 /// If a named directory is none.
@@ -183,7 +183,7 @@ const MOST_BYTES: usize = 1 << 26;
 /// Prefix of comments about findings.
 const MARK: &str = "stackline:";
 
-/// Check if a code looks like one of a Python rule, such as `MY001`, and not like a misspelled name.
+/// Check if a finding's code has the form of a Python rule's code, such as `MY001`, rather than of a misspelled name.
 pub(super) fn is_python_rule_code(code: &str) -> bool {
     !code.starts_with("SL") && code.ends_with(|c: char| c.is_ascii_digit())
 }

@@ -25,13 +25,13 @@ except ImportError as error:
 sys.exit(main())
 "#;
 
-/// A running interpreter; it ends with this.
+/// A running interpreter process for Python rules; dropping the value ends the process.
 pub(super) struct Worker {
     child: Child,
     lines: Receiver<std::io::Result<String>>,
 }
 
-/// Event from the interpreter.
+/// Message, timeout or end of the interpreter process.
 pub(super) enum WorkerEvent {
     Message(Message),
     /// The deadline has passed; the interpreter was stopped.
@@ -73,7 +73,7 @@ impl Worker {
         Ok(Self { child, lines })
     }
 
-    /// Waits for the next message, to a deadline if there is one.
+    /// Wait for the interpreter's next message, at most until the deadline if there is one.
     pub(super) fn next(&mut self, deadline: Option<Instant>) -> Result<WorkerEvent> {
         let line = match deadline {
             Some(deadline) => self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())),

@@ -1,4 +1,4 @@
-//! Comparison of memory with that of an earlier run.
+//! Comparison of memory peaks and findings with those of an earlier run.
 
 use crate::commands::findings::baseline::{Baseline as Findings, check_schema, read_document};
 use anyhow::Result;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Results of an earlier `memory --format json`.
+/// Findings and peaks of an earlier `memory --format json`.
 #[derive(Debug)]
 pub(super) struct Baseline {
     pub(super) findings: Findings,

@@ -17,7 +17,7 @@ fn count_of_bytes(bytes: u64) -> String {
     format!("{} bytes", count(usize::try_from(bytes).unwrap_or(usize::MAX)))
 }
 
-/// A condition such as `peak>+2%`.
+/// A condition of `memory --fail-on`, such as `peak>+2%`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Condition {
     /// Any finding that was not in the baseline, but for those that may well be nothing.
@@ -34,7 +34,7 @@ pub(super) enum Condition {
     PeakMore(f64),
 }
 
-/// Data that conditions evaluate.
+/// Peaks and findings on which `memory --fail-on` conditions are evaluated.
 pub(super) struct Looked<'a> {
     pub(super) peaks: &'a [DevicePeak],
     pub(super) listed: &'a [(&'a Finding, Option<Change>)],
@@ -88,12 +88,12 @@ impl Condition {
         matches!(self, Self::New | Self::PeakRise(_) | Self::PeakMore(_))
     }
 
-    /// Check if the condition excludes findings of low confidence.
+    /// Check if the condition excludes findings of low confidence by default.
     pub(super) fn leaves_out_guesses(&self) -> bool {
         matches!(self, Self::New | Self::Waste(_))
     }
 
-    /// Reason why the condition holds; `None` if it does not.
+    /// Evaluate the condition; return the reason if it holds.
     ///
     /// # Errors
     /// If the input lacks the data for the condition.

@@ -1,4 +1,4 @@
-//! Memory findings as documents, compared with an earlier run, with build gates.
+//! Checks of memory findings: comparison with an earlier run, ignored findings, and `--fail-on` conditions.
 
 use super::baseline::Baseline;
 use super::conditions::{Condition, Looked};
@@ -19,7 +19,7 @@ use stackline_present::human::bytes;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Baseline, suppressions and conditions for findings.
+/// Options of the checks of memory findings: baseline, findings to ignore, and `--fail-on` conditions.
 pub(super) struct Gate {
     conditions: Vec<Condition>,
     baseline: Option<Baseline>,
@@ -27,7 +27,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Parse the options before the input is read, so that invalid usage fails early.
+    /// Parse the options of the checks before the input is read, so that invalid usage fails early.
     pub(super) fn read(args: &MemoryGateArgs, inputs: &[PathBuf]) -> Result<Self> {
         let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
         if let Some(at) = conditions.iter().position(Condition::needs_baseline).filter(|_| args.baseline.is_none()) {
@@ -42,12 +42,12 @@ impl Gate {
         Ok(Self { conditions, baseline, suppressions })
     }
 
-    /// Check if output in addition to the tables of waste and suggestions is requested.
+    /// Check if the options request output that needs memory findings, in addition to the tables.
     pub(super) fn is_requested(&self, args: &MemoryGateArgs) -> bool {
         args.document.is_some() || args.ignore.is_some() || self.baseline.is_some() || !self.conditions.is_empty()
     }
 
-    /// Evaluate the gate on a memory trace.
+    /// Search a memory trace for findings, and evaluate the `--fail-on` conditions.
     pub(super) fn judge(self, args: &MemoryArgs, analysis: &MemoryAnalysis<'_>) -> Result<Judged> {
         let keep = |finding: &Finding| self.suppressions.suppression_of(finding).is_none();
         let mut found = Findings::from_memory(memory_findings(analysis, args.gate.min_gain(), &keep));
@@ -80,7 +80,7 @@ impl Gate {
     }
 }
 
-/// Findings, and conditions that hold.
+/// Memory findings with their changes from the baseline, and the `--fail-on` conditions that hold.
 pub(super) struct Judged {
     found: Findings,
     /// Change of each finding from the baseline.
@@ -117,7 +117,7 @@ impl Judged {
         with(&Shown { found: &self.found, listed: &listed, gone: &self.gone, suppressed: &suppressed, more: 0 })
     }
 
-    /// Keys that memory findings add to JSON documents: peaks, excluded findings and gate results.
+    /// Keys that memory findings add to JSON documents: peaks, omitted findings, and conditions that hold.
     pub(super) fn keys(&self) -> Vec<(&'static str, Value)> {
         let before = |peak: &DevicePeak| self.before.as_ref().and_then(|before| before.get(&peak.device)).copied();
         let peak = |device_peak: &DevicePeak| json!({"device": device_peak.device, "bytes": device_peak.bytes, "mended_bytes": device_peak.mended_bytes, "before_bytes": before(device_peak)});
@@ -126,7 +126,7 @@ impl Judged {
         keys.into_iter().chain(self.shown(|shown| outcome(shown, &self.held))).collect()
     }
 
-    /// Text below the tables: changes from the baseline, and ignored findings.
+    /// Text below the tables: changes of peaks, new, gone and ignored findings, and notes.
     pub(super) fn text(&self) -> String {
         let mut lines = Vec::new();
         for peak in self.found.peaks.iter().filter(|_| self.before.is_some()) {
@@ -160,7 +160,7 @@ impl Judged {
         print_read_report(&session(common, trace).set)
     }
 
-    /// Report the conditions that hold, after all output.
+    /// Report the `--fail-on` conditions that hold, after all other output.
     pub(super) fn end(&self, written: Result<()>) -> Result<bool> {
         match written {
             // The exit code answers the conditions even if nobody reads to the end.

@@ -200,7 +200,7 @@ fn overview((args, common): (&MemoryArgs, &Common), analysis: &MemoryAnalysis<'_
     all
 }
 
-/// Tables for a language model, without findings and allocator columns.
+/// Tables of the memory report for a language model, without tables of waste and suggestions.
 pub(super) fn overview_for_agent(args: &MemoryArgs, common: &Common, analysis: &MemoryAnalysis<'_>) -> Vec<Table> {
     let mut tables = overview((args, common), analysis);
     tables.retain(|table| !["memory_waste", "memory_suggestions"].contains(&table.name.as_ref()));
@@ -264,7 +264,7 @@ pub(in crate::commands) fn described(memory: &MemoryTrace) -> Trace {
     trace
 }
 
-/// Header: the memory trace that was read.
+/// Header of the output, with name, devices and content of the memory trace.
 pub(super) fn head(trace: &MemoryTrace) -> String {
     let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
     let count = |count: usize, one: &str, many: &str| {

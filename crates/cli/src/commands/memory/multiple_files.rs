@@ -1,4 +1,4 @@
-//! `memory` for several files: ranks of a job, or a series over time.
+//! Command `memory` for several files: ranks of a job, or snapshots over time.
 
 use super::described;
 use crate::args::{Common, Format, MemoryArgs};
@@ -24,7 +24,7 @@ pub(in crate::commands) struct Read {
     pub(in crate::commands) reports: Vec<Trace>,
 }
 
-/// Run `stackline memory` on several files: ranks of a job, or a series over time.
+/// Run `stackline memory` on several files: ranks of a job, or snapshots over time.
 pub(super) fn run(run: &Run, files: &Files, args: &MemoryArgs, common: &Common) -> Result<()> {
     refuse_options_of_one(files, args)?;
     let Read { memories, reports } = read(run, files, common)?;

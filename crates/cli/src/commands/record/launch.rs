@@ -1,4 +1,4 @@
-//! Launch the recorded command: forward signals to it, and end with its exit code or signal.
+//! Launch of the command to record: forwarding of signals, and exit with the command's exit code or signal.
 
 use crate::failure::cannot_run;
 use anyhow::{Context, Result};
@@ -56,8 +56,8 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     Ok((pid.as_raw().cast_unsigned(), ended?))
 }
 
-/// Environment variable with the current time, from which processes of the command count. Processes on other machines
-/// detect that by the boot ID.
+/// Environment variable with the start time of the recording, from which all recorded processes count. Processes on
+/// other machines detect by the boot ID that the time does not apply to them.
 pub(super) fn begin() -> Option<(&'static str, OsString)> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
     let ns = i128::from(now.tv_sec()) * 1_000_000_000 + i128::from(now.tv_nsec());
@@ -79,7 +79,7 @@ fn start(program: &OsString, arguments: &[OsString], environment: &[(&str, OsStr
     command().gid(getegid().as_raw()).spawn().or_else(|_| command().spawn())
 }
 
-/// The signal that ended a process, if one did.
+/// Signal that ended the recorded process; `None` if it exited by itself.
 pub(super) fn signaled(pid: u32, ended: ExitStatus) -> Option<SignaledProcess> {
     let signal = ended.signal()?;
     let name = Signal::try_from(signal).map_or_else(|_| real_time_name(signal), |known| known.as_str().to_owned());
@@ -137,8 +137,8 @@ fn not_started(program: &OsString, error: &io::Error) -> anyhow::Error {
     }
 }
 
-/// Exit code of the command. If a signal killed the command, this function kills its own process with it and does not
-/// return.
+/// Convert the recorded command's end to an exit code. If a signal killed the command, this function kills its own
+/// process with the same signal and does not return.
 pub(super) fn end_like(ended: ExitStatus) -> u8 {
     let Some(signal) = ended.signal() else {
         return ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);

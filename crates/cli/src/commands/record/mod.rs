@@ -1,4 +1,4 @@
-//! `record`: run a command with the recorder in its Python processes, and merge their streams.
+//! Command `record`: runs a command with the recorder in its Python processes, and merges their event streams.
 //!
 //! The command behaves as without recording. Failures here after its start never change its result.
 
@@ -18,7 +18,7 @@ use stackline_present::human;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// Run the command and return its exit code. If a signal killed it, this process ends by the same signal.
+/// Record a command and return its exit code. If a signal killed the command, this process ends by the same signal.
 pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let options = options::variables(args, common)?;
     let recorder = run_directory::recorder()?;

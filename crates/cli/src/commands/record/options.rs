@@ -1,4 +1,4 @@
-//! Recording options: from arguments to environment variables of the recorder.
+//! Conversion of recording options to environment variables, which the recorder reads.
 
 use crate::args::{Common, Format, Mode, RecordArgs};
 use crate::failure::wrong_use;
@@ -9,7 +9,7 @@ use std::ffi::OsString;
 /// Sources that can be disabled.
 const SOURCES: &[&str] = &["python", "pytorch", "compilations", "kernels"];
 
-/// Environment variables for the given options. Other variables keep their value.
+/// Environment variables of the recorder for the given options. Other variables keep their value.
 pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'static str, OsString)>> {
     if let Some(unknown) = args.without.iter().find(|name| !SOURCES.contains(&name.as_str())) {
         return Err(wrong_use(format!("unknown source {unknown:?}; --without accepts: {}", SOURCES.join(", "))));

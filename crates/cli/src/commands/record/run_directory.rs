@@ -18,7 +18,7 @@ const PACKAGED: &str = "stackline/_stackline_record.so";
 /// Names the recorder's file.
 const RECORDER_VARIABLE: &str = "STACKLINE_RECORDER";
 
-/// Run directory of a recording that starts.
+/// Run directory of a new recording.
 pub(super) struct RunDirectory {
     /// Path as given, for messages.
     given: PathBuf,
@@ -27,7 +27,7 @@ pub(super) struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Makes the run directory: `output`, or one named after the command.
+    /// Create the run directory: `output`, or one named after the command.
     pub(super) fn create(output: Option<&Path>, command: &[OsString]) -> Result<Self> {
         let given = match output {
             Some(path) => make(path)?,
@@ -88,7 +88,7 @@ impl RunDirectory {
         let _ = fs::remove_dir_all(self.inject());
     }
 
-    /// Removes the run directory, in which nothing was recorded.
+    /// Remove a run directory in which nothing was recorded.
     pub(super) fn give_up(&self) {
         self.remove_bootstrap();
         // Best effort, and only what is empty: nothing that a process wrote is removed.
@@ -158,7 +158,7 @@ fn packaged(libraries: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(_, file)| file).collect()
 }
 
-/// Path of the recorder: from the variable, from the directory of this program, or from the installation.
+/// Find the recorder's library: in the environment variable, in this program's directory, or in the installation.
 pub(super) fn recorder() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(RECORDER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) {
         return fs::canonicalize(&path).with_context(|| {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Says how many processes of a run directory still run; nothing if none does. Waits for those that are about to end, whose streams are
-/// whole then.
+/// Sentence with the number of recorded processes that still run; empty if all have ended. The function first waits for
+/// processes that are about to end, so that their event streams are complete.
 pub(super) fn sentence(run: &Path) -> String {
     let (streams, since) = (run.join("streams"), Instant::now());
     let mut running = count(&streams);

@@ -1,4 +1,4 @@
-//! `report --for-agent` for recordings of call trees.
+//! Report for AI agents (`report --for-agent`) on recordings of call trees.
 
 use super::{FINDINGS, KERNELS, LENGTHS, NAME, cut, findings_of, short};
 use crate::args::{Common, SourceArgs, options_for};

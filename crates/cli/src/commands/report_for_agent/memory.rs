@@ -1,4 +1,4 @@
-//! Report of memory files for AI agents (`report --for-agent`).
+//! Report for AI agents (`report --for-agent`) on memory files.
 
 use super::{FINDINGS, KERNELS, NAME, PROBLEMS, TITLE, cut, gain, short};
 use crate::args::{Cli, Command, Common, options_for};

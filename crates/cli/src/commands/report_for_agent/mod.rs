@@ -1,4 +1,4 @@
-//! `report --for-agent`: a short report for a language model.
+//! Report for AI agents (`report --for-agent`): a short text for a language model.
 
 mod calls;
 mod memory;
@@ -68,7 +68,7 @@ const LENGTHS: [Lengths; 9] = [
     Lengths { ranks: 1, name: 36, shape: 12, title: 64, uncovered: 90, lines: 2, whole_paths: false },
 ];
 
-/// Text of the report for agents, with the longest lines that fit; longer text is cut at a line.
+/// Text of the report for AI agents, with as much detail as fits; longer text is cut at the end of a line.
 pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content, source: &SourceArgs) -> String {
     let found = super::findings::find_in_session(session, run);
     let work = Work::new(session, content);

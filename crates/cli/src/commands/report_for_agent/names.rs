@@ -1,4 +1,4 @@
-//! Shortened names and source locations for short lines.
+//! Shortening of names and source locations for the report for AI agents.
 
 use super::short;
 use stackline_model::kernel_names::short_names;
@@ -45,7 +45,7 @@ fn difference(name: &str, others: &[&str]) -> String {
 /// Folders of a file that are shown.
 const FOLDERS: usize = 1;
 
-/// A text with all but the last folder of each path left out.
+/// Shorten each file path in a text to the last folder and the file name.
 pub(super) fn without_folders(text: &str) -> String {
     let word = |word: &str| {
         let parts: Vec<&str> = word.split('/').collect();

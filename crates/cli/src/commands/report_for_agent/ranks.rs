@@ -1,4 +1,4 @@
-//! Tables of several ranks in few lines: one row per name, and ranges per category.
+//! Tables of several ranks in few lines: one row per name, and ranges of shares per category.
 
 use crate::view::{number, text};
 use stackline_model::Table;
@@ -6,14 +6,15 @@ use stackline_present::human;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Name of a table, and the sum of its rows.
+/// Name in a table's column `name`, with sums of other columns over its rows.
 pub(super) struct Summed<'t> {
     pub(super) name: &'t str,
     /// The sum of each column that was asked for.
     pub(super) sums: Vec<f64>,
 }
 
-/// The names of a table with the sums of these columns over all ranks: those above zero, by the first column, largest first.
+/// Sum columns of a table by name over all ranks, largest sum of the first column first. Names whose first sum is 0 are
+/// omitted.
 pub(super) fn by_name<'t>(table: &'t Table, columns: &[&str]) -> Vec<Summed<'t>> {
     let mut at: BTreeMap<&str, usize> = BTreeMap::new();
     let mut all: Vec<Summed<'t>> = Vec::new();

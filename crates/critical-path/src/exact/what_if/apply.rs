@@ -1,4 +1,4 @@
-//! Application of edits to the replay: conversion to changes of durations and dependencies.
+//! Application of edits: conversion to changes of durations and dependencies in the replay.
 
 use super::super::Exact;
 use super::super::category::{Category, lag_category};
@@ -18,7 +18,7 @@ use crate::CriticalPathError;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::EventId;
 
-/// Result of applying edits.
+/// Changes of the replay that result from edits, with notes.
 pub(super) struct Applied {
     pub(super) changes: Changes,
     pub(super) host: HostTime,
@@ -374,7 +374,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Remove operations, and the calls that launched nothing else.
+    /// Remove GPU operations, and the calls that launched nothing else, from the replay.
     pub(super) fn remove_operations(&mut self, nodes: &[u32]) {
         let (trace, graph) = (self.exact.trace, &self.exact.graph);
         let mut removed_per_call: FxHashMap<EventId, u32> = FxHashMap::default();
@@ -434,7 +434,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Test the dependency of an edge of the plan.
+    /// Test if the kind of dependency of an edge passes a test; `index` is the edge's position in the replay.
     pub(super) fn is_edge(&self, index: usize, test: impl Fn(Dependency) -> bool) -> bool {
         self.exact.graph.edges.get(self.plan.edge(index).edge as usize).is_some_and(|e| test(e.dependency))
     }

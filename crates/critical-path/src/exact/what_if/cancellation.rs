@@ -1,6 +1,6 @@
 //! Periodic checks of a stop request inside long loops.
 
-/// Stop request that long loops check periodically.
+/// Request to stop a computation, which long loops check periodically.
 #[derive(Clone, Copy)]
 pub(super) struct Stop<'s>(Option<&'s (dyn Fn() -> bool + Sync)>);
 
@@ -8,7 +8,7 @@ pub(super) struct Stop<'s>(Option<&'s (dyn Fn() -> bool + Sync)>);
 const CHECK_INTERVAL: usize = 4096;
 
 impl<'s> Stop<'s> {
-    /// Request that is never set.
+    /// Stop request for computations that are never stopped.
     pub(super) const NEVER: Self = Self(None);
 
     pub(super) fn when(stop: &'s (dyn Fn() -> bool + Sync)) -> Self {
@@ -20,7 +20,7 @@ impl<'s> Stop<'s> {
         self.0.is_some_and(|stop| stop())
     }
 
-    /// Same check inside a loop, done only every [`CHECK_INTERVAL`] iterations.
+    /// Check for a stop request inside a loop, but only every [`CHECK_INTERVAL`] iterations.
     pub(super) fn is_requested_at(self, iteration: usize) -> bool {
         iteration.is_multiple_of(CHECK_INTERVAL) && self.is_requested()
     }

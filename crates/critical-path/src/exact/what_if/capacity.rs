@@ -1,4 +1,4 @@
-//! Constraints that may bind only after an edit: capacity of the device, and queries of the GPU.
+//! Constraints that may delay work only after an edit: capacity of the device, and queries of the GPU.
 
 use super::super::Exact;
 use super::super::graph::NodeKind;
@@ -6,7 +6,7 @@ use crate::streams::LastOfTwo;
 use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::CallKind;
 
-/// For each operation: the operation of another stream on its device that ended last before its start.
+/// For each GPU operation: the operation of another stream on its device that ended last before its start.
 pub(super) fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
     let (graph, gpu) = (&exact.graph, &exact.trace.gpu);
     let operations = || (0..graph.len() as u32).filter(|&n| graph.kind[n as usize] == NodeKind::Gpu);
@@ -31,8 +31,8 @@ pub(super) fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
     found
 }
 
-/// For nodes of threads after a query of the GPU: the operation that ended last before the query. With a later end, the
-/// thread would have queried again.
+/// For each host node after a query of the GPU: the GPU operation that ended last before the query. If this operation
+/// ended later, the thread would have queried again.
 pub(super) fn lone_queries(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
     let (trace, graph) = (exact.trace, &exact.graph);
     let mut by_end: Vec<(i64, u32)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Cases: alternatives to a list of edits whose gains the bounds also cover.
+//! Alternatives to the edits of a what-if; the bounds of the predicted gain also cover the gains of the alternatives.
 
 use super::edit::Edit;
 use super::{Gain, Measured, Stop, WhatIf, apply};
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 /// Gain of edits without effect.
 pub(super) const NO_GAIN: Gain = Gain { ns: 0, low_ns: 0, high_ns: 0 };
 
-/// List that an edit belongs to.
+/// Role of an edit: part of the prediction, of an alternative, or of a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Case {
     /// Edits whose gain is predicted.
@@ -23,7 +23,7 @@ pub enum Case {
 }
 
 impl Case {
-    /// Split a text into its case prefix and the edit.
+    /// Split the text of an edit into its prefix, such as `case 1: `, and the edit itself.
     pub(super) fn split(text: &str) -> (Self, &str) {
         let found = text.split_once(": ").and_then(|(start, rest)| {
             let case = match start {
@@ -49,14 +49,14 @@ impl std::fmt::Display for Case {
     }
 }
 
-/// Edits by case.
+/// Edits of the prediction, and edits of the alternatives.
 pub(super) struct Cases<'e> {
     pub(super) likely: Cow<'e, [Edit]>,
     others: Vec<(Case, Vec<Edit>)>,
 }
 
 impl<'e> Cases<'e> {
-    /// Group edits by case: the likely edits and the alternatives for the bounds.
+    /// Separate the edits of the prediction from those of each alternative.
     ///
     /// # Errors
     /// Returns an error if there are alternatives without the edits that they replace.
@@ -81,7 +81,7 @@ impl<'e> Cases<'e> {
     }
 }
 
-/// Gain of an alternative.
+/// Gain of one alternative.
 pub(super) struct CaseGain {
     case: Case,
     gain: Gain,
@@ -103,7 +103,7 @@ impl Gain {
         self.high_ns = self.high_ns.max(other.high_ns);
     }
 
-    /// Gain with the bounds from its cases.
+    /// Set the bounds of the gain so that they cover the gains of the alternatives.
     pub(super) fn bounded_by(mut self, cases: &[CaseGain]) -> Self {
         // In the order of cases: those that only widen the bounds come before those that set a bound.
         for CaseGain { case, gain } in cases {
@@ -119,7 +119,8 @@ impl Gain {
 }
 
 impl WhatIf<'_, '_> {
-    /// Gain of some edits, with the bounds from their cases, and the number of events of the first edit.
+    /// Predict the gain of edits, with bounds that cover the alternatives. Also returns the number of events of the
+    /// first edit.
     ///
     /// # Errors
     /// Returns an error if the likely edits cannot be applied.
@@ -135,7 +136,7 @@ impl WhatIf<'_, '_> {
         Ok((gain.bounded_by(&self.gains_of_cases(measured, &cases, stop).gains), count))
     }
 
-    /// Gains of the alternatives that can be applied.
+    /// Predict the gains of all alternatives that can be applied.
     pub(super) fn gains_of_cases(&self, measured: &Measured, cases: &Cases<'_>, stop: Stop<'_>) -> CaseGains {
         let mut found = CaseGains::default();
         for (case, edits) in &cases.others {

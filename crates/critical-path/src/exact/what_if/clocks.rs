@@ -1,4 +1,4 @@
-//! What-if for traces whose host and device clocks disagree.
+//! What-if predictions for traces whose host and device clocks disagree, with corrected device times.
 //!
 //! Times across two clocks have an error equal to the difference of the clocks. Causality bounds this difference
 //! ([`stackline_model::DeviceClock`]). The prediction shifts the times of each device by a likely difference. The
@@ -93,9 +93,9 @@ pub fn predict(trace: &Trace, choice: &WindowChoice, edits: &[Edit]) -> Result<P
     predict_in(Exact::new(trace), choice, edits, None)
 }
 
-/// Same prediction for a trace with an existing graph. `segments` receives the critical-path segments after the edits. Each
-/// segment begins at the end of the previous one, the first at the start of the window. Adjacent segments of one cause
-/// and name are merged.
+/// Predict the effect of edits on a window, for a trace with an existing graph ([`predict`]). `segments` receives the
+/// critical-path segments after the edits. Each segment begins at the end of the previous one, the first at the start
+/// of the window. Adjacent segments of one cause and name are merged.
 ///
 /// # Errors
 /// Returns the same errors as [`predict`].
@@ -164,7 +164,8 @@ pub fn sweep(
     Ok(found)
 }
 
-/// Trace prepared to estimate the gains of many lists of edits, with corrected device times if its clocks disagree.
+/// Estimator of the gains of many lists of edits, for one trace. If the clocks of the trace disagree, device times are
+/// corrected.
 pub struct Gains<'e, 'a> {
     exact: &'e Exact<'a>,
     /// None if times must be corrected, which is repeated for each shift of the clocks.
@@ -172,7 +173,7 @@ pub struct Gains<'e, 'a> {
 }
 
 impl<'e, 'a> Gains<'e, 'a> {
-    /// Prepare a trace for gain estimates; replay is prepared now only if its clocks agree.
+    /// Prepare a trace for gain estimates. The replay is prepared now only if the trace's clocks agree.
     pub fn new(exact: &'e Exact<'a>) -> Self {
         Self { exact, ready: (!exact.clocks_disagree()).then(|| exact.what_if()) }
     }

@@ -1,4 +1,4 @@
-//! Diagnostics of a prediction: gains far below the removed path time, and work that only moves to the next step.
+//! Notes on a prediction: gains far below the removed path time, and GPU work that only moves to the next step.
 
 use super::apply::Applied;
 use super::cancellation::Stop;
@@ -46,7 +46,7 @@ impl WhatIf<'_, '_> {
         -(applied.changes.time[at as usize] as f64 * length as f64 / whole as f64).round() as i64
     }
 
-    /// Explanation of a gain far below the removed path time: the cause that replaces it.
+    /// Note on a gain far below the removed path time: names the cause that takes the place of the removed time.
     pub(super) fn replacing_cause(
         &self,
         taken: i64,
@@ -80,7 +80,7 @@ impl WhatIf<'_, '_> {
         Some(text)
     }
 
-    /// Warning that a window on a thread gets shorter only because GPU work moves past its end.
+    /// Warning that a window on a thread gets shorter only because GPU work moves past the end of the window.
     pub(super) fn moved_past_end(&self, measured: &Measured, applied: &Applied, gain: i64) -> Option<String> {
         let window = measured.window;
         if measured.is_whole || measured.work.is_some() || !self.is_on_thread(window) || gain <= 0 {

@@ -1,4 +1,4 @@
-//! Edits of a what-if, as text and as data.
+//! Edits of a what-if prediction, as text such as `scale kernel:*gemm* 0.5` and as data.
 
 use super::cases::Case;
 use super::selector::{NameKind, Selector, Target};
@@ -8,7 +8,7 @@ use stackline_model::Trace;
 /// Maximum number of missing positions in a message.
 const MAX_MISSING_SHOWN: usize = 8;
 
-/// Change of the selected events.
+/// Change that an edit makes to its selected events, such as scaling their time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
     /// Multiply the time by a factor. For modules and annotations, this includes their GPU work.
@@ -29,7 +29,7 @@ pub enum Action {
     Nothing,
 }
 
-/// Edit of a what-if.
+/// Edit of a what-if: a change of selected events.
 #[derive(Clone, Debug)]
 pub struct Edit {
     /// Change of the selected events.
@@ -53,7 +53,7 @@ const VERBS: &[&str] = &["scale", "set", "remove", "fuse", "graph", "overlap", "
 const MAX_DURATION_NS: i64 = 1_000_000_000_000;
 
 impl Edit {
-    /// Create an edit of the events that a selector matches.
+    /// Create an edit of the events that a selector text matches.
     ///
     /// # Errors
     /// Returns an error if the action does not apply to such events, or the selector is invalid.
@@ -61,7 +61,7 @@ impl Edit {
         Self::on(action, Selector::parse(selector)?)
     }
 
-    /// Create an edit of the events that a selector matches.
+    /// Create an edit of the events that a parsed selector matches.
     ///
     /// # Errors
     /// Returns an error if the action does not apply to such events.
@@ -94,7 +94,7 @@ impl Edit {
         self.action == Action::Nothing
     }
 
-    /// Note about listed events that are missing in the trace.
+    /// Note that events listed by the edit are missing in the trace.
     pub(super) fn missing(&self, trace: &Trace) -> Option<String> {
         let Target::Listed(listed) = &self.selector.as_ref()?.target else { return None };
         let missing = listed.missing(trace);

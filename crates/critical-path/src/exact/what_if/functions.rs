@@ -1,8 +1,8 @@
-//! Python functions by plain name, as in findings: `augment`, `data.py: augment`, `data.py:7 in augment`.
+//! Names of Python functions as findings write them: `augment`, `data.py: augment`, `data.py:7 in augment`.
 
 use stackline_timeline::frame_names::frame;
 
-/// Function as typed by the user.
+/// Python function as the user typed it, with an optional file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Function<'t> {
     /// File with or without folders, if given.
@@ -12,8 +12,8 @@ pub(super) struct Function<'t> {
 }
 
 impl<'t> Function<'t> {
-    /// Parse a function. A line number is ignored, because frames have the first line of their function, and findings
-    /// the executed line.
+    /// Parse a Python function such as `data.py:7 in augment`. A line number is ignored, because frames have the first
+    /// line of their function, and findings the executed line.
     pub(super) fn parse(text: &'t str) -> Self {
         if let Some((place, name)) = text.rsplit_once(" in ") {
             let file = match place.rsplit_once(':') {

@@ -1,10 +1,10 @@
-//! Thread time that edits shorten or lengthen.
+//! Time of host threads that edits shorten or lengthen.
 
 use super::super::Exact;
 use super::super::graph::NodeKind;
 use super::replay::{Changes, Plan};
 
-/// Time range of a thread that an edit scales.
+/// Time range of a host thread that one edit scales, with its factor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     pub(super) lane: u32,
@@ -21,7 +21,7 @@ struct Segment {
     factor: f64,
 }
 
-/// Scaled segments per lane, disjoint and in time order.
+/// Scaled time ranges of each host thread, disjoint and in time order.
 pub(super) struct HostTime(Vec<Box<[Segment]>>);
 
 impl HostTime {
@@ -43,14 +43,14 @@ impl HostTime {
         self.0.iter().filter_map(|segments| segments.first()).map(|segment| segment.from).min()
     }
 
-    /// Change of a thread's time in ns.
+    /// Total change, in ns, of a thread's time between two recorded times.
     pub(super) fn change(&self, lane: u32, from: i64, to: i64) -> i64 {
         let list = &self.0[lane as usize];
         let first = list.partition_point(|s| s.to <= from);
         list[first..].iter().take_while(|s| s.from < to).map(|s| s.change(from, to)).sum()
     }
 
-    /// Apply the changes to the durations of host nodes.
+    /// Apply the scaled time ranges to the durations of host nodes.
     pub(super) fn apply(&self, exact: &Exact<'_>, plan: &Plan, changes: &mut Changes) {
         let graph = &exact.graph;
         for (lane, list) in self.0.iter().enumerate() {
@@ -77,8 +77,8 @@ impl Segment {
     }
 }
 
-/// Cuts without host time that may have been a wait: the end of such a wait is not in the trace, so an edit may not
-/// affect it. `None` if the cuts contain no such time.
+/// Remove host time that may be a wait from scaled ranges; `None` if they contain no such time. The end of such a wait
+/// is not in the trace, so an edit may not affect it.
 pub(super) fn cuts_without_waits(exact: &Exact<'_>, cuts: &[Cut]) -> Option<Vec<Cut>> {
     let may_wait = exact.may_wait();
     let mut kept = Vec::with_capacity(cuts.len());

@@ -8,10 +8,10 @@ use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::CallKind;
 use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};
 
-/// Time range of a thread: lane, from, to, in ns since the base.
+/// Time range of a host thread: its number (lane), start and end in ns since the base.
 pub(super) type ThreadRange = (u32, i64, i64);
 
-/// Operation and its launch.
+/// GPU operation with its launch call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Launched {
     /// Start of the launch call.
@@ -95,7 +95,7 @@ impl Index {
         }
     }
 
-    /// Lane (host thread timeline) that contains an event.
+    /// Number (lane) of the host thread timeline that contains an event.
     pub(super) fn lane(&self, trace: &Trace, event: EventId) -> Option<u32> {
         self.lane_of.get(&trace.events.track[event.index()]).copied()
     }
@@ -106,18 +106,18 @@ impl Index {
         self.by_name.get(at(name.index())..at(name.index() + 1)).unwrap_or(&[])
     }
 
-    /// Operations launched in a time range of a thread, in time order.
+    /// GPU operations launched in a time range of a thread, in time order.
     pub(super) fn launched_in(&self, (lane, from, to): ThreadRange) -> &[Launched] {
         let list = &self.launches[lane as usize];
         &list[list.partition_point(|l| l.at < from)..list.partition_point(|l| l.at < to)]
     }
 
-    /// Number of operations that a call launched.
+    /// Number of GPU operations that a call launched.
     pub(super) fn operations_of(&self, call: EventId) -> u32 {
         self.launched_by.get(&call).copied().unwrap_or(0)
     }
 
-    /// True if a call waits for the GPU, or queries it.
+    /// True if a call waits for the GPU, or queries if GPU work has ended.
     pub(super) fn is_sync(&self, trace: &Trace, event: EventId) -> bool {
         use CallKind::{DeviceSync, EventSync, Free, Query, StreamSync};
         matches!(self.calls.kind_of(trace, event), Some(DeviceSync | EventSync | Free | Query | StreamSync))
@@ -161,7 +161,7 @@ fn by_name(trace: &Trace) -> (Vec<u32>, Vec<EventId>) {
     (offset, events)
 }
 
-/// Class of a module's name, without the number at its end.
+/// Class of a module from its name, without the number at the end.
 pub fn module_class(module: &str) -> &str {
     let class = module.trim_end_matches(|c: char| c.is_ascii_digit());
     class.strip_suffix('_').filter(|c| !c.is_empty() && class.len() < module.len()).unwrap_or(module)

@@ -1,4 +1,4 @@
-//! Diagnostics of edits without effect: duplicates, edits of waits, edits of negligible time.
+//! Notes on edits without effect: duplicates, edits of waits, edits of negligible time.
 
 use super::apply::{Applied, Applier, scaled};
 use super::edit::{Action, Edit};
@@ -9,7 +9,7 @@ use crate::CriticalPathError;
 use crate::exact::graph::NodeKind;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 
-/// Number of changes made by an applier up to some point.
+/// Numbers of changes before an edit is applied, to detect edits without effect.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     changes: usize,
@@ -17,7 +17,7 @@ pub(super) struct Mark {
     sampled: usize,
 }
 
-/// Position of an earlier edit that an edit repeats. Repeated scale edits multiply, so they are no repetition.
+/// Position of an earlier equal edit in the list. Equal scale edits multiply, so they are no repetition.
 pub(super) fn repeats(edits: &[Edit], at: usize) -> Option<usize> {
     let edit = &edits[at];
     let counts_twice = matches!(edit.action, Action::Scale(_));
@@ -29,7 +29,7 @@ impl Applier<'_, '_> {
         Mark { changes: self.changes.count(), cuts: self.cuts.len(), sampled: self.partly.len() }
     }
 
-    /// Remove operations other than collectives from an overlap, with a note about their number.
+    /// Restrict the operations of an `overlap` edit to collectives, with a note about the number of others.
     pub(super) fn keep_collectives(
         &mut self,
         selected: &mut Selected,
@@ -58,7 +58,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Add a note about an edit without effect, or with less effect than expected.
+    /// Add a note if an edit has no effect, or less effect than expected.
     pub(super) fn explain(&mut self, edit: &Edit, count: usize, before: Mark) {
         let Some(selector) = &edit.selector else { return };
         let is_about_waits = matches!(selector.target, Target::Names(NameKind::Sync | NameKind::Wait, _));
@@ -111,7 +111,7 @@ impl Applier<'_, '_> {
 }
 
 impl WhatIf<'_, '_> {
-    /// Reason why edits that change something have no gain.
+    /// Reason why edits that change times have no gain.
     pub(super) fn no_gain(&self, measured: &Measured, applied: &Applied, (taken, gain): (i64, i64)) -> Option<String> {
         if gain != 0 || applied.changes.count() == 0 {
             return None;

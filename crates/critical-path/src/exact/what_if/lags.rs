@@ -1,4 +1,4 @@
-//! Lags of dependencies that did not bind, estimated from binding ones of the same kind.
+//! Lags of dependencies that did not determine a start, estimated from those of the same kind that did.
 
 use super::super::category::LONG_GAP_NS;
 use super::super::graph::{ActivityGraph, Dependency, NodeKind};
@@ -6,7 +6,7 @@ use super::super::graph::{ActivityGraph, Dependency, NodeKind};
 /// Slack of a removed edge in ns, far from overflow when a shift is subtracted.
 pub(super) const REMOVED_EDGE_SLACK: i64 = i64::MAX / 4;
 
-/// Assumption about unknown times and dependencies.
+/// Assumption about unknown times and dependencies: for the prediction, its upper or its lower bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Upper bound: lags that did not bind are short. Inferred dependencies bind only if another prerequisite allows
@@ -19,7 +19,7 @@ pub(super) enum Mode {
     Pessimistic = 2,
 }
 
-/// Class of a non-binding edge, which determines its lag.
+/// Class of dependencies whose unknown lags have the same estimate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     Launch = 0,
@@ -35,10 +35,10 @@ pub(super) enum Class {
 
 const CLASSES: usize = 7;
 
-/// Lags by class, in ns.
+/// Estimated lag of each class of dependencies, in ns.
 pub(super) type Lags = [i64; CLASSES];
 
-/// Class of a dependency of a node of this kind.
+/// Class of a dependency on which a node of this kind depends.
 pub(super) fn class_of(kind: NodeKind, dependency: Dependency) -> Class {
     match dependency {
         _ if kind != NodeKind::Gpu => Class::Other,
@@ -55,7 +55,8 @@ const MIN_LAGS: usize = 100;
 /// Longest expected launch and longest expected gap in traces with too few of them, in ns.
 const LONG_LAGS: [i64; 2] = [20_000, 4_000];
 
-/// Lags of non-binding edges per mode: minimum, median and maximum of the binding edges of their class.
+/// Estimate the lags of dependencies that did not determine a start, for each mode. The estimates are the minimum,
+/// median and maximum of the binding edges of their class.
 pub(super) fn lag_tables(graph: &ActivityGraph) -> [Lags; 3] {
     let mut seen = [Vec::new(), Vec::new()];
     for node in 0..graph.len() as u32 {

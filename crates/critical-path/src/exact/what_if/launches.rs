@@ -1,4 +1,4 @@
-//! Edits of launches: fusion, CUDA graphs, overlap.
+//! Edits of GPU launches: `fuse`, `graph` (CUDA graphs) and `overlap`.
 
 use super::super::graph::{Dependency, NONE, NodeKind};
 use super::apply::Applier;
@@ -12,7 +12,7 @@ use stackline_model::gpu_calls::CallKind;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 
 impl Applier<'_, '_> {
-    /// Fuse the kernels that a time range launches one by one on its first stream into one, in place of the first.
+    /// Fuse the kernels that each time range launches on its first stream into one kernel, in place of the first.
     pub(super) fn fuse(&mut self, ranges: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
         let mut types = NameTypes::new(self.exact.trace, RULES);
         let rows = &self.exact.trace.gpu;
@@ -40,7 +40,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Replace all host work of spans that only launch by one graph launch.
+    /// Replace the host work of spans that only launch kernels by one launch of a CUDA graph.
     pub(super) fn graph(&mut self, ranges: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
         let (mut done, mut left_out) = (0, 0);
         for &range in ranges {
@@ -125,7 +125,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Remove all dependencies of other GPU work on these operations.
+    /// Remove all dependencies of other GPU work on these GPU operations, so that they run concurrently.
     pub(super) fn overlap(&mut self, nodes: &[u32]) {
         let chosen: FxHashSet<u32> = nodes.iter().copied().collect();
         let (graph, plan) = (&self.exact.graph, self.plan);

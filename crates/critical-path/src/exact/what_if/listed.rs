@@ -1,4 +1,4 @@
-//! Events listed by number: the text form of events that a rule or a program selected individually.
+//! Selectors that list events by number, as text: for events that a rule or a program selected individually.
 //!
 //! Example `events:12,15..18,[30-34],(40-44)`: event 12; events 15 to 18; the time of a thread from the start of event
 //! 30 to the end of event 34; the time from the end of event 40 to the start of event 44. Numbers are positions in the
@@ -43,7 +43,7 @@ impl Listed {
         Ok(listed)
     }
 
-    /// Missing numbers of the trace, each once: single events, ends of time ranges, and runs without any event.
+    /// Listed events that are missing in the trace, as text: events, ends of time ranges, runs without any event.
     pub(super) fn missing(&self, trace: &Trace) -> Vec<String> {
         let numbers = &trace.events.source_index;
         let has = |number: &u32| numbers.binary_search(number).is_ok();
@@ -59,7 +59,7 @@ impl Listed {
         self.events.iter().filter(is_empty).map(run).chain(ends.iter().map(u32::to_string)).collect()
     }
 
-    /// Resolve the listed events in a trace.
+    /// Find the listed events in a trace.
     ///
     /// Numbers without event are ignored. The rest of a list is still replayed, and each event counts once.
     pub(super) fn resolve(&self, trace: &Trace) -> Chosen {
@@ -84,7 +84,7 @@ fn sorted_unique<T: Ord>(listed: impl Iterator<Item = T>) -> Vec<T> {
     listed
 }
 
-/// Text of a selector of exactly these events.
+/// Text of a selector that lists exactly the chosen events.
 pub(super) fn text_of(trace: &Trace, chosen: &Chosen) -> String {
     let number = |event: EventId| trace.events.source_index[event.index()];
     let mut text = "events:".to_owned();

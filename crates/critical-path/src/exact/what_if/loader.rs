@@ -43,9 +43,9 @@ fn saved_share(seen: usize, more: u32, room: Option<f64>) -> f64 {
 }
 
 impl Applier<'_, '_> {
-    /// Add workers. If the trace shows workers, a batch begins as soon as a worker of the larger group is free. If the
-    /// main process loads data itself, workers do so instead. If the trace shows no workers, waits for the loader
-    /// shrink as its throughput grows.
+    /// Apply the edit that adds data loader workers to the replay. If the trace shows workers, a batch begins as soon
+    /// as a worker of the larger group is free. If the main process loads data itself, workers do so instead. If the
+    /// trace shows no workers, waits for the loader shrink as its throughput grows.
     pub(super) fn add_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
         let batches = self.batches();
         if batches.is_empty() {
@@ -232,8 +232,8 @@ impl Applier<'_, '_> {
         count
     }
 
-    /// Lengthen waits for unseen workers by the time that the waiting thread gains before them. Workers outside of the
-    /// trace keep their pace, so the thread waits longer instead. At the start of the window their lead stays
+    /// Lengthen waits for data loader workers outside of the trace by the time that edits save before the waits. These
+    /// workers keep their pace, so the thread waits longer instead. At the start of the window their lead stays
     /// unchanged. `cuts` gives the changes of the thread's own time.
     pub(super) fn pinned_waits(&self, cuts: &[Cut], window: Window) -> Vec<Cut> {
         let mut pins = Vec::new();
@@ -262,8 +262,8 @@ impl Applier<'_, '_> {
         pins
     }
 
-    /// True if workers with unknown assignment of batches have idle time. Then the program rarely waits for them, and
-    /// none of them runs, or waits for a CPU core, for most of the window.
+    /// True if data loader workers have idle time, for workers whose batches are not known. Then the program rarely
+    /// waits for them, and none of them runs, or waits for a CPU core, for most of the window.
     pub(super) fn workers_have_idle_time(&self, Window { start, end, .. }: Window) -> bool {
         let Some(recording) = self.exact.recording() else { return false };
         let mut workers = self.exact.loader_workers().during(start, end).peekable();
@@ -313,7 +313,7 @@ impl Applier<'_, '_> {
         if known.is_empty() { others(self.loader_ranges(|_| true)) } else { known }
     }
 
-    /// Time ranges of the loader's frames whose innermost span passes a test.
+    /// Time ranges in frames of the data loader whose innermost span passes a test.
     pub(super) fn loader_ranges(&self, test: impl Fn(EventId) -> bool) -> Vec<ThreadRange> {
         let mut found: Vec<ThreadRange> = Vec::new();
         for (number, lane) in self.exact.lanes.iter().enumerate() {
@@ -332,7 +332,7 @@ impl Applier<'_, '_> {
     }
 }
 
-/// True if one of several disjoint time ranges, sorted by thread and time, overlaps another one.
+/// True if a time range of a thread overlaps one of several disjoint ranges, sorted by thread and time.
 pub(super) fn overlaps(ranges: &[ThreadRange], (lane, from, to): ThreadRange) -> bool {
     let before = &ranges[..ranges.partition_point(|s| (s.0, s.1) < (lane, to))];
     before.last().is_some_and(|last| last.0 == lane && last.2 > from)

@@ -1,4 +1,4 @@
-//! Lock contention: changes in the order in which threads hold locks and the GIL after an edit.
+//! Uncertainty of a prediction because threads may get locks and the GIL in another order after an edit.
 //!
 //! A thread that requests a lock waits until the current holder releases it. The replay keeps the recorded waits. This
 //! module finds waits that an edit would add or remove.
@@ -31,14 +31,14 @@ impl Group {
     }
 }
 
-/// Threads that contend for locks and the GIL.
+/// Groups of threads that contend for a lock or the GIL, with the times at which each thread holds it.
 pub(super) struct LockContention {
     /// Per node: true if a lock, the GIL or a full queue released it.
     pub(super) is_lock_release: Vec<bool>,
     groups: Vec<Group>,
 }
 
-/// Maximum change of a window's length by a changed order, in ns.
+/// Maximum change of a window's length, in ns, if threads get locks in another order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OrderUncertainty {
     pub(super) longer: i64,
@@ -70,8 +70,8 @@ impl LockContention {
         Self { is_lock_release: vec![false; nodes], groups: Vec::new() }
     }
 
-    /// Maximum time that a changed order may add or remove. `moved` returns the time of a point on a lane after an
-    /// edit.
+    /// Maximum time that another order of lock holders may add or remove. `moved` returns the time of a point on a lane
+    /// after an edit.
     pub(super) fn order_uncertainty(&self, moved: impl Fn(u32, i64) -> i64) -> OrderUncertainty {
         let (mut uncertainty, mut longest) = (OrderUncertainty::default(), 0);
         for group in &self.groups {

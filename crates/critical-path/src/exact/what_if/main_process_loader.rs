@@ -1,4 +1,4 @@
-//! Workers for a data loader that loads in the main process (`num_workers=0`).
+//! Edit that adds workers to a data loader that loads in the main process (`num_workers=0`).
 
 use super::super::Exact;
 use super::super::names::bits;
@@ -38,13 +38,13 @@ fn has_frame(exact: &Exact<'_>, part: &str) -> bool {
     exact.trace.strings.iter().any(|name| name.contains(part))
 }
 
-/// True if the trace has frames of loaders with workers.
+/// True if the trace has frames of data loaders with workers.
 pub(super) fn shows_workers(exact: &Exact<'_>) -> bool {
     WITH_WORKERS.iter().any(|part| has_frame(exact, part))
 }
 
-/// Outermost spans in which the main process loads data. These contain frames of a loader without workers; if no frame
-/// shows the kind of loader, all loading spans count. Empty if the trace shows workers.
+/// Outermost spans in which the main process loads data; empty if the trace shows workers. These contain frames of a
+/// loader without workers. If no frame shows the kind of loader, all loading spans count.
 pub fn own_loading(exact: &Exact<'_>) -> Vec<EventId> {
     let is_known = has_frame(exact, LOADER_WITHOUT_WORKERS);
     if !exact.loader_workers().is_empty() || (!is_known && shows_workers(exact)) {
@@ -70,8 +70,8 @@ fn without_outliers(batches: &[BatchLoad]) -> Vec<BatchLoad> {
 }
 
 impl Applier<'_, '_> {
-    /// Remove the loading from the main process as far as `workers` keep up, and return the number of batches. `None`
-    /// if workers load data already, or may do so.
+    /// Move data loading from the main process to `workers`, as far as they keep up, and return the number of batches.
+    /// `None` if workers load data already, or may do so.
     pub(super) fn load_in_workers(&mut self, workers: u32, own: &[ThreadRange]) -> Option<usize> {
         let long: Vec<ThreadRange> = own.iter().copied().filter(|(_, from, to)| to - from > READY_NS).collect();
         let batches = self.with_time_before(&long);

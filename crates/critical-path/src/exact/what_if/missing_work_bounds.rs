@@ -1,4 +1,4 @@
-//! Bounds of a prediction with missing records of GPU work.
+//! Bounds of a prediction if records of GPU work are missing in the trace.
 //!
 //! A call that waited for missing work, or a later operation on its stream, appears in the trace as if it had taken
 //! this time itself. For the lower bound, such a wait ends no sooner. For the upper bound of edits of GPU work, the
@@ -20,7 +20,7 @@ struct HiddenWait {
     at_start: bool,
 }
 
-/// Nodes that may contain waits for missing work.
+/// Graph nodes that may contain waits for GPU work that is missing in the trace.
 #[derive(Default)]
 pub(super) struct MissingWork(FxHashMap<u32, HiddenWait>);
 
@@ -66,7 +66,8 @@ impl MissingWork {
         self.0.is_empty()
     }
 
-    /// Shift of a node's end if no missing work ends sooner. `shift` includes the time added to the node.
+    /// Shift of a node's end if the missing GPU work before it does not end sooner. `shift` includes the time added to
+    /// the node.
     pub(super) fn at_worst(&self, node: u32, shift: i64, time: i64) -> i64 {
         match self.0.get(&node) {
             Some(hidden) if hidden.at_start => (shift - time).max(0) + time,
@@ -75,7 +76,7 @@ impl MissingWork {
         }
     }
 
-    /// Shift of a node's end if the edit removes a part of the missing work's time.
+    /// Shift of a node's end if the edit also removes a part of the time of missing GPU work.
     pub(super) fn at_best(&self, node: u32, shift: i64, time: i64, part: f64) -> i64 {
         let Some(hidden) = self.0.get(&node) else { return shift };
         let most = if hidden.at_start { hidden.wait } else { hidden.wait.min(hidden.length + time).max(0) };

@@ -1,4 +1,4 @@
-//! What-if: predicted length of a window after edits of durations and dependencies.
+//! What-if: prediction of a window's length after edits of durations and dependencies.
 //!
 //! The dependency graph is replayed forward with the edits. Some facts are missing in a trace: lags of dependencies
 //! that did not bind, correctness of inferred dependencies, and free capacity of the GPU. The prediction uses usual
@@ -75,7 +75,8 @@ pub struct WhatIf<'e, 'a> {
     timer_waits: TimerWaits,
 }
 
-/// Predicted gain of a window in ns: `low <= gain <= high`. Negative if the window gets longer.
+/// Predicted time that edits save in a window, in ns, with bounds: `low <= gain <= high`. Negative if the window gets
+/// longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gain {
     /// Predicted gain.

@@ -1,10 +1,10 @@
-//! Order conflicts: points in time inside an interval before an edit and outside of it afterwards, or the reverse.
+//! Order conflicts of locks: points in time that lie in an interval before an edit but not after it, or the reverse.
 //!
 //! With many threads, almost every point lies in intervals of all threads, so a test of all pairs would be too slow.
 //! For each interval, only the first point matters that lies outside on the other axis. A segment tree finds that
 //! point.
 
-/// Half-open interval on two axes; the second one may be empty.
+/// Half-open time interval, before an edit (`x`) and after it (`y`); the latter may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     pub(super) group: u32,
@@ -13,7 +13,7 @@ pub(super) struct Interval {
     pub(super) length: i64,
 }
 
-/// Point on both axes.
+/// Point in time, before an edit (`x`) and after it (`y`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Point {
     pub(super) group: u32,
@@ -21,7 +21,7 @@ pub(super) struct Point {
     pub(super) y: i64,
 }
 
-/// Order conflicts of all intervals that contain a point of another group on the first axis but not on the second.
+/// Lengths of the intervals that contain a point of another group on the first axis but not on the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OrderConflicts {
     /// Covered length of the first axis, by the ranges from the first such point to the end of the interval. A waiting
@@ -31,8 +31,8 @@ pub(super) struct OrderConflicts {
     pub(super) longest: i64,
 }
 
-/// Find order conflicts, in linear time except for sorting, searching, and points outside of intervals of their own
-/// group.
+/// Find order conflicts between intervals and points of other groups. The time is linear except for sorting, searching,
+/// and points outside of intervals of their own group.
 pub(super) fn find_order_conflicts(intervals: &[Interval], points: &[Point]) -> OrderConflicts {
     let mut points = points.to_vec();
     points.sort_by_key(|m| (m.x, m.y, m.group));
@@ -53,7 +53,7 @@ pub(super) fn find_order_conflicts(intervals: &[Interval], points: &[Point]) -> 
     OrderConflicts { left: covered(left), longest }
 }
 
-/// Length of the union of intervals.
+/// Total length that intervals cover; overlaps count once.
 pub(super) fn covered(mut intervals: Vec<(i64, i64)>) -> i64 {
     intervals.sort_unstable();
     let (mut sum, mut until) = (0, i64::MIN);

@@ -9,7 +9,7 @@ use super::replay::{Mode, Plan};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, StrId};
 
-/// Time of a path by cause and name.
+/// Critical path after the edits: time by cause, and names with the most time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewPath {
     /// Time per category in ns, in the order of [`Category::ALL`], including zeros.
@@ -40,7 +40,8 @@ impl NewPath {
 /// Maximum number of names in [`NewPath::top`].
 const TOP: usize = 20;
 
-/// End of a path: node, observed time in ns at which the window ends, and length of the window after the edits.
+/// End of a critical path after the edits. Given are the node, the observed time in ns at which the window ends, and
+/// the length of the window after the edits.
 #[derive(Clone, Copy)]
 pub(super) struct End {
     pub(super) node: u32,
@@ -61,7 +62,8 @@ struct Walk<'e, 'a> {
     segments: Option<&'e mut Vec<NewSegment>>,
 }
 
-/// Path to an end, by replayed times. `segments` receives its segments, if requested.
+/// Find the critical path after the edits that leads to an end, by replayed times. `segments` receives the path's
+/// segments, if requested.
 pub(super) fn path(
     exact: &Exact<'_>,
     plan: &Plan,

@@ -17,7 +17,7 @@ use super::waits::Waits;
 use crate::gpu_order::Evidence;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Edge by position.
+/// Edge of the dependency graph in the replay plan; nodes are positions in topological order.
 #[derive(Clone, Copy)]
 pub(super) struct PlanEdge {
     /// Observed start minus observed end of the predecessor, in ns.
@@ -40,7 +40,7 @@ impl PlanEdge {
     }
 }
 
-/// Columns of the graph in topological order.
+/// Replay plan: nodes of the dependency graph in topological order, with their edges, as columns.
 pub(super) struct Plan {
     /// Position of each node.
     pub(super) position: Vec<u32>,
@@ -78,7 +78,8 @@ impl Plan {
         plan
     }
 
-    /// `others`: per node, another node that may delay it after an edit, though it never did in the trace.
+    /// Create the replay plan of a dependency graph. `others`: per node, another node that may delay it after an edit,
+    /// though it never did in the trace.
     pub(super) fn of_graph(
         graph: &ActivityGraph,
         waits: Waits,
@@ -171,7 +172,7 @@ impl Plan {
         self.node.len()
     }
 
-    /// Range of the edges into a node, for [`Self::edge`].
+    /// Range of the edges into a node, as indices for [`Self::edge`].
     pub(super) fn range(&self, at: u32) -> std::ops::Range<usize> {
         self.offset[at as usize] as usize..self.offset[at as usize + 1] as usize
     }
@@ -181,18 +182,18 @@ impl Plan {
         &self.edges[index]
     }
 
-    /// Slack of an edge with its usual lag, in ns.
+    /// Slack of an edge in ns, if its lag is the usual one of its class.
     pub(super) fn usual_slack(&self, index: usize) -> i64 {
         self.edges[index].slack(&self.lags[Mode::Usual as usize])
     }
 
-    /// True if changes have no effect, including on missing work.
+    /// True if the edits change nothing, not even waits for missing GPU work.
     pub(super) fn is_as_before(&self, changes: &Changes) -> bool {
         changes.count == 0 && changes.at_worst.is_none() && (changes.unrecorded == 0.0 || self.missing_work.is_empty())
     }
 
-    /// Compute the shift of the end of every node before `until`, by position, in ns. After a stop request, the
-    /// remaining shifts are 0.
+    /// Replay: compute by how much the end of every node before `until` shifts, in ns, by position. After a stop
+    /// request, the remaining shifts are 0.
     pub(super) fn replay(&self, changes: &Changes, mode: Mode, (until, stop): (u32, Stop<'_>), shifts: &mut Vec<i64>) {
         let lags = &self.lags[mode as usize];
         let first = changes.first.min(until);
@@ -229,7 +230,7 @@ impl Plan {
         }
     }
 
-    /// Shift of a node's start with the usual lags, from the shifts of earlier nodes.
+    /// Shift of a node's start in ns with the usual lags, from the shifts of earlier nodes' ends.
     pub(super) fn start_shift(&self, changes: &Changes, at: u32, shifts: &[i64]) -> i64 {
         if self.is_sync[at as usize] {
             return self.special_shift(changes, Mode::Usual, at, shifts).0;
@@ -285,7 +286,7 @@ impl Plan {
         (shift, 0)
     }
 
-    /// Shift that an edge requires, and the shift with the observed lag. `None` for a removed edge.
+    /// Shift of a node's start that one edge requires, and the shift with the observed lag. `None` for a removed edge.
     pub(super) fn term(
         &self,
         changes: &Changes,
@@ -344,7 +345,7 @@ impl Terms {
     }
 }
 
-/// Changes of edits, by position.
+/// Changes that edits make to the replay: times of nodes and slack of edges, by position.
 #[derive(Clone)]
 pub(super) struct Changes {
     /// Time added to the duration of each node, in ns.
@@ -401,18 +402,18 @@ impl Changes {
         self.mark(at);
     }
 
-    /// Set the slack of an edge into a node for the upper bound.
+    /// Set the slack of an edge into a node, only for the upper bound of the gain.
     pub(super) fn set_slack_at_best(&mut self, at: u32, index: usize, slack: i64) {
         self.at_best.insert(index as u32, slack);
         self.mark(at);
     }
 
-    /// Slack that was set for an edge, in ns.
+    /// Slack in ns that an edit set for an edge; `None` for unchanged edges.
     pub(super) fn slack(&self, index: usize) -> Option<i64> {
         self.overrides.get(&(index as u32)).copied()
     }
 
-    /// Remove an edge into a node for the upper bound.
+    /// Remove an edge into a node, only for the upper bound of the gain.
     pub(super) fn remove_at_best(&mut self, at: u32, index: usize) {
         self.removed_at_best.insert(index as u32);
         self.mark(at);
@@ -426,7 +427,7 @@ impl Changes {
         }
     }
 
-    /// Register the share of the time of GPU work that an edit removes.
+    /// Register that an edit removes a share of the time of GPU work; the largest share counts.
     pub(super) fn remove_gpu_share(&mut self, part: f64) {
         self.unrecorded = self.unrecorded.max(part.clamp(0.0, 1.0));
     }
@@ -436,7 +437,7 @@ impl Changes {
         (self.first as usize) < self.time.len()
     }
 
-    /// Number of changes so far, without changes of time 0.
+    /// Number of changes so far; added times of 0 do not count.
     pub(super) fn count(&self) -> usize {
         self.count
     }

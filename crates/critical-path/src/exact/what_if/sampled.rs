@@ -1,4 +1,4 @@
-//! Sampled frames between operators: unsampled calls have no span, but run as well.
+//! Edits of Python frames known from samples: calls between samples have no span, but ran in gaps between operators.
 //!
 //! A recording has a span for a Python frame only if an operator or a sample shows it. So between two operators, only
 //! sampled calls have a span. Gaps between operators with the same call paths belong to the same part of the program.
@@ -15,7 +15,8 @@ use stackline_model::{EventId, EventKind, SampleMetric, StackId, StrId, Trace, T
 use stackline_timeline::sampling_error::count_bounds;
 use std::collections::BTreeMap;
 
-/// Gap between operators, and the share of the frame in it: lower bound, likely, upper bound.
+/// Gap between operators in which a sampled frame ran, and the frame's estimated share of the gap. The shares are lower
+/// bound, likely value and upper bound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartialGap {
     pub(super) gap: ThreadRange,
@@ -70,8 +71,8 @@ impl SampleSum {
     }
 }
 
-/// Gaps between operators in which frames of some names ran, except gaps that lie entirely in one of `spans` (sorted by
-/// lane and time).
+/// Find the gaps between operators in which frames of some names ran. Excluded are gaps that lie entirely in one of
+/// `spans` (sorted by lane and time).
 pub(super) fn partial_gaps(
     exact: &Exact<'_>,
     index: &Index,
@@ -192,7 +193,7 @@ impl Gaps {
     }
 }
 
-/// Time ranges without the parts in some gaps, both disjoint and sorted by lane and time.
+/// Remove gaps from time ranges of threads; both are disjoint and sorted by lane and time.
 pub(super) fn subtract_gaps(ranges: &[ThreadRange], gaps: &[PartialGap]) -> Vec<ThreadRange> {
     let mut left = Vec::with_capacity(ranges.len());
     for &(lane, mut from, to) in ranges {

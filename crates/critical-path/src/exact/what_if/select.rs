@@ -1,4 +1,4 @@
-//! Resolution of selectors to events of a trace.
+//! Search for the events of a trace that a selector matches.
 
 use super::super::Exact;
 use super::super::category::{Categories, Category};
@@ -18,7 +18,7 @@ use stackline_model::{EventId, EventKind, RECORDING, StrId};
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_timeline::name_pattern::Pattern;
 
-/// Selected parts of a trace.
+/// Parts of a trace that a selector matches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selected {
     /// Nodes of GPU work, ascending.
@@ -43,7 +43,7 @@ pub(super) struct Selected {
     pub(super) count: usize,
 }
 
-/// Resolve a selector. After a stop request, the result may be incomplete.
+/// Find the parts of a trace that a selector matches. After a stop request, the result may be incomplete.
 pub(super) fn select(
     exact: &Exact<'_>,
     index: &Index,
@@ -146,7 +146,7 @@ fn matches_pattern((what, pattern): (NameKind, &Pattern), name: &str) -> bool {
     }
 }
 
-/// Operators, modules, annotations and frames that a selector matches; listed events of any kind.
+/// Find the operators, modules, annotations and frames that a selector matches; for listed events, events of any kind.
 pub fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
     let (what, pattern) = match &selector.target {
         Target::Events(chosen) => return chosen.events.clone(),
@@ -194,7 +194,7 @@ fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (NameKind, &Pattern)
     Selected { ranges, partly: gaps, owns_gpu, is_of_name: true, count, ..Selected::default() }
 }
 
-/// Time ranges that lie in no other one.
+/// Remove the time ranges that lie in another one.
 pub(super) fn outermost(mut ranges: Vec<ThreadRange>) -> Vec<ThreadRange> {
     ranges.sort_unstable_by_key(|&(lane, from, to)| (lane, from, std::cmp::Reverse(to)));
     let mut kept: Vec<ThreadRange> = Vec::with_capacity(ranges.len());

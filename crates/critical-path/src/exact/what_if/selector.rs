@@ -1,4 +1,4 @@
-//! Selectors of the events of an edit, as text: `WHAT:PATTERN`.
+//! Selectors of the events that an edit changes, as text of the form `KIND:PATTERN`.
 
 use super::super::category::Category;
 use super::functions::Function;
@@ -8,7 +8,7 @@ use stackline_model::{EventId, Trace};
 use stackline_timeline::name_pattern::{Pattern, escaped};
 use std::sync::Arc;
 
-/// Names that the pattern of a selector is matched against.
+/// Kind of names that the pattern of a selector is matched against, such as kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
     /// Names of kernels, copies and fills.
@@ -29,7 +29,7 @@ pub enum NameKind {
     Wait,
 }
 
-/// Selector of parts of a trace.
+/// Selector of the parts of a trace that an edit changes.
 #[derive(Clone, Debug)]
 pub struct Selector {
     /// Text as typed.
@@ -113,8 +113,8 @@ impl Selector {
         Ok(Self { text: text.to_owned(), target })
     }
 
-    /// Selector of these events and time ranges. Its text is for readers and cannot be parsed; `listed` returns one
-    /// that can.
+    /// Create a selector of individually chosen events and time ranges. Its text is for readers and cannot be parsed;
+    /// `listed` returns one that can.
     pub fn new(text: impl Into<String>, mut chosen: Chosen) -> Self {
         // Each event counts once, independent of the order and repetitions.
         chosen.events.sort_unstable();
@@ -134,8 +134,8 @@ impl Selector {
         }
     }
 
-    /// Pattern that only matches the name as typed, and the name. `None` for regular expressions, and for modules,
-    /// which can also be selected by class.
+    /// Name without wildcards that a selector matches, and its pattern. `None` for regular expressions, and for
+    /// modules, which can also be selected by class.
     pub(super) fn whole_name(&self) -> Option<(Pattern, &str)> {
         match &self.target {
             Target::Names(NameKind::Module, _) | Target::Names(_, Pattern::Regex(_)) => None,

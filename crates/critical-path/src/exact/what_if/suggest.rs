@@ -1,4 +1,4 @@
-//! Suggestion of candidate edits for a sweep, from the events on the critical path.
+//! Choice of the edits that a sweep tries, from the events on the critical path.
 
 use super::super::backward_pass::ExactPath;
 use super::super::category::Category;
@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, StrId};
 
-/// Candidate from a critical-path segment.
+/// Possible edit of a critical-path segment, such as a faster kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Suggestion {
     Kernel(StrId),
@@ -23,7 +23,7 @@ pub(super) enum Suggestion {
     Workers,
 }
 
-/// Candidate, and the critical-path segments to which it applies.
+/// Possible edit, and the critical-path segments that it would change.
 pub(super) struct Planned {
     pub(super) suggestion: Suggestion,
     /// Time of these segments in ns.
@@ -47,7 +47,7 @@ pub(super) fn differ(x: i64, y: i64) -> bool {
 }
 
 impl Planned {
-    /// True if two candidates apply to the same part of the path.
+    /// True if two possible edits change the same part of the path.
     pub(super) fn is_part_of(&self, other: &Self, path: &ExactPath) -> bool {
         if differ(self.on_path_ns, other.on_path_ns) {
             return false;
@@ -77,8 +77,8 @@ fn shared_ns(a: &[(u32, u32)], b: &[(u32, u32)], length_ns: impl Fn(usize) -> i6
     ns
 }
 
-/// Merge operators, and modules, of the same part of the path: the innermost represents all. `planned` is sorted by
-/// time, largest first. Only candidates with the same longest segment are compared.
+/// Merge possible edits of operators, and of modules, that change the same part of the path. The innermost represents
+/// all. `planned` is sorted by time, largest first. Only edits with the same longest segment are compared.
 pub(super) fn merge_equal_parts(planned: Vec<Planned>, path: &ExactPath, stop: Stop<'_>) -> Vec<Planned> {
     let length = |i: &u32| path.segments.length_ns(*i as usize);
     let mut groups: Vec<Vec<Planned>> = Vec::new();
@@ -113,7 +113,7 @@ pub(super) fn merge_equal_parts(planned: Vec<Planned>, path: &ExactPath, stop: S
     groups.into_iter().filter_map(innermost).collect()
 }
 
-/// Select at most `most` candidates, alternating between the kinds in the order of their time on the path. Also returns
+/// Select at most `most` possible edits, alternating between their kinds in the order of time on the path. Also returns
 /// the number of the others.
 pub(super) fn select_fairly(planned: Vec<Planned>, most: usize) -> (Vec<Planned>, usize) {
     let mut seen: FxHashMap<std::mem::Discriminant<Suggestion>, usize> = FxHashMap::default();
@@ -133,7 +133,7 @@ pub(super) fn select_fairly(planned: Vec<Planned>, most: usize) -> (Vec<Planned>
 }
 
 impl WhatIf<'_, '_> {
-    /// Candidates from the path with their time on it, largest first.
+    /// Find possible edits of the events on the path, with their time on the path, largest first.
     pub(super) fn suggestions(&self, path: &ExactPath, stop: Stop<'_>) -> Vec<Planned> {
         let mut found: FxHashMap<Suggestion, (i64, Vec<(u32, u32)>)> = FxHashMap::default();
         let mut seen = Vec::new();
@@ -233,7 +233,7 @@ impl WhatIf<'_, '_> {
         trace.events.name[outermost.unwrap_or(call).index()]
     }
 
-    /// Convert a suggestion to an edit, such as halving a kernel's time.
+    /// Convert a possible edit to an edit, such as one that halves a kernel's time.
     pub(super) fn edit(&self, suggestion: Suggestion) -> Option<Edit> {
         let strings = &self.exact.trace.strings;
         let on = |kind: &str, what: NameKind, name: StrId, action: Action| {

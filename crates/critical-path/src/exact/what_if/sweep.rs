@@ -1,4 +1,4 @@
-//! Sweep: likely edits, each tried alone, ranked by estimated gain.
+//! Sweep: likely edits, each tried alone and ranked by predicted gain.
 
 use super::super::backward_pass::ExactPath;
 use super::cancellation::Stop;
@@ -24,7 +24,7 @@ impl Default for SweepOptions {
     }
 }
 
-/// Edit that was tried.
+/// Edit that a sweep tried, with its predicted gain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// Edit in a form that can be typed.
@@ -39,7 +39,7 @@ pub struct Candidate {
     pub also: Vec<String>,
 }
 
-/// Edits ranked by gain, largest first.
+/// Result of a sweep: edits ranked by predicted gain, largest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
     /// Length of the window in ns.
@@ -98,7 +98,7 @@ impl WhatIf<'_, '_> {
         self.sweep_with_edits(choice, options, stop).map(|(sweep, _)| sweep)
     }
 
-    /// Same sweep, with the edit of each candidate.
+    /// Run a sweep, and return the edit of each candidate with the result.
     pub(super) fn sweep_with_edits(
         &self,
         choice: &WindowChoice,

@@ -10,7 +10,7 @@ fn percent(ns: i64, window: i64) -> Option<f64> {
     (window > 0).then(|| 100.0 * ns as f64 / window as f64)
 }
 
-/// Critical path by cause before and after the edits, and names with most time on the path after them.
+/// Tables of a prediction: critical path by cause before and after the edits, and names with the most time afterwards.
 pub fn tables(found: &Prediction) -> Vec<Table> {
     let mut causes: Vec<_> = found
         .before

@@ -1,4 +1,4 @@
-//! Waits of event loops for timers.
+//! Waits of event loops, such as asyncio, for timers, which may absorb the time that edits save.
 //!
 //! An event loop such as that of asyncio sleeps until its next timer (`asyncio.sleep`, `call_later`, timeouts), in
 //! `select` or `epoll` with a timeout. The time of a timer does not depend on the work before it, so such a wait may
@@ -100,14 +100,14 @@ fn lane_of(exact: &Exact<'_>, window: Window) -> Option<u32> {
     is_on_thread.then(|| exact.graph.place[window.anchor as usize])
 }
 
-/// Note for estimated gains in a window whose thread runs an event loop.
+/// Note that timers may absorb a predicted gain, for windows whose thread runs an event loop.
 pub fn event_loop_note(exact: &Exact<'_>, window: Window) -> Option<&'static str> {
     let lane = lane_of(exact, window)?;
     TimerWaits::new(exact).is_within(lane, (window.start, window.end)).then_some(ABSORBED)
 }
 
 impl WhatIf<'_, '_> {
-    /// Reason why a wait for a timer may absorb the time that edits save; `None` without such a wait after them.
+    /// Reason why a later wait for a timer may absorb the time that edits save; `None` without such a wait.
     pub(super) fn absorbing_wait(&self, measured: &Measured, applied: &Applied) -> Option<&'static str> {
         let window = measured.window;
         let lane = lane_of(self.exact, window)?;

@@ -1,4 +1,4 @@
-//! Return times of calls that wait for the GPU, and own times of calls that do not.
+//! Times of synchronization calls in predictions: how long they take with and without waiting for the GPU.
 //!
 //! A trace shows one of the two for each call; the other one is estimated from other calls of the same name. A polling
 //! loop ends at some point within its period.
@@ -25,7 +25,7 @@ struct Wait {
     period: i64,
 }
 
-/// Calls with an actual or possible wait, by node.
+/// Calls that wait, or may wait after an edit, for the GPU, by graph node.
 #[derive(Default)]
 pub(super) struct Waits(FxHashMap<u32, Wait>);
 
@@ -68,7 +68,7 @@ impl Waits {
         Self(waits.collect())
     }
 
-    /// Change of the time after a wait, for a call that now waits or no longer waits.
+    /// Change of a call's own time if an edit makes the call wait for the GPU, or no longer wait.
     pub(super) fn change(&self, node: u32, mode: Mode, waits: bool) -> i64 {
         let Some(wait) = self.0.get(&node) else { return 0 };
         match (wait.waited, waits) {
