@@ -287,9 +287,9 @@ impl Run {
         }
     }
 
-    /// Memory trace of one rank, or of the run if no rank is given. For a run, it is that of the first input with
-    /// memory data in addition to its traces (of a recording, the process with the highest peak), a memory file's own,
-    /// or that of the first trace with memory events.
+    /// Memory trace of one rank, or of the run if no rank is given. For a run: the memory trace of the first input with
+    /// memory data in addition to its traces (of a recording, the process with the highest peak). Without one: the
+    /// memory trace of a memory file, or that of the first trace with memory events.
     ///
     /// # Errors
     /// If there is none, or it cannot be read.
