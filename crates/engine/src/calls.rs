@@ -10,7 +10,7 @@ use stackline_symbols::Symbolizer;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// True for a recording, merged or not, or a profile by its first bytes.
+/// True if an input is a recording (merged or not), or a profile according to its first bytes.
 pub(crate) fn is_calls(run: &Path) -> bool {
     is_recording(run) || stackline_ingest::is_profile(run)
 }
@@ -49,8 +49,8 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingCon
     Ok(symbols::named(recording::read_recording(run)?, &Symbolizer::new()))
 }
 
-/// Recording with the process of this rank, among several recordings without individual calls; none for any other
-/// inputs.
+/// Find the recording that contains the process of this rank, among several recordings without individual calls. `None`
+/// for any other inputs.
 ///
 /// # Errors
 /// If no process or processes of several recordings have the rank, or a recording cannot be read.

@@ -30,7 +30,7 @@ pub const RANK_CLOCKS: &str = "rank_clocks";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectiveEnds(BTreeMap<Shared, i128>);
 
-/// Clock of a rank, compared with the first rank of a set.
+/// Clock offset of a rank relative to the first rank of its trace set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankClock {
     /// Rank.
@@ -49,7 +49,7 @@ pub struct RankClock {
     pub by_sequence: bool,
 }
 
-/// Clocks of all ranks, in the order of the set. The traces are not changed.
+/// Estimate the clock offset of each rank, in the order of the trace set. The traces are not changed.
 pub fn rank_clocks(set: &TraceSet) -> Vec<RankClock> {
     let ends: Vec<CollectiveEnds> = set.traces.iter().map(CollectiveEnds::from_trace).collect();
     clocks_of(&ranks(set), &ends)
@@ -219,7 +219,8 @@ fn kind(kernel: &str, collective: &str) -> Option<&'static str> {
     (collective.is_empty() && lower.contains("sendrecv")).then_some("send_recv")
 }
 
-/// Table of the clocks of all ranks, from the end times of their collectives; a note if nothing can be compared.
+/// Table of the clock offsets of all ranks, from the end times of their collectives. A note if no collectives can be
+/// compared.
 pub fn rank_clock_table(ranks: &[i64], ends: &[CollectiveEnds]) -> Table {
     let clocks = clocks_of(ranks, ends);
     let first = clocks.first().map(|c| c.rank);

@@ -1,11 +1,11 @@
-//! Profiler cycles: successive traces of one process, from a profiler with a schedule, or of one rank whose worker was
-//! restarted. They are not ranks of a job. In a folder or archive, only the newest cycle of a process or rank is kept.
+//! Profiler cycles: successive traces of one process (by a profiler with a schedule) or of one rank (if its worker was
+//! restarted). They are not ranks of a job. In a folder or archive, only the newest cycle of a process or rank is kept.
 
 use stackline_ingest::{diagnostics, worker_in_name};
 use stackline_model::{Key, ReadReport, Trace, TraceSet, TrackKind};
 use std::collections::BTreeMap;
 
-/// Identity of a cycle: process, rank and time window.
+/// Identity of a profiler cycle: process, rank and time window.
 #[derive(Clone, Debug)]
 pub(crate) struct Cycle {
     name: String,
@@ -46,7 +46,7 @@ impl Cycle {
     }
 }
 
-/// Trace that is left out because of a newer one.
+/// Older trace of a process or rank, left out because a newer trace of the same process or rank is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct OlderTrace {
     name: String,
@@ -112,7 +112,7 @@ fn newest(cycles: &[Option<Cycle>]) -> Vec<Option<usize>> {
     newest
 }
 
-/// Traces to keep of a folder or archive, and the older cycles by the index of the newest one.
+/// Select the traces of a folder or archive to keep (true), and list the older ones by the index of the newest one.
 pub(crate) fn older(cycles: &[Option<Cycle>]) -> (Vec<bool>, BTreeMap<usize, Vec<OlderTrace>>) {
     let newest = newest(cycles);
     let mut left_out: BTreeMap<usize, Vec<OlderTrace>> = BTreeMap::new();
@@ -139,7 +139,7 @@ pub(crate) fn keep_newest(set: &mut TraceSet) {
     set.traces.retain(|_| stays.next().unwrap_or(true));
 }
 
-/// Note older traces that are left out.
+/// Add the older traces that are left out to a read report.
 pub(crate) fn note(report: &mut ReadReport, older: &[OlderTrace]) {
     let (restarted, cycles): (Vec<&OlderTrace>, Vec<&OlderTrace>) =
         older.iter().partition(|trace| trace.is_of_other_process);
@@ -151,11 +151,11 @@ pub(crate) fn note(report: &mut ReadReport, older: &[OlderTrace]) {
     }
 }
 
-/// Traces of a job, added one after another.
+/// Profiler cycles of the traces of a job that were read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Taken(Vec<Option<Cycle>>);
 
-/// Relation of a further trace to the earlier ones.
+/// Relation of the next trace of a job to the earlier ones: another process, or a newer or older cycle.
 pub(crate) enum Further {
     /// Trace of another process.
     Process,

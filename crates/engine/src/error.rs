@@ -110,7 +110,7 @@ impl From<Lacks> for Error {
 }
 
 impl Error {
-    /// Mark the error as one of an input among `count`.
+    /// Mark an error about one input, if the command has several inputs (`count`).
     pub(crate) fn of_one_of(mut self, count: usize) -> Self {
         if let Self::Lacks(lacks) = &mut self {
             lacks.is_one_of_several = count > 1 && lacks.paths.len() == 1;
@@ -118,7 +118,7 @@ impl Error {
         self
     }
 
-    /// True if the input is the cause, not the request or the tool.
+    /// True if the input caused the error, not the request or Stackline itself.
     pub fn is_unreadable(&self) -> bool {
         use stackline_store::Error as Store;
         let store = |e: &Store| {
@@ -128,7 +128,7 @@ impl Error {
         matches!(self, Self::Ingest(_)) || matches!(self, Self::Store(e) if store(e))
     }
 
-    /// True if the request is the cause.
+    /// True if the request caused the error, not the input.
     pub fn is_wrong_use(&self) -> bool {
         use stackline_store::Error as Store;
         matches!(

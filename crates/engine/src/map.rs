@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// threads.
 const FEW: usize = 8;
 
-/// Traces without their events, and the result of each.
+/// Result of a map over traces: one value per trace, and the traces without their events.
 #[derive(Debug)]
 pub struct Mapped<T> {
     /// Metadata, steps and read reports of the traces.
@@ -22,8 +22,8 @@ pub struct Mapped<T> {
     pub results: Vec<T>,
 }
 
-/// Map many inputs while they are read. `None` for few inputs, and if nothing can be listed or read; opening them then
-/// gives the error.
+/// Apply `map` to the traces of many inputs while reading them. `None` for few inputs, or if no input can be listed or
+/// read (opening the inputs then gives the error).
 pub(crate) fn map_many<T: Send, E: Send + From<Error>>(
     inputs: &[PathBuf],
     (options, run): (&OpenOptions, &RunOptions),
@@ -47,7 +47,7 @@ pub fn map<T: Send, E: Send>(
     parallel(set.traces.len(), threads, |at| map(&set.traces[at], &alone)).into_iter().collect()
 }
 
-/// Map a set, and drop the events of its traces.
+/// Apply a function to each trace of a set that is in memory, then drop the events of the traces.
 pub(crate) fn map_few<T: Send, E: Send + From<Error>>(
     set: TraceSet,
     options: &RunOptions,

@@ -11,8 +11,8 @@ use stackline_memory::curve::curves;
 use stackline_model::MemoryTrace;
 use std::path::{Path, PathBuf};
 
-/// Read the memory trace of a file, an archive, or a folder of traces: its own, or that of the first trace with memory
-/// events. Without one, the part that the input has.
+/// Read the memory trace of a file, archive or folder: separate memory data, else that of the first trace with memory
+/// events. Without a memory trace, return the part that the input has.
 pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Result<MemoryTrace, Part>, Error> {
     options.watch.expect(size(path, 0));
     match read_traces_and_memory(&[path.to_owned()], &read_options(options)) {
@@ -70,7 +70,7 @@ pub(crate) fn files(inputs: &[PathBuf]) -> Result<Vec<(PathBuf, String)>, Error>
     Ok(all)
 }
 
-/// Files, if they contain several memory traces: several files, or an archive of several. None for a single trace.
+/// The given files, if they contain several memory traces (several files, or one archive of several); else no files.
 pub(crate) fn files_of_several(files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
     match &files[..] {
         // A run directory shows one of its processes. An unreadable archive gives its error when it is read.
@@ -113,8 +113,8 @@ fn read_named((file, name): &(PathBuf, String), options: &OpenOptions) -> Result
     Ok(traces)
 }
 
-/// Memory trace of a run in addition to its traces: of a recording (the process with the highest peak), or the first
-/// one that `import` stored. Its read report has the number of candidates.
+/// Memory trace that a run contains in addition to its traces. For a recording, that of the process with the highest
+/// peak; else the first one that `import` stored. Its read report has the number of candidates.
 ///
 /// # Errors
 /// If it exists and cannot be read.
@@ -131,7 +131,7 @@ pub(crate) fn memory_next_to(path: &Path, options: &OpenOptions) -> Result<Optio
     Ok(Some(with_candidate_count(stackline_store::read_memory_at(path, 0)?, count)))
 }
 
-/// Trace with the number of candidates in its read report.
+/// Record in a memory trace's read report from how many processes the trace was selected.
 pub(crate) fn with_candidate_count(mut trace: MemoryTrace, count: usize) -> MemoryTrace {
     if count > 1 {
         diagnostics::note_one_of_processes(&mut trace.report, count as u64);

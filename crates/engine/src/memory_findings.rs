@@ -52,7 +52,7 @@ pub fn memory_findings(
     findings
 }
 
-/// Thresholds of patterns from the user's settings.
+/// Thresholds of the patterns of wasted memory, from the user's settings.
 pub fn memory_rules(settings: &Settings) -> Rules {
     let get = |pattern: Pattern, name: &str| rules::find(pattern.code()).map_or(0.0, |rule| settings.get(rule, name));
     let kernels = |pattern| get(pattern, "kernels") as u32;
@@ -72,7 +72,7 @@ pub fn memory_rules(settings: &Settings) -> Rules {
 /// Number of peaks per device that findings use: the highest one.
 const PEAKS: usize = 1;
 
-/// Findings of a file with only memory data.
+/// Findings of an input that contains only memory data.
 pub fn findings_of_memory(trace: &MemoryTrace, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Findings {
     let analysis = MemoryAnalysis::by_rules(trace, PEAKS, memory_rules(&options.settings));
     let mut found = Findings::from_memory_only(memory_findings(&analysis, options.least_percent, keep));
@@ -80,7 +80,7 @@ pub fn findings_of_memory(trace: &MemoryTrace, options: &Options, keep: &dyn Fn(
     found
 }
 
-/// Add the memory findings of a run, or marks memory rules as not checked.
+/// Add the memory findings of a run, or mark memory rules as not checked if the run has no memory trace.
 #[must_use]
 pub fn findings_with_memory(
     found: Findings,
@@ -95,7 +95,7 @@ pub fn findings_with_memory(
     findings_with_known_memory(found, memory.map(of_memory), options)
 }
 
-/// Add known memory findings, or marks memory rules as not checked.
+/// Add memory findings that were computed before, or mark memory rules as not checked if there are none.
 #[must_use]
 pub fn findings_with_known_memory(
     found: Findings,

@@ -158,8 +158,8 @@ pub struct LeftOut {
     pub(crate) older_cycles: Vec<OlderTrace>,
 }
 
-/// Traces of a group, named as in the directory; none, with the reason in `skipped`, for an optional file that is not a
-/// trace.
+/// Read the traces of a file group, named as in the directory. An optional file that is not a trace gives no traces;
+/// the reason is added to `skipped`.
 pub(crate) fn open_group(
     group: &FileGroup,
     options: &OpenOptions,
@@ -203,13 +203,13 @@ fn readable(group: &FileGroup, options: &OpenOptions, skipped: &mut Vec<String>)
     good
 }
 
-/// Add files of a directory that were left out to the read report of its first trace.
+/// Report the left-out files of a directory in the read report of its first trace.
 pub fn note_left_out(report: &mut ReadReport, left_out: &LeftOut) {
     left_out.unreadable.iter().for_each(|error| diagnostics::note_skipped_input(report, error));
     cycles::note(report, &left_out.older_cycles);
 }
 
-/// One file, archive or run directory, or several files of one run.
+/// Files to read together: one file, archive or run directory, or several files of one run.
 pub(crate) struct FileGroup {
     paths: Vec<PathBuf>,
     /// Name of the file in a trace that is read alone, and its name in the directory.
@@ -305,7 +305,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Run directory in a folder without other content.
+/// Run directory in a folder that contains no other run and no other file; `None` for any other folder.
 pub(crate) fn only_run(folder: &Path) -> Option<PathBuf> {
     let mut runs = if is_run(folder) { Vec::new() } else { runs_below(folder) };
     let has_no_files =
@@ -365,7 +365,7 @@ pub fn save(set: &TraceSet, run: &Path, options: &WriteOptions) -> Result<(), Er
     save_with(set, &[], run, options)
 }
 
-/// Like [`save`], with memory traces, the most informative one first.
+/// Write a set and its memory traces as a run directory, the most informative memory trace first.
 ///
 /// # Errors
 /// Errors of [`save`].

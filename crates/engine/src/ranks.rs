@@ -4,8 +4,8 @@ use crate::Error;
 use stackline_ingest::diagnostics;
 use stackline_model::{Trace, TraceMeta, TraceSet};
 
-/// Rank of each trace: that of the file if every file has one and no two are equal, otherwise the index of the trace in
-/// the set.
+/// Rank of each trace: the rank that its file states, if all files state different ones, or else the index of the trace
+/// in the set.
 pub fn ranks(set: &TraceSet) -> Vec<i64> {
     let named: Option<Vec<i64>> = set.traces.iter().map(|t| t.meta.rank).collect();
     match named {
@@ -28,7 +28,7 @@ fn named(trace: &Trace, position: usize) -> String {
     }
 }
 
-/// Note once, in the read report of the first trace, that traces are numbered by position. Runs keep the note.
+/// Note once, in the read report of the first trace, that ranks are positions of traces. Runs keep the note.
 pub(crate) fn note_positions(set: &mut TraceSet) {
     let numbers = ranks(set);
     let by_position = |(trace, number): (&Trace, &i64)| trace.meta.rank != Some(*number);
@@ -70,7 +70,7 @@ pub(crate) fn select_rank(set: TraceSet, requested: i64) -> Result<TraceSet, Err
     Ok(TraceSet { traces })
 }
 
-/// Traces of one job, added one after another: each has a different rank, and all have the same number of ranks.
+/// Traces of one job, checked when they are added: each has another rank, and all state the same number of ranks.
 #[derive(Clone, Debug, Default)]
 pub struct Job(Vec<(String, Option<i64>, Option<i64>)>);
 
@@ -108,7 +108,8 @@ impl Job {
     }
 }
 
-/// Reason why the traces whose files name a rank are not ranks of one job, such as a rank that two of them name.
+/// Reason why traces cannot be ranks of one job, such as two files with the same rank; `None` if they can. Traces whose
+/// files state no rank are ignored.
 pub fn rank_conflict<'m>(traces: impl IntoIterator<Item = &'m TraceMeta>) -> Option<String> {
     let mut job = Job::default();
     let mut named = traces.into_iter().filter(|meta| meta.rank.is_some());

@@ -38,7 +38,8 @@ impl Lacks {
         Self { paths, needed, has: has.into(), report, is_one_of_several: false }
     }
 
-    /// The command that shows the content of the input, and its inputs; `None` for traces, which most commands show.
+    /// The command that shows the content of the input, and the paths to pass to it; `None` for traces, which most
+    /// commands show.
     pub fn next(&self) -> Option<(&'static str, &[PathBuf])> {
         match (self.has.first()?, self.paths.len()) {
             (Part::Traces, _) => None,

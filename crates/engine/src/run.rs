@@ -56,7 +56,7 @@ impl Run {
         self
     }
 
-    /// Same run for another caller, who watches further reading. Traces are shared.
+    /// Same run for another caller: further reading reports to the caller's `watch`. Both runs share their traces.
     #[must_use]
     pub fn watched_by(&self, watch: &Progress) -> Self {
         let options = OpenOptions { watch: watch.clone(), ..self.options.clone() };
@@ -158,8 +158,8 @@ impl Run {
         open(&self.inputs, &self.options).map_err(|error| error.of_one_of(self.inputs.iter().map(count).sum()))
     }
 
-    /// Among recordings without individual calls, one per rank of a job: the recording of a rank. Any other run is
-    /// returned unchanged; [`Self::select_rank`] handles its ranks.
+    /// Select the recording of a rank, if the inputs are recordings without individual calls, one per rank of a job.
+    /// Any other run is returned unchanged; [`Self::select_rank`] handles its ranks.
     ///
     /// # Errors
     /// If no recording or several have the rank, or one cannot be read.
@@ -287,9 +287,9 @@ impl Run {
         }
     }
 
-    /// Memory trace of one rank, or of the run. It is that of the first input with memory data in addition to its
-    /// traces (of a recording, the process with the highest peak), a memory file's own, or that of the first trace with
-    /// memory events.
+    /// Memory trace of one rank, or of the run if no rank is given. For a run: the memory trace of the first input with
+    /// memory data in addition to its traces (of a recording, the process with the highest peak). Without one: the
+    /// memory trace of a memory file, or that of the first trace with memory events.
     ///
     /// # Errors
     /// If there is none, or it cannot be read.
@@ -303,8 +303,9 @@ impl Run {
         Err(Lacks::new(Path::new(&trace.meta.name), Part::Memory, []).into())
     }
 
-    /// Like [`Self::memory`]; `None` if there is none. For a rank: the memory trace that a run stores under the name of
-    /// its trace (of a recording, the process with the highest peak), else the memory events of the trace.
+    /// Memory trace of one rank, or of the run ([`Self::memory`]); `None` if there is none. For a rank: the memory
+    /// trace that a run stores under the name of its trace (of a recording, the process with the highest peak), else
+    /// the memory events of the trace.
     ///
     /// # Errors
     /// If it cannot be read, or the rank does not exist.

@@ -9,7 +9,7 @@ use stackline_timeline::{DefaultWindow, Scope, ambiguous_cycles};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Settings of a run.
+/// Settings for running analyses: scope, number of threads, cancel flag.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     /// Selected part of the traces.
@@ -59,14 +59,14 @@ pub fn run_trace(trace: &Trace, analyses: &[&Analysis], options: &RunOptions) ->
     Ok(tables)
 }
 
-/// Begin of the note on tables of the whole trace, if other tables cover only its steps.
+/// First words of the note on a table that covers the whole trace, although other tables cover only its steps.
 pub const OF_WHOLE_TRACE: &str = "Covers the whole trace";
 
 /// Prefix of tables that reproduce HTA's.
 const OF_HTA: &str = "hta_";
 
-/// Run one analysis over one trace, by default over its steps if the analysis does. Tables that reproduce another tool
-/// keep that tool's window, with a note; other tables of the analysis cover the steps.
+/// Run one analysis over the selected part of one trace, by default over the analysis's own default window. Tables that
+/// reproduce another tool keep that tool's window, with a note; other tables of the analysis cover the steps.
 pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> {
     let tables = (analysis.run)(trace, &scope.resolve(analysis.window, trace));
     let DefaultWindow::WholeAs(tool) = analysis.window else { return tables };
@@ -96,7 +96,7 @@ pub fn check_steps(traces: &[Trace], scope: &Scope) -> Result<(), Error> {
     }
 }
 
-/// Check that the step numbers of a scope belong to a single recorded cycle of a trace.
+/// Check that the step numbers of a scope belong to a single profiler cycle of a trace.
 pub fn check_cycles(trace: &Trace, scope: &Scope) -> Result<(), Error> {
     let Some((first, last)) = scope.steps else { return Ok(()) };
     match ambiguous_cycles(trace, (first, last)) {
@@ -105,7 +105,8 @@ pub fn check_cycles(trace: &Trace, scope: &Scope) -> Result<(), Error> {
     }
 }
 
-/// `job(0..count)` on up to `threads` threads, with results in order. Each free thread takes the next job.
+/// Run `job` for each number from 0 to `count` - 1 on up to `threads` threads, with results in order. Each free thread
+/// takes the next job.
 pub(crate) fn parallel<T: Send>(count: usize, threads: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let threads = threads.clamp(1, count.max(1));
     if threads == 1 {

@@ -5,7 +5,7 @@ use stackline_model::{EventId, EventKind, StrId};
 use stackline_timeline::classify::Collective as Family;
 use stackline_timeline::kernel_type::KernelType;
 
-/// Collective of the window.
+/// Collective in the analyzed window, with its family, size and process group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Collective {
     /// GPU work of the collective.

@@ -89,8 +89,8 @@ fn tensor_call(context: &RuleContext<'_>, operator: EventId) -> Option<EventId> 
     around.find(|&e| trace.kind(e) == EventKind::PythonFunction && trace.name(e).starts_with(TENSOR_OF_VALUES))
 }
 
-/// Runs among operators of one thread in time order that compute constants, or create them from Python values. A run
-/// whose result is written to afterwards is excluded.
+/// Runs of operators that compute constants, or create them from Python values, among the operators of one thread in
+/// time order. A run whose result is written to afterwards is excluded.
 pub(super) fn constant_runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<Vec<EventId>> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at < operators.len() {

@@ -9,7 +9,8 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Add waits that probably belong to the work, in ns. The lower bound stays, because they are uncertain.
+    /// Add waiting time, in ns, that probably belongs to the estimated work. The lower bound stays, because this time
+    /// is uncertain.
     pub(super) fn with_waits(self, ns: f64) -> Self {
         let ns = self.ns + ns;
         Self { ns, high: self.high.max(ns), ..self }

@@ -193,7 +193,7 @@ impl ValidatedFinding {
 }
 
 impl ExternalRules {
-    /// Rules, in the order of their declarations.
+    /// External rules, in the order in which messages declared them.
     pub fn rules(&self) -> impl Iterator<Item = &Arc<RuleInfo>> {
         self.rules.iter().map(|(rule, _)| rule)
     }
@@ -291,7 +291,7 @@ impl ExternalRules {
         self.found.iter().map(finding).collect()
     }
 
-    /// Candidates of the rules. Excludes events that the trace lacks.
+    /// Candidate findings of the external rules, without events that the trace lacks.
     pub(super) fn ranked_candidates(&self, trace: &Trace) -> Vec<RankedCandidate> {
         let in_trace = |row: &&u32| (**row as usize) < trace.events.len();
         let proposal = |(rule, checked): &(Arc<RuleInfo>, ValidatedFinding)| {

@@ -92,7 +92,7 @@ pub enum GainEstimate {
     None,
 }
 
-/// Kind of a candidate among those of its rule, if advice or the merge of ranks depends on it.
+/// Kind of candidate finding within its rule, for rules whose advice or merge of ranks depends on the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateKind {
     /// Work within the calls of a model (SL005).
@@ -181,7 +181,7 @@ pub struct Finding {
     pub ranks: Vec<RankGain>,
 }
 
-/// Finding on one of several ranks.
+/// Gain of a finding on one of several ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankGain {
     /// Number of the rank.

@@ -6,7 +6,7 @@ use super::rule_context::SharedContext;
 use stackline_critical_path::exact::what_if::{Case, Edit, Gain};
 use std::collections::BTreeMap;
 
-/// Cost of recording the operators that edits remove, in ns of the whole window, as far as the gain includes it.
+/// Recording overhead of the operators that edits remove, in ns over the whole window, as far as the gain includes it.
 pub(super) fn recording_ns(shared: &SharedContext<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
     shared.recorded_operators().map_or(0, |recorded| recorded.removed_by(shared.exact, edits).overhead_in_gain(gain_ns))
 }
@@ -19,7 +19,7 @@ pub(super) fn without(gain: Gain, recording: i64) -> Gain {
     Gain { ns, low_ns, high_ns: (gain.high_ns - recording / 2).max(ns) }
 }
 
-/// Gain per step of a change; none without a gain, or if the gain is unknown.
+/// Estimated gain of a change per step; `None` without a gain, or if the gain is unknown.
 pub(super) fn gain_of(gain_estimate: &GainEstimate, replayed: Option<Gain>, step_ns: i64) -> Option<Gain> {
     match gain_estimate {
         // The recording overhead may exceed the part that was subtracted from the step.

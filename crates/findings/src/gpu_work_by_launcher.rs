@@ -35,7 +35,7 @@ impl Launches {
     }
 }
 
-/// Work that vanishes with loops of operators.
+/// Host work that disappears if loops of operators are removed: functions, operators, and Python between them.
 #[derive(Debug, Default)]
 pub(crate) struct Loops {
     /// Functions that consist of a loop, and otherwise the operators.
@@ -57,7 +57,7 @@ pub(crate) struct Runs {
     pub(crate) neighbors: Vec<(Option<EventId>, Option<EventId>)>,
 }
 
-/// Excludes step markers, which traces of 2021 and before record as operators.
+/// Check if a name of an operator event is not a step marker. Traces of 2021 and before record these as operators.
 pub(super) fn is_operators_name(name: &str) -> bool {
     !name.starts_with(STEP_PREFIX)
 }
@@ -96,7 +96,7 @@ impl<'a> RuleContext<'a> {
         self.stack(work).filter(|&e| self.is_operator(e)).last()
     }
 
-    /// GPU work that the thread of a span launched within it, in launch order.
+    /// GPU work that a span's own thread launched within the span, in launch order.
     pub(crate) fn launched_in(&self, span: EventId) -> impl Iterator<Item = EventId> + use<'a> {
         let events = &self.trace().events;
         let (from, to) = (events.start[span.index()], events.end(span));
@@ -110,7 +110,7 @@ impl<'a> RuleContext<'a> {
         !self.launches().between(self.trace().events.track[event.index()], from, to).is_empty()
     }
 
-    /// GPU work of the window per thread, in launch order.
+    /// GPU work of the window per launching thread, in launch order.
     pub(crate) fn launch_order(&self) -> Vec<Vec<EventId>> {
         let threads = self.launches().0.chunk_by(|a, b| a.0 == b.0);
         let of_window =
@@ -128,7 +128,7 @@ impl<'a> RuleContext<'a> {
         intervals::total(&intervals::union(spans))
     }
 
-    /// Share of a GPU time in all GPU time of the window, in percent.
+    /// A GPU time in percent of the total GPU time of the window.
     pub(crate) fn percent_of_gpu(&self, ns: i64) -> f64 {
         100.0 * ns as f64 / self.gpu_ns().max(1) as f64
     }
@@ -139,8 +139,8 @@ impl<'a> RuleContext<'a> {
         stacks.names(stacks.of_event(event)).collect()
     }
 
-    /// Work that would vanish with loops over these operators. Calls with gaps of at most `gap` ns form one run of a
-    /// loop, including Python between them.
+    /// Work that would disappear if the loops that call these operators were removed. Calls with gaps of at most `gap`
+    /// ns form one run of a loop, including Python between them.
     pub(crate) fn loops_of(&self, operators: &[EventId], gap: i64) -> Loops {
         let trace = self.trace();
         let mut by_function: BTreeMap<(TrackId, Option<EventId>), Vec<EventId>> = BTreeMap::new();
@@ -176,7 +176,7 @@ impl<'a> RuleContext<'a> {
         self.stack(event).find_map(|e| self.trace().forward_of(e)).map(|(forward, _)| forward)
     }
 
-    /// Innermost framework operator that launched GPU work; empty if none did.
+    /// Name of the innermost framework operator that launched GPU work; empty if no operator launched it.
     pub(crate) fn operator(&self, work: EventId) -> &'a str {
         let trace = self.trace();
         let operator = trace.gpu.of_event(work).and_then(|gpu| trace.gpu.operator[gpu.index()].some());
@@ -197,7 +197,7 @@ impl<'a> RuleContext<'a> {
         groups
     }
 
-    /// Check if the program has a GPU, whose work may be missing.
+    /// Check if the program uses a GPU, even if the trace lacks the GPU's work.
     pub(crate) fn uses_gpu(&self) -> bool {
         self.indexes().uses_gpu(|| uses_gpu(self.trace()))
     }

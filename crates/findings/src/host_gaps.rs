@@ -37,7 +37,7 @@ pub(super) struct HostGap {
     pub(super) cpu_sampling_ns: i64,
 }
 
-/// Samples of one kind.
+/// Samples of one metric (such as CPU time) in a gap, with their total weight.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     pub(super) events: Vec<EventId>,
@@ -72,7 +72,7 @@ pub(super) struct SampledWork {
 }
 
 impl SampledWork {
-    /// Add work that samples show in a gap.
+    /// Add the work of one gap, as its samples show.
     pub(super) fn add(&mut self, host_gap: &HostGap, time: Estimate, samples: Vec<EventId>) {
         *self.by_thread.entry(host_gap.track).or_default() += time.ns;
         self.around_ns += host_gap.ns;
@@ -80,7 +80,7 @@ impl SampledWork {
         self.samples.extend(samples);
     }
 
-    /// Set the total time from the times in all gaps.
+    /// Set the total time of the work to the sum of its times in all gaps.
     pub(super) fn with_total(self, times: Vec<Estimate>) -> Self {
         Self { time: Estimate::sum(times), ..self }
     }
@@ -95,7 +95,7 @@ impl SampledWork {
         ]
     }
 
-    /// Time on the thread with most of it, in ns.
+    /// Time of the work on the thread with the most of it, in ns.
     pub(super) fn max_thread_ns(&self) -> f64 {
         self.by_thread.values().copied().fold(0.0, f64::max)
     }
@@ -112,7 +112,7 @@ impl SampledWork {
         context.edit_of(Action::Scale(left), format!("time between operators at {}", place.text()), chosen)
     }
 
-    /// Speculative gain of half of the work, at most of all, together with faster operators.
+    /// Speculative gain if half of the work disappears; at most, all of it disappears and operators get faster.
     pub(super) fn speculative(&self, context: &RuleContext<'_>, place: &SourceLocation) -> Option<GainEstimate> {
         let edit = |ns: f64| self.without(context, place, ns);
         let most = edit(self.time.high).into_iter().chain(self.fast_operators_edit(context)).collect();
@@ -138,7 +138,7 @@ impl SampledWork {
         (taken > quick).then(|| context.edit(Action::Scale(left), "concurrent operators".to_owned(), &inside)).flatten()
     }
 
-    /// Gain of removing all work, together with other edits; none if no edit applies.
+    /// Gain of removing all of the work, together with other edits; none if no edit applies.
     pub(super) fn gain_estimate(
         &self,
         context: &RuleContext<'_>,
@@ -185,7 +185,7 @@ impl HostGaps {
         found
     }
 
-    /// Gaps with `is_one` that contain any of the occurrences, each once.
+    /// Gaps with `is_one` that contain any of these occurrences (operators before and after a gap), each gap once.
     pub(super) fn containing(&self, occurrences: &[(EventId, EventId)]) -> impl Iterator<Item = &HostGap> {
         let found: BTreeSet<usize> =
             occurrences.iter().filter_map(|occurrence| self.of_occurrence.get(occurrence).copied()).collect();
@@ -197,7 +197,7 @@ impl HostGaps {
         self.wait_sampling_ns.is_some()
     }
 
-    /// Check if a thread was sampled between operators.
+    /// Check if a thread has samples between its operators.
     pub(super) fn has_samples(&self, track: TrackId) -> bool {
         self.sampled.contains_key(&track)
     }
@@ -339,7 +339,8 @@ impl HostGap {
         }
     }
 
-    /// Samples that divide the gap's time: wall time samples, which include waits, otherwise CPU time samples.
+    /// Samples that divide the gap's time: wall time samples (which include waits) if there are any, else CPU time
+    /// samples.
     pub(super) fn samples(&self) -> &[EventId] {
         if self.wall.events.is_empty() { &self.cpu.events } else { &self.wall.events }
     }
@@ -354,7 +355,8 @@ impl HostGap {
         Estimate { ns, low, high: high.max(ns) }
     }
 
-    /// Most computing time that the number of samples of CPU time allows, in ns, also if there are none.
+    /// Upper bound of the gap's computing time from its number of CPU time samples, in ns; above 0 even without
+    /// samples.
     pub(super) fn most_computing_ns(&self) -> f64 {
         let (_, most) = count_bounds(self.cpu.events.len());
         self.computing().high.max(self.cpu_sampling_ns as f64 * most)
@@ -423,8 +425,8 @@ impl RuleContext<'_> {
         found.into_iter().map(|(place, (seen, times))| (place, seen.with_total(times))).collect()
     }
 
-    /// Number of CPU time samples that pass a test, if nearly all of enough samples do.
-    /// None with wall time samples, which include waits.
+    /// Number of the gap's CPU time samples that pass a test; `None` if samples are few, or not nearly all pass. None
+    /// with wall time samples, which include waits.
     pub(super) fn dominant_samples(&self, host_gap: &HostGap, matches: impl Fn(StrId) -> bool) -> Option<usize> {
         let samples = &host_gap.cpu.events;
         if !host_gap.wall.events.is_empty() {
@@ -435,7 +437,8 @@ impl RuleContext<'_> {
         (least > MIN_DOMINANT_SHARE || (seen == samples.len() && least > 0.5)).then_some(seen)
     }
 
-    /// Functions that gaps do not cover better: those that contain operators, or ran on threads without samples.
+    /// Functions to examine by their own spans, because they contain operators or ran on threads without samples. Gaps
+    /// cover all other functions better.
     pub(super) fn not_covered_by_gaps(&self, frames: Vec<EventId>) -> Vec<EventId> {
         let (trace, host_gaps) = (self.trace(), self.host_gaps());
         if host_gaps.all.is_empty() {

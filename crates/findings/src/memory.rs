@@ -92,7 +92,7 @@ pub struct MemoryFindings {
 }
 
 impl MemoryFindings {
-    /// Result for a run without memory data.
+    /// Memory findings of a run without memory data: no memory rule is checked.
     pub fn unchecked() -> Self {
         let reason = Reason::Missing(Requirement::Memory);
         let unchecked = |rule: &super::Rule| SkippedRule { rule: rule.info(), reason: reason.clone() };

@@ -69,7 +69,8 @@ impl Nesting {
         &self.events
     }
 
-    /// Ranges of the events within each span, including the span itself; empty for spans nested in others of them.
+    /// Index ranges of the events within each span, including the span itself; empty for a span nested in another given
+    /// span.
     pub(super) fn ranges(&self, spans: &[EventId]) -> Vec<Range<usize>> {
         let mut found = vec![0..0; spans.len()];
         let of = |(at, span): (usize, &EventId)| self.within.get(span).map(|within| (*within, at));

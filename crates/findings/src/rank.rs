@@ -76,8 +76,8 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Number of findings, of those that were replayed one by one, that are incompatible with findings above them; 0
-    /// for several ranks, each of which has its own.
+    /// Number of individually replayed findings that are incompatible with higher-ranked findings. 0 for several ranks,
+    /// each of which has its own number.
     pub fn contradicting(&self) -> usize {
         let replayed = self.findings.iter().filter(|f| f.gain.is_some() && f.is_repair() && !f.edits.is_empty());
         let first = replayed.take(if self.ranks.is_empty() { INDIVIDUALLY_REPLAYED } else { 0 });

@@ -1,4 +1,4 @@
-//! Effects on ranks that only wait for another rank; the cause is on the rank that arrives last.
+//! Removal of findings on ranks that only wait for another rank; the cause is on the rank that arrives last.
 
 use super::finding::{Fact, Finding, RankGain};
 use super::rules::is_wait_for_ranks;
@@ -14,9 +14,10 @@ const COLLECTIVES: &str = "SL019";
 /// Fact of the cause: the time that other ranks wait for its rank, which limits the gain of the job.
 const WAIT_OF_OTHERS: &str = "minimum wait of the other ranks for this rank per step";
 
-/// Remove findings that the last rank explains, and return notes about them. Findings of collectives are replaced by
-/// those of the last rank, from `on_last`. A finding that only the last rank has, or that is much larger there, is the
-/// cause of the delay: the straggler's finding keeps only the gain that the cause does not explain.
+/// Remove findings that waits for the last-arriving rank explain, and return notes about them. Findings of collectives
+/// are replaced by those of the last rank, from `on_last`. A finding that only the last rank has, or that is much
+/// larger there, is the cause of the delay: the straggler's finding keeps only the gain that the cause does not
+/// explain.
 pub(super) fn remove_effects(
     straggler: &mut Finding,
     findings: &mut Vec<Finding>,

@@ -49,7 +49,7 @@ pub enum Slowness {
 }
 
 impl Slowness {
-    /// Words after the number of the rank.
+    /// Text that follows a rank's number in a sentence, such as `the slowest` in "rank 3, the slowest".
     #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl RankTimes {
         ranks.iter().filter(is_as_long).min_by_key(key)
     }
 
-    /// Comparison of [`Self::slowest`] with the other ranks.
+    /// Comparison of this rank, the slowest one, with the other ranks.
     #[must_use]
     pub fn slowness(&self, ranks: &[Self]) -> Slowness {
         match () {
@@ -102,8 +102,8 @@ impl RankTimes {
     }
 }
 
-/// Exposed collective time in the window, per step, in ns: only collectives run on the GPU, or in the program without a
-/// GPU. None without collectives.
+/// Exposed collective time per step of the window, in ns: time in which only collectives run on the GPU, or in a
+/// program without a GPU. None without collectives.
 pub(super) fn exposed_collectives_ns(shared: &SharedContext<'_>) -> Option<i64> {
     let trace = shared.exact.trace();
     if !Requirement::Collectives.is_met(trace) {

@@ -8,7 +8,7 @@ use stackline_timeline::recording::Recording;
 use stackline_timeline::vocabulary::STALL_REASON;
 use std::sync::Arc;
 
-/// Area of a rule's problems.
+/// Area of the performance problems that a rule reports, such as the host, data or kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Area {
     /// The host keeps the GPU waiting.
@@ -32,7 +32,7 @@ pub enum Area {
 }
 
 impl Area {
-    /// All areas, in the order of lists.
+    /// All areas, in the order in which lists show them.
     pub const ALL: [Self; 9] = [
         Self::Host,
         Self::Synchronization,
@@ -112,14 +112,14 @@ pub enum Requirement {
     MemoryEnd,
 }
 
-/// True for names of clock counters.
+/// True if a counter has the name of a clock, such as a GPU's frequency.
 pub(super) fn is_clock(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["clock", "freq", "mhz"].iter().any(|part| name.contains(part))
 }
 
 impl Requirement {
-    /// All requirements of rules on a [`Trace`], in the order of lists.
+    /// All requirements of rules on a [`Trace`], in the order in which lists show them.
     pub const ALL: [Self; 16] = [
         Self::GpuWork,
         Self::GpuRecords,
@@ -172,7 +172,7 @@ impl Requirement {
         Self::ALL.into_iter().find(|need| need.name() == name)
     }
 
-    /// Missing data, and a way to record it: the object of "the trace has".
+    /// Text that completes "the trace has …": the missing data, and how to record the data.
     pub fn missing(self) -> &'static str {
         match self {
             Self::GpuWork => "no GPU operations",
@@ -307,7 +307,7 @@ impl Setting {
     }
 }
 
-/// Kind of program.
+/// Kind of program to which a variant of advice applies.
 #[derive(Clone, Copy)]
 pub enum Programs {
     /// All programs.
@@ -347,7 +347,7 @@ pub struct AdviceVariant {
 }
 
 impl AdviceVariant {
-    /// Variant for all programs, for candidates of one kind.
+    /// Advice variant for candidate findings of one kind, in all programs.
     pub(super) const fn for_all(
         programs: &'static str,
         kind: CandidateKind,
@@ -357,12 +357,12 @@ impl AdviceVariant {
         Self { programs, condition: Programs::Any, kind: Some(kind), advice, example }
     }
 
-    /// Variant for programs that use JAX, where advice on PyTorch does not apply.
+    /// Advice variant for programs that use JAX, where advice on PyTorch does not apply.
     pub(super) const fn for_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
         Self { programs: "that use JAX", condition: Programs::Jax, kind: None, advice, example }
     }
 
-    /// Variant for programs without a GPU.
+    /// Advice variant for programs without a GPU.
     pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
         Self { programs: "without a GPU", condition: Programs::WithoutGpu, kind: None, advice, example }
     }

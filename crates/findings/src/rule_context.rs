@@ -81,7 +81,7 @@ impl<'a> SharedContext<'a> {
         }
     }
 
-    /// Run a check. The flag is true if its result depends on inferred steps.
+    /// Run a rule's check, and return its result with a flag that is true if the result depends on inferred steps.
     pub(super) fn track_use_of_steps<T>(&self, check: impl FnOnce() -> T) -> (T, bool) {
         self.has_used_steps.store(false, Ordering::Relaxed);
         let found = check();
@@ -143,7 +143,7 @@ impl<'a> RuleContext<'a> {
         self.shared.recording()
     }
 
-    /// Overhead of recording all operators in spans, in ns, by which the spans are shorter without a recorder. 0 if
+    /// Overhead of recording all operators in spans, in ns: the spans are shorter by this time without a recorder. 0 if
     /// unknown.
     pub(crate) fn recording_ns(&self, spans: &[EventId]) -> i64 {
         let ns = |recorded: &RecordedOperators| recorded.ns_in(self.trace(), spans.iter().copied());
@@ -251,7 +251,7 @@ impl<'a> RuleContext<'a> {
         self.shared.launch_times()
     }
 
-    /// Names of the trace's compilations.
+    /// Names in the trace that mark compilations of torch.compile.
     pub(crate) fn compilations(&self) -> &'a Compilations {
         self.shared.compilations.get_or_init(|| Compilations::from_trace(self.trace()))
     }
@@ -355,7 +355,7 @@ impl<'a> RuleContext<'a> {
         self.shared.places.get_or_init(|| SourceLocations::new(self.trace()))
     }
 
-    /// Events that are not nested in another one of them.
+    /// Given events that are not nested in another given event.
     pub(crate) fn outermost(&self, events: &[EventId]) -> Vec<EventId> {
         let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), events.iter().copied().collect());
         events.iter().copied().filter(|&e| !trace.ancestors(e).any(|around| all.contains(&around))).collect()

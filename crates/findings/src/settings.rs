@@ -4,7 +4,7 @@ use super::rule::Rule;
 use super::rules;
 use std::collections::BTreeMap;
 
-/// Chosen thresholds by name, such as `SL001.share`.
+/// Thresholds that the user set, by name, such as `SL001.share`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings(BTreeMap<String, f64>);
 
@@ -66,7 +66,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Codes of rules with a chosen threshold.
+    /// Codes of rules with a threshold that the user set.
     pub fn rules(&self) -> impl Iterator<Item = &str> {
         self.0.keys().filter_map(|name| Some(name.split_once('.')?.0))
     }

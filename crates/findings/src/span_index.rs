@@ -51,7 +51,7 @@ fn thread_order_key(trace: &Trace, event: EventId) -> (stackline_model::TrackId,
 }
 
 impl<'a> RuleContext<'a> {
-    /// Time on the path in each span and its contents, in ns; nested spans get 0.
+    /// Critical-path time in each span and its contents, in ns; a span nested in another given span gets 0.
     pub(crate) fn path_inside(&self, spans: &[EventId]) -> Vec<i64> {
         let PathTimes { nesting, before } = self.indexes().path.get_or_init(|| {
             let times = self.on_path();
@@ -103,7 +103,7 @@ impl<'a> RuleContext<'a> {
         })
     }
 
-    /// Calls within spans that wait for the GPU, including the spans themselves.
+    /// Calls that wait for the GPU and are in one of the spans, or are one of the spans.
     pub(super) fn waiting_calls_in(&self, spans: &[EventId]) -> Vec<EventId> {
         self.waiting().1.inside(spans)
     }

@@ -40,7 +40,7 @@ impl StepWords {
         }
     }
 
-    /// Fact with its displayed name. Without steps, no value is per step.
+    /// Fact with the name that is displayed: without steps, the name loses the suffix "per step".
     pub(super) fn name(self, fact: &Fact) -> Fact<String> {
         let name = fact.name.strip_suffix(PER_STEP).filter(|_| self.steps == 0).unwrap_or(fact.name);
         Fact { name: name.to_owned(), value: fact.value, unit: fact.unit }

@@ -43,7 +43,7 @@ impl ByteOffsets {
     }
 }
 
-/// Number of events with a common problem, and the first ones in the text.
+/// Number of events with the same problem, and the first of these events.
 #[derive(Debug, Default)]
 pub(crate) struct ProblemTally {
     count: u64,
@@ -71,7 +71,7 @@ impl ProblemTally {
         self.report_with_example(code, places, report, &self.example);
     }
 
-    /// Add the events to the report with another example.
+    /// Add the counted events to the read report, with another example than the stored one.
     pub(crate) fn report_with_example(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport, example: &str) {
         for &event in &self.first {
             code.count(report, places.offset_of(event), example);

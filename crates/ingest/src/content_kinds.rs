@@ -19,13 +19,13 @@ impl ContentKinds {
     pub(crate) const MEMORY: Self = Self { memory: true, ..Self::NOTHING };
     pub(crate) const TRACES_AND_MEMORY: Self = Self { traces: true, memory: true, ..Self::NOTHING };
 
-    /// Error for a trace with these first bytes in an input of which other content was requested.
+    /// Error for an input that contains a trace (with these first bytes), although the caller requested other content.
     pub(crate) fn refusal_of_trace(self, label: &str, head: &[u8]) -> Error {
         if self.calls { Error::NoCalls { path: label.into() } } else { crate::memory::formats::no_memory(label, head) }
     }
 }
 
-/// Content of one input, and members of archives without such content.
+/// Content found in one input, and members of archives without requested content.
 pub(crate) struct Found {
     pub(crate) requested: ContentKinds,
     /// Number of threads that parse an uncompressed file; 0 uses all cores.

@@ -356,7 +356,7 @@ pub fn earlier_processes(report: &ReadReport) -> u64 {
     report.count_of(EARLIER_PROCESS.code)
 }
 
-/// True if the rank of the trace is that of its file name.
+/// True if the rank of the trace was taken from its file name.
 pub fn is_rank_from_name(report: &ReadReport) -> bool {
     report.count_of(RANK_FROM_NAME.code) > 0
 }
@@ -398,14 +398,14 @@ pub fn count_library(report: &mut ReadReport, problem: LibraryProblem, path: &st
     code.count(report, None, path);
 }
 
-/// Count an input that is not a trace or cannot be read, among others that are. Called where several reads are
-/// combined.
+/// Count a skipped input, which is not a trace or cannot be read, among inputs that were read. Called where several
+/// reads are combined.
 pub fn note_skipped_input(report: &mut ReadReport, example: &str) {
     SKIPPED_FILE.count(report, None, example);
     report.sort();
 }
 
-/// True if the report already contains the numbering by position.
+/// True if the report already states that traces are numbered by position.
 pub fn is_rank_by_position(report: &ReadReport) -> bool {
     report.count_of(RANK_BY_POSITION.code) > 0
 }

@@ -20,10 +20,10 @@ pub(crate) const SNIFF: usize = 64 << 10;
 
 type Stream<'a> = Box<dyn Read + Send + 'a>;
 
-/// Start of the description of an unknown format.
+/// First words of the text that error messages show for an unknown format.
 pub(crate) const UNKNOWN: &str = "an unknown format";
 
-/// Read one file, folder of a single run, or standard input (`-`), and append to earlier content.
+/// Read one file, folder of a single run, or standard input (`-`), and append its content to `found`.
 pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let stream: Stream<'_> = if path == Path::new("-") {
@@ -402,7 +402,7 @@ pub(crate) fn could_be_trace(path: &Path) -> bool {
             || could_be_read(&head))
 }
 
-/// Check if the name is that of a trace. Such a file is reported if it is empty or unreadable.
+/// Check if a file is named like a trace. Such a file is reported if it is empty or unreadable.
 pub(crate) fn is_named_like_trace(path: &Path) -> bool {
     let name = path.to_string_lossy().to_ascii_lowercase();
     [
@@ -426,7 +426,7 @@ pub(crate) fn is_named_like_trace(path: &Path) -> bool {
     .any(|end| name.ends_with(end))
 }
 
-/// Check if the name is that of an archive.
+/// Check if a file is named like an archive.
 pub(crate) fn is_named_like_archive(path: &Path) -> bool {
     let name = path.to_string_lossy().to_ascii_lowercase();
     [".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|end| name.ends_with(end))

@@ -48,7 +48,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Options of a read.
+/// Options for reading inputs.
 #[derive(Clone, Default)]
 pub struct ReadOptions {
     /// Number of threads; 0 uses all cores. The result does not depend on it.

@@ -55,7 +55,7 @@ fn produce(mut stream: impl Read, sender: &Sender<io::Result<Vec<u8>>>, recycled
     }
 }
 
-/// Receiving end of the channel, as a byte stream.
+/// Byte stream of the blocks that another thread reads ahead.
 pub(crate) struct Blocks {
     receiver: Receiver<io::Result<Vec<u8>>>,
     recycle: Sender<Vec<u8>>,

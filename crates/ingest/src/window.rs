@@ -60,7 +60,7 @@ impl<R: Read> Window<R> {
         self.from = 0;
     }
 
-    /// Append text that is not from the reader; the number of bytes that fit.
+    /// Append text that does not come from the reader, and return the number of bytes that fit.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
         self.slide();
         let fitting = bytes.len().min(MAX_WINDOW.saturating_sub(self.filled));
@@ -70,7 +70,7 @@ impl<R: Read> Window<R> {
         fitting
     }
 
-    /// Move an empty window over text that is not from the reader.
+    /// Move an empty window over text that does not come from the reader.
     pub(crate) fn skip(&mut self, n: usize) {
         debug_assert_eq!(self.from, self.filled, "only an empty window can be moved");
         self.base += n as u64;

@@ -75,7 +75,7 @@ struct Block {
     segment: u64,
 }
 
-/// The allocator's state.
+/// Model of PyTorch's caching allocator: its settings, blocks and segments.
 #[derive(Clone, Debug, Default)]
 pub struct Allocator {
     settings: AllocatorSettings,
@@ -92,7 +92,7 @@ pub struct Allocator {
     reserved: u64,
 }
 
-/// Error: the device has no room.
+/// Error: a request needs more memory than the device has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfDeviceMemory {
     /// Requested bytes, rounded.
@@ -145,7 +145,8 @@ impl Allocator {
         self.allocate_in(StrId::NONE, bytes, stream)
     }
 
-    /// Like [`Self::allocate`], in a private pool (none for the default pool). Neither pool takes blocks of the other.
+    /// Allocate `bytes` in a private pool (none: the default pool) and return the block's address. Neither pool takes
+    /// blocks of the other.
     ///
     /// # Errors
     /// Like [`Self::allocate`].
@@ -325,8 +326,8 @@ pub struct Reserved {
     pub failed: Option<(u32, OutOfDeviceMemory)>,
 }
 
-/// Run blocks of memory (of [`crate::replay::Replay::blocks`]) through the allocator in the order of their positions.
-/// Between two calls, frees come first. The run ends at the first request without room.
+/// Predict reserved memory: allocate and free blocks ([`crate::replay::Replay::blocks`]) in the allocator model, in
+/// order. Between two calls, frees come first. The run ends at the first request without room.
 pub fn reserved(
     trace: &MemoryTrace,
     settings: AllocatorSettings,

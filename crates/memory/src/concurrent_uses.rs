@@ -31,13 +31,13 @@ pub(crate) struct ConcurrentUses {
 }
 
 impl ConcurrentUses {
-    /// Create the state for this number of objects.
+    /// Create the state without any uses, for this number of objects.
     pub(crate) fn new(objects: usize) -> Self {
         Self { since: vec![MemoryCallId::NONE; objects], ..Self::default() }
     }
 
-    /// Keep the earlier uses that may still run at a new use at `now.0`; `last` is the latest earlier use. The first
-    /// clock belongs to the new use, the second one to the host.
+    /// Drop the earlier uses of an object that are over at a new use (`now.0`); `last` is the latest earlier use. The
+    /// first clock belongs to the new use, the second one to the host.
     pub(crate) fn keep_unfinished(
         &mut self,
         object: MemoryObjectId,

@@ -190,8 +190,8 @@ fn without_layers(
     (after(&frees), false)
 }
 
-/// Number of calls up to the last allocation. Later frees belong to the end of the program, or of the function that
-/// keeps the objects.
+/// Number of memory calls up to and including the last allocation. Later frees belong to the end of the program, or of
+/// the function that keeps the objects.
 pub(crate) fn last_allocation(trace: &MemoryTrace) -> u32 {
     let is_allocation = |call: &MemoryCallId| trace.calls.kind[call.index()] == MemoryCallKind::Allocate;
     let all = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
@@ -205,8 +205,8 @@ pub(crate) fn is_in_cache(trace: &MemoryTrace, stack: MemoryStackId) -> bool {
     trace.stacks.frames_of(stack).any(|frame| has(frame.function_text(&trace.strings)) || has(file(&frame)))
 }
 
-/// True if something is left in at least `least` iterations, without a gap of a quarter of all. Objects that are
-/// allocated once at the start, or kept for a few iterations, are no growth.
+/// True if at least `least` iterations leave objects, and no gap between them exceeds a quarter of all iterations.
+/// Objects that are allocated once at the start, or kept for a few iterations, are no growth.
 pub(crate) fn is_steady(iterations: &BTreeSet<u32>, all: u32, least: u32) -> bool {
     let known = iterations.iter().map(|iteration| i64::from(*iteration));
     let marks: Vec<i64> = std::iter::once(-1).chain(known).chain(std::iter::once(i64::from(all))).collect();

@@ -72,8 +72,8 @@ impl<'trace> MemoryAnalysis<'trace> {
         ranked
     }
 
-    /// Matches without a suggestion, by pattern and allocating line; within each group, the match with the most bytes
-    /// comes first.
+    /// Matches of waste patterns without a suggestion, by pattern and allocating line; within each group, the match
+    /// with the most bytes comes first.
     pub fn without_suggestion(&self) -> Vec<Vec<&PatternMatch>> {
         let mut sites = Sites::new(self.trace());
         let all = self.ranked.iter().map(|one| &one.suggestion);

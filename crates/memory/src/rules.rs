@@ -1,6 +1,6 @@
 //! Thresholds for detecting patterns of wasted memory.
 
-/// Thresholds of the patterns. Defaults are those of DrGPUM's paper and artifact.
+/// Thresholds of the patterns of wasted memory. Defaults are those of DrGPUM's paper and artifact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// Least number of kernels between an allocation and the first use, for an early allocation.

@@ -14,7 +14,7 @@ const GENERATED_SUFFIX: &str = " (generated code)";
 /// Suffix of a line for which autocast made a copy in a lower precision.
 const AUTOCAST_SUFFIX: &str = " (autocast copy)";
 
-/// Source location.
+/// Source location of a call path: file, line, function, and their text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLocation {
     /// File, if known.

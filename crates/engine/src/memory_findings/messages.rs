@@ -9,7 +9,7 @@ use stackline_memory::{
 use stackline_model::format::bytes;
 use stackline_model::{AccessEvidence, MemoryTrace, Unit};
 
-/// One-line title: object, size and cause; for several objects, those of the largest one.
+/// One-line title of a memory finding: object, size and cause; for several objects, those of the largest one.
 pub(super) fn title(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     let name = facts.trace.object_name(waste.largest);
     let size = bytes(waste.bytes);
@@ -98,7 +98,7 @@ fn kernel(facts: &ObjectUsage<'_>, found: &PatternMatch) -> &'static str {
     if evidence == AccessEvidence::OperatorLevel { "operator" } else { "kernel" }
 }
 
-/// Facts of a pattern, for the largest object.
+/// Facts of a memory finding, about the largest of its objects.
 pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
     let mut list = Vec::new();
     if waste.objects.len() > 1 {

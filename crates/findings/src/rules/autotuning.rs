@@ -1,4 +1,5 @@
-//! SL062: steps after the first search for algorithms, as cuDNN's benchmark mode and autotuners do for each new shape.
+//! SL062: later steps still search for the fastest algorithm, as cuDNN's benchmark mode and autotuners do for each new
+//! shape.
 
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;

@@ -1,4 +1,4 @@
-//! SL004: waits of the host for the GPU within the work.
+//! SL004: calls in which the host waits for the GPU, such as `item()`, instead of launching further work.
 
 use crate::{
     AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,

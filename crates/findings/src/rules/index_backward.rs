@@ -1,4 +1,4 @@
-//! SL007: backward pass of indexing that sorts its indices and adds equal ones in order.
+//! SL007: backward pass of indexing that sorts the indices and adds the gradients of equal indices one after another.
 
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;

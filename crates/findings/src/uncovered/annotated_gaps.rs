@@ -1,4 +1,4 @@
-//! Critical-path time without an event, by the annotation of the program around it.
+//! Critical-path time without an event, grouped by the program's annotation around the time.
 
 use super::groups::{GroupKey, Part};
 use super::{LARGE_PERCENT, LargeKind};
@@ -8,7 +8,7 @@ use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, StrId};
 use std::collections::BTreeMap;
 
-/// Segments without an event by kind, each with the innermost annotation around it.
+/// Critical-path segments without an event by kind, each with the innermost annotation around it.
 pub(super) struct AnnotatedGaps {
     /// Annotations that mark steps: their number says nothing about the time.
     steps: FxHashSet<EventId>,
@@ -21,7 +21,8 @@ impl AnnotatedGaps {
         Self { steps, by_kind: BTreeMap::new() }
     }
 
-    /// Add a segment. The event of a wait or a latency is not around it.
+    /// Add a critical-path segment with the annotation around it. Waits and latencies get none, because their event is
+    /// not around them.
     pub(super) fn add(&mut self, context: &RuleContext<'_>, kind: LargeKind, part: Part) {
         let trace = context.trace();
         let is_around = |&e: &EventId| {

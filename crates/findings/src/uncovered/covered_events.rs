@@ -18,7 +18,7 @@ impl CoveredEvents<'_, '_> {
         self.events.contains(&event) || self.is_in(event, self.events)
     }
 
-    /// Check if an event is in a function that is only reported as slow.
+    /// Check if an event is in a function that a finding reports as slow without its callees.
     pub(super) fn is_in_function(self, event: EventId) -> bool {
         self.is_in(event, self.functions)
     }

@@ -68,7 +68,7 @@ impl Group {
         }
     }
 
-    /// Name in lists: that of the events, or a title with the annotation around the time.
+    /// Name of the group in lists: that of its events, or a title with the annotation around the time.
     pub(super) fn title(&self, context: &RuleContext<'_>) -> String {
         let name = context.trace().strings.get(self.name);
         match self.kind.title() {
@@ -78,7 +78,7 @@ impl Group {
         }
     }
 
-    /// Check for compilations of torch.compile.
+    /// Check if the group's events are compilations of torch.compile.
     pub(super) fn is_compilation(&self, context: &RuleContext<'_>) -> bool {
         context.compilations().contains(self.name)
     }
@@ -98,8 +98,8 @@ impl Group {
         &self.segments
     }
 
-    /// Time by which the group is listed. Calls also count by their own time, because the path contains the cause of
-    /// their wait instead.
+    /// Time by which groups are selected and sorted. Calls also count by their own time, because the path contains the
+    /// cause of their wait instead.
     pub(super) fn largest_ns(&self) -> i64 {
         if self.kind == LargeKind::Call { self.path_ns.max(self.wall_ns) } else { self.path_ns }
     }
@@ -181,7 +181,7 @@ pub(super) struct Groups {
     pub(super) covered_ns: i64,
 }
 
-/// Kind and name.
+/// Key of a group: kind and name of its events.
 pub(super) type GroupKey = (LargeKind, StrId);
 
 /// Critical-path segments by group.

@@ -88,7 +88,7 @@ impl LargeKind {
         }
     }
 
-    /// Noun for a number of items.
+    /// Noun for the items of a group, singular or plural by their count.
     pub fn words(self, count: usize) -> &'static str {
         match (self, count) {
             (Self::Call, 1) => "GPU API call",
@@ -153,7 +153,8 @@ impl LargeGroup {
         self.kind == LargeKind::Call && self.percent.max(self.path_percent) >= LARGE_PERCENT
     }
 
-    /// True if the listed share is that of the window (`percent`), false for that of the path (`path_percent`).
+    /// True if lists show the group's share of the window (`percent`), false for that of the critical path
+    /// (`path_percent`).
     pub fn is_of_window(&self) -> bool {
         match self.kind {
             LargeKind::Call => self.percent > self.path_percent || self.is_wait(),
@@ -162,7 +163,7 @@ impl LargeGroup {
         }
     }
 
-    /// Check if most of the time on the path is waits of unknown cause.
+    /// Check if most of the group's time on the critical path is waits of unknown cause.
     pub fn is_wait(&self) -> bool {
         self.kind == LargeKind::Wait || self.wait_percent > self.path_percent
     }

@@ -13,7 +13,7 @@ use stackline_model::{EventId, EventKind, SampleWeights, StrId, TrackId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Functions of samples: the groups that their time belongs to.
+/// Functions that samples show in a gap, and the groups to which the samples' time belongs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SampledFunctions {
     /// True if a finding covers the samples.

@@ -30,7 +30,8 @@ impl CallsInProgress {
         Self { by_track: by_track.into_iter().map(sorted).collect() }
     }
 
-    /// Call that was in progress for nearly all of a time range; of several threads the one with most of it.
+    /// Call that was in progress for nearly all of a time range; of calls of several threads, the one that covers the
+    /// most.
     pub(super) fn around(&self, from: i64, to: i64) -> Option<EventId> {
         let middle = from + (to - from) / 2;
         let of_track = |calls: &Vec<(i64, i64, EventId)>| {

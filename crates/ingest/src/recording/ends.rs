@@ -74,7 +74,7 @@ impl Ends {
 }
 
 impl SignaledProcess {
-    /// Write the signal that ended the command to a run directory.
+    /// Write into a run directory which signal ended the command.
     ///
     /// # Errors
     /// If the file cannot be written.

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dangling;
 
-/// Values by id.
+/// Values by a stream's ID.
 #[derive(Debug)]
 pub(super) struct Table<T>(Vec<Option<T>>);
 

@@ -9,10 +9,10 @@ use stackline_model::waiting_calls::waiting_calls;
 use stackline_model::{DeviceClock, Trace};
 use std::collections::BTreeMap;
 
-/// Clocks by device.
+/// Bounds on the clock offset of each device, by device number.
 pub(super) type Clocks = BTreeMap<i32, DeviceClock>;
 
-/// Fill the clocks of a trace. Requires launches and parents.
+/// Compute the bounds on the clock offsets of a trace's devices. Requires launches and parents.
 pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, outcome: &Outcome) {
     let Outcome { shifts, contradicted } = outcome;
     let shifted = |device: i32| shifts.get(&device).copied().unwrap_or(0);

@@ -26,10 +26,10 @@ const IDLE_NS: i64 = 20_000;
 pub(super) const MAX_RETURN_DELAY_NS: i64 = 100_000;
 /// Number of operations on an idle device that are required to determine the launch delay.
 pub(super) const MIN_OPERATIONS: usize = 3;
-/// Number of launches that must agree. A single record may be wrong.
+/// Number of launches that must agree on a shift. A single record may be wrong.
 pub(super) const LINKED: usize = 3;
 
-/// A launch with its operation, in ns.
+/// Times of a launch call and of the GPU operation that it launched, in ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Launched {
     /// Correlation ID of both.

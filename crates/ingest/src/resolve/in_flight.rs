@@ -66,8 +66,8 @@ fn path_in_words(trace: &Trace, track: TrackId, path: &[EventId]) -> String {
     in_words(&trace.meta.name, &thread, &frames)
 }
 
-/// Call path of a thread of a source as text; `frames` has the innermost frame first. A function that calls itself is
-/// named once, with the number of its levels.
+/// Text of a call path, after its source (a file or stream) and its thread; `frames` has the innermost frame first. A
+/// function that calls itself is named once, with the number of its levels.
 pub(crate) fn in_words(source: &str, thread: &str, frames: &[String]) -> String {
     let with_levels = |name: String, levels: usize| match levels {
         1 => name,

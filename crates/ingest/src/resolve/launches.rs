@@ -12,9 +12,9 @@ type Device = (i32, Key);
 /// A call: its correlation ID, start and event.
 type Call = (i64, i64, EventId);
 
-/// Fill the GPU table except for the launch contexts. One call may launch many operations (graph launches). If several
-/// calls share an ID (merged ranks, wrapped counters), the last one before the operation is used, in the process that
-/// is known to launch most of the device's work.
+/// Link GPU operations to their launch calls: fill the GPU table, except for the launch contexts. One call may launch
+/// many operations (graph launches). If several calls share an ID (merged ranks, wrapped counters), the last one before
+/// the operation is used, in the process that is known to launch most of the device's work.
 pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
     let correlation: Vec<i64> = trace.events.ids().map(correlation(trace)).collect();
     let calls = calls(trace, &correlation);

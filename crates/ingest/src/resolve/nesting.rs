@@ -1,4 +1,4 @@
-//! Parents by exact intervals on each CPU thread, also for crossing spans.
+//! Parent of each event on a CPU thread, found by exact times, also if spans cross (overlap without nesting).
 //!
 //! Crossing is common in real traces: frames that open an annotation end inside it, and under `torch.compile` operators
 //! exceed their Python frames by microseconds. The parent of a span is the innermost open span that covers its start

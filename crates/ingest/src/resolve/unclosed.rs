@@ -1,4 +1,4 @@
-//! Cut of spans without a recorded end, which last to the end of the recording, past the end of their caller.
+//! Spans without a recorded end: cut at the end of their caller, instead of the end of the recording.
 //!
 //! A Python frame whose return the profiler missed ends when the recording stops, so all later work of its caller would
 //! appear in that frame. A callee cannot outlive its caller, so such a frame is cut at the end of its caller. (Real
@@ -11,7 +11,8 @@ use stackline_model::{
     AttrValue, EventId, EventKind, EventTable, ProcessId, RECORDED_DURATION, Trace, TrackId, TrackKind, flags,
 };
 
-/// Cut such spans, and store their recorded durations as attributes. Requires the time order, and restores it.
+/// Cut spans without a recorded end at the end of their caller, and store their recorded durations as attributes.
+/// Requires the time order, and restores it.
 pub(super) fn clamp(trace: &mut Trace, places: &ByteOffsets) {
     let candidates =
         |e: &EventId| trace.kind(*e) == EventKind::PythonFunction || trace.events.has(*e, flags::UNFINISHED);

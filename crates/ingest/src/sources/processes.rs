@@ -151,7 +151,7 @@ impl<'o> Processes<'o> {
         code.count(&mut self.report, None, example);
     }
 
-    /// Count a row that is named by its kind, because the text of its name is missing.
+    /// Count a row that gets its kind as name, because the text of its own name is missing.
     pub(crate) fn count_nameless(&mut self, called: &str, text: i64) {
         match self.nameless.get_mut(called) {
             Some((count, _)) => *count += 1,
@@ -259,7 +259,7 @@ fn callers(by_pid: &BTreeMap<i64, ProcessTrace>) -> Callers {
     callers
 }
 
-/// A row that becomes an event.
+/// A row of a table that becomes a trace event.
 pub(crate) struct Event<'a> {
     pub(crate) track: (Key, Key, TrackKind),
     /// Start and end, in ns since the start of the recording.
@@ -272,14 +272,14 @@ pub(crate) struct Event<'a> {
     pub(crate) arguments: &'a [(&'a str, Value<'a>)],
 }
 
-/// A call that recorded an event on a stream.
+/// A call, such as cudaEventRecord, that recorded a GPU event on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventRecord {
     pub(crate) stream: i64,
     pub(crate) correlation: i64,
 }
 
-/// One process.
+/// Trace of one process, while it is read.
 pub(crate) struct ProcessTrace {
     pub(crate) pid: i64,
     pub(crate) trace: Trace,

@@ -79,7 +79,7 @@ fn list(text: &str) -> &str {
     text.find("]]").map_or(text, |end| &text[..end + 2])
 }
 
-/// Check for a node of autograd such as `MmBackward0`, or the engine's range around it.
+/// Check if a name is that of an autograd node such as `MmBackward0`, or of the engine's range around it.
 pub(crate) fn is_autograd_node(name: &str) -> bool {
     let name = name.strip_prefix("autograd::engine::evaluate_function: ").unwrap_or(name);
     name.trim_end_matches(|c: char| c.is_ascii_digit()).ends_with("Backward")

@@ -45,7 +45,7 @@ pub(crate) fn texts(file: &Database, table: &str, columns: [&str; 2], processes:
     texts
 }
 
-/// Count a row that is named by its kind, because its string is missing in the file or it has none.
+/// Count a row that gets its kind as name, because its name is missing in the file, or the row has none.
 pub(crate) fn note_nameless(ids: &[Option<i64>], called: &str, processes: &mut Processes<'_>) {
     match ids.iter().flatten().next() {
         Some(&id) => processes.count_nameless(called, id),

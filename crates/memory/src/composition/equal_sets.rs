@@ -11,7 +11,7 @@ use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
 use stackline_model::{MemoryObjectId, MemoryTrace};
 
-/// Purposes of objects without a known one, which lines of the program allocated in sets with the sizes of other sets.
+/// Find the use of objects that lines of the program allocated, if they form sets with the sizes of known sets.
 pub(super) fn sets_of_program_lines(
     trace: &MemoryTrace,
     lifetimes: &Lifetimes<'_>,

@@ -148,7 +148,7 @@ impl Evidence {
     }
 }
 
-/// Part of a peak.
+/// Part of the memory at a peak: the objects of one use, such as parameters or gradients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Use of the memory.

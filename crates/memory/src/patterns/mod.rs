@@ -91,7 +91,7 @@ impl Pattern {
     }
 }
 
-/// Certainty of a match.
+/// Certainty of a pattern's match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Certainty {
     /// All accesses were recorded.
@@ -127,7 +127,7 @@ impl Certainty {
 
 pub use crate::iterations::Origin;
 
-/// Figures of a match.
+/// Numbers that a pattern states about its match, such as the accessed bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measure {
     /// Figures of an overallocation.

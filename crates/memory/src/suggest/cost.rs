@@ -33,8 +33,8 @@ impl<'a> Times<'a> {
         self.known.then(|| u64::try_from(calls.start_ns[before.index()].saturating_sub(end)).unwrap_or(0))
     }
 
-    /// Part of two copies of `copy_ns` each that two calls cannot hide, and that is on the critical path. All of it
-    /// without times.
+    /// Added run time of two copies (`copy_ns` each), as far as they take longer than the time between two calls. All
+    /// of it without times.
     pub(super) fn exposed_copy_ns(&self, copy_ns: u64, after: MemoryCallId, before: MemoryCallId) -> u64 {
         copy_ns.saturating_mul(2).saturating_sub(self.between(after, before).unwrap_or(0))
     }

@@ -20,7 +20,7 @@ use crate::{Certainty, Pattern};
 use stackline_model::{MemoryCallId, MemoryObjectId};
 use std::collections::BTreeSet;
 
-/// Change of one object's memory.
+/// Suggested change of one object's memory, such as an earlier free or an offload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Remove the object and its fills.
@@ -153,7 +153,7 @@ impl Action {
         }
     }
 
-    /// Calls between which the object has no memory.
+    /// Two calls between which the object has no memory; `None` for other changes.
     pub(crate) fn away(&self) -> Option<(MemoryCallId, MemoryCallId)> {
         match self {
             Self::FreeWhileIdle { after, before }

@@ -31,8 +31,8 @@ impl<'a> Sites<'a> {
         Self { trace, lines: FxHashMap::default() }
     }
 
-    /// Site of a match; for a leaked activation, the line that called the model, independent of lines and operators
-    /// within it.
+    /// Allocation site of a pattern's match; for a leaked activation, the line that called the model, independent of
+    /// lines and operators within it.
     pub(crate) fn of_match(&mut self, found: &PatternMatch) -> Site {
         match found.model_call.some() {
             Some(stack) => self.called_from(found.object, stack),

@@ -134,7 +134,7 @@ pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
     (!trace.segments.is_empty()).then(|| segments_table(trace))
 }
 
-/// Table of allocator segments and blocks like [`allocator_table`], but empty if the source has none.
+/// Table of allocator segments and blocks at the time of the snapshot; empty if the source has none.
 pub fn segments_table(trace: &MemoryTrace) -> Table {
     let mut groups = BTreeMap::<_, Sums>::new();
     for segment in &trace.segments {

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::{MemoryDeviceId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes and number of objects.
+/// Total bytes and number of some objects.
 pub(super) type Sum = (u64, u64);
 
 /// The highest peak of a device.

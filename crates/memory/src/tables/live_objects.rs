@@ -30,7 +30,7 @@ pub enum By {
 }
 
 impl By {
-    /// All keys, in their order.
+    /// All keys to group live memory by, in the order in which lists show them.
     pub const ALL: [Self; 9] = [
         Self::Place,
         Self::Path,

@@ -32,7 +32,7 @@ pub use suggestions::{
 };
 pub use waste::waste_table;
 
-/// Names of the tables of one trace, or of several shown together.
+/// Names of the tables of one memory trace, or of several memory traces shown together.
 pub const NAMES: [&str; 16] = [
     "memory_peaks",
     "memory_composition",
@@ -52,7 +52,7 @@ pub const NAMES: [&str; 16] = [
     "memory_growth",
 ];
 
-/// Names of the tables of a comparison.
+/// Names of the tables that compare two memory traces.
 pub const NAMES_OF_COMPARISON: [&str; 2] = ["memory_diff_peaks", "memory_diff"];
 
 /// Source location: one column for people, and its parts for programs.

@@ -18,7 +18,7 @@ const MAX_OWNERS: usize = 3;
 /// Least difference of a rank's peak from the median, in percent.
 const MIN_DIFFERENCE_PERCENT: f64 = 1.0;
 
-/// Location of a memory trace.
+/// File of a memory trace, and the trace's position in it if the file is an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemorySource {
     /// The file or archive.
@@ -27,7 +27,7 @@ pub struct MemorySource {
     pub member: Option<usize>,
 }
 
-/// Summary of a file: highest peaks by source line.
+/// Summary of a memory file: highest peaks by source line.
 #[derive(Clone, Debug)]
 pub struct MemorySummary {
     source: MemorySource,
@@ -58,7 +58,7 @@ impl MemorySummary {
     }
 }
 
-/// Relation of several files.
+/// Relation of several memory files: ranks of a job, or one program at several times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrangement {
     /// Ranks of a job: different numbers in the names, or one separate device per file.
@@ -67,7 +67,7 @@ pub enum Arrangement {
     Times,
 }
 
-/// Several memory files.
+/// Summaries of several memory files, ordered by rank or time.
 #[derive(Clone, Debug)]
 pub struct SeveralMemories {
     arrangement: Arrangement,
@@ -78,7 +78,7 @@ pub struct SeveralMemories {
 }
 
 impl SeveralMemories {
-    /// Arrange files by rank if known, else by time, or by the numbers in their names without times. Files with
+    /// Arrange memory files by rank if known, else by time, or by the numbers in their names without times. Files with
     /// repeated GPU numbers have a row each.
     pub fn new(mut files: Vec<MemorySummary>) -> Self {
         let have_times = files.iter().all(|file| file.end_ns.is_some());
@@ -135,8 +135,8 @@ impl SeveralMemories {
         }
     }
 
-    /// Tables. For ranks: peaks with owners, and the differences of the rank that differs most. For times: peaks, and
-    /// growth by source line.
+    /// Tables of several memory files. For ranks: peaks with owners, and the differences of the rank that differs most.
+    /// For times: peaks, and growth by source line.
     pub fn tables(&self) -> Vec<Table> {
         match self.arrangement {
             Arrangement::Ranks => [Some(self.ranks_table()), self.difference_table()].into_iter().flatten().collect(),

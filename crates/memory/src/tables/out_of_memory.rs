@@ -36,7 +36,7 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
     Some(failed_requests_table(trace))
 }
 
-/// Table of failed allocation requests like [`out_of_memory_table`], but empty if none failed.
+/// Table of failed allocation requests with their causes; empty if none failed.
 pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let curves = curves(trace);
     let (failed, reserved) = (&trace.out_of_memory, Reserved::from_trace(trace));

@@ -9,7 +9,7 @@ use stackline_model::format::bytes;
 use stackline_model::{AccessEvidence, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::cmp::Reverse;
 
-/// Suggestion with its effect alone.
+/// Suggestion with the bytes that it saves if no other suggestion is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranked {
     /// Suggestion.
@@ -62,7 +62,7 @@ pub fn ranked_suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch], pea
     ranked
 }
 
-/// Indices of suggestions to list: those that help alone or in the combination.
+/// Indices of suggestions to list: those that save memory alone or in the combination.
 pub fn listed(ranked: &[Ranked], combination: Option<&Combination>) -> Vec<usize> {
     let is_chosen = |at: &usize| combination.is_some_and(|combination| combination.chosen.contains(at));
     (0..ranked.len()).filter(|at| ranked[*at].helps() || is_chosen(at)).collect()
@@ -91,7 +91,7 @@ fn without_types(trace: &MemoryTrace) -> Option<String> {
     })
 }
 
-/// Table of the listed suggestions by number, with their effects alone.
+/// Table of the listed suggestions by number, each with the bytes that it saves without the others.
 pub fn suggestions_table(trace: &MemoryTrace, ranked: &[Ranked], listed: &[usize], peaks: &[NamedPeak]) -> Table {
     let rows = || listed.iter().map(|at| &ranked[*at]);
     let all = || rows().map(|one| &one.suggestion);

@@ -1,4 +1,4 @@
-//! Lines of the loop's function that run after the loop: an evaluation, a checkpoint, a plot.
+//! Lines that run after the training loop, in the function that contains the loop: an evaluation, a checkpoint, a plot.
 //!
 //! A calling context tree has no order. Lines after the last one that runs once in each step are separated from the
 //! loop by counts of calls. If the recorder has the end times of steps, it also uses times: lines after the loop fit
@@ -14,7 +14,7 @@ const TOLERANCE: f64 = 1.25;
 /// Additional error in ns, for the weight of a few samples.
 const SLACK_NS: f64 = 50e6;
 
-/// Lines after the last one that runs once in each step, unless they belong to the loop.
+/// Lines below the last line that runs once in each step: outside of the loop, or possibly outside of it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct AfterLoop {
     /// Excluded lines.
@@ -40,7 +40,7 @@ enum Counts {
 }
 
 impl AfterLoop {
-    /// Classify the lines of a function, each with its node.
+    /// Find the lines after the loop among the lines of a function, each given with its node.
     pub(super) fn find(
         (tree, thread): (&CallingContextTree, &Thread),
         lines: &[(u32, CallNodeId)],

@@ -31,8 +31,7 @@ pub(super) struct CallCandidate {
     pub(super) covers_ns: u64,
 }
 
-/// Time with its sampling error, in ns. Rows of profiles stand for an unknown number of
-/// samples.
+/// Gain of a time in ns, with bounds from its sampling error. Rows of profiles stand for an unknown number of samples.
 pub(super) fn bounded(context: &CallRuleContext<'_>, time: Time) -> Gain {
     let ns = signed(time.ns);
     let sampled_ns = time.ns.saturating_sub(time.measured_ns);

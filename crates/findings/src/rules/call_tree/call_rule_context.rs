@@ -12,7 +12,7 @@ use stackline_model::{CallNodeId, CallThreadId, CallingContextTree, Frame, Frame
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 
-/// Time of nodes, with the nodes.
+/// Total time of some nodes of a call tree, with these nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeTime {
     pub(super) time: Time,
@@ -162,7 +162,7 @@ impl<'a> CallRuleContext<'a> {
         self.tree.nodes.ids().skip(1).filter(|node| self.steps.inside[node.index()])
     }
 
-    /// Kind of work of each frame, by a rule.
+    /// Kind of work of each frame, by a rule's classifier of frame names.
     pub(super) fn kinds(&self, kind_of: KindOf) -> Vec<Option<&'static str>> {
         self.names.iter().map(|name| kind_of(name)).collect()
     }

@@ -21,7 +21,7 @@ const CLASSIFIERS: [(&Rule, KindOf); 7] = [
     (&host_waits::RULE, host_waits::kind_of),
 ];
 
-/// Kind of waits without a frame that names the cause.
+/// Possible causes of a wait, if no frame names the cause.
 pub(super) const UNNAMED_WAIT: &str = "a file, the network, a lock, or time.sleep";
 
 /// Time by rule and line, and the rule of each node.

@@ -128,7 +128,7 @@ impl TestTree {
     }
 }
 
-/// Code, line, and gain per step in ms.
+/// Rule code, line, and gain per step in ms of each finding.
 pub(super) fn summaries(found: &Findings) -> Vec<(&str, Option<u32>, i64)> {
     let one = |finding: &crate::Finding| finding.gain_ns() / MS as i64;
     found.findings.iter().map(|f| (f.rule.code.as_str(), f.place.line, one(f))).collect()

@@ -8,7 +8,7 @@ use stackline_timeline::vocabulary::autograd::is_device_thread;
 use stackline_timeline::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Time of one thread.
+/// Time of one thread in ns, with its waiting and unsampled parts and its number of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Time {
     /// Total in ns, including recorded waits.
@@ -52,7 +52,7 @@ impl Time {
         Self { waits_ns: ns, ..Self::measured(ns) }
     }
 
-    /// Sampled time without that of a part.
+    /// Subtract the sampled time of a part.
     pub(super) fn without(self, part: Self) -> Self {
         Self::sampled(self.ns.saturating_sub(part.ns), self.samples.saturating_sub(part.samples))
     }
@@ -71,7 +71,7 @@ impl Time {
     }
 }
 
-/// Source of times.
+/// Source of a thread's times: samples of wall time or CPU time, or elapsed times of operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeSource {
     /// Wall time samples, of computing and waiting.
@@ -82,7 +82,7 @@ pub(super) enum TimeSource {
     Operators,
 }
 
-/// Analyzed thread.
+/// Thread that runs the steps, with its exclusive time and calls at each node of the call tree.
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     pub(super) id: CallThreadId,

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Least number of elements of a batch. Smaller shapes coincide with those of other tensors.
 const MIN_ELEMENTS: i64 = 64;
 
-/// Padded batch.
+/// Batch of sequences, padded to the length of the longest one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Batch {
     /// Length of each sequence, in elements.
@@ -33,7 +33,7 @@ impl Batch {
     }
 }
 
-/// Remaining shares of the work on batches, for work that is linear or quadratic in the lengths.
+/// Remaining shares of the work on batches (0 to 1), for work that is linear and work that is quadratic in the lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Part {
     pub(super) linear: f64,
@@ -67,7 +67,7 @@ impl Work {
     }
 }
 
-/// Remaining share of the work on batches.
+/// Remaining share of the work on batches, with sequences batched by length and without any padding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Remaining {
     /// With the sequences of each pool batched by length.
@@ -77,7 +77,7 @@ pub(super) struct Remaining {
 }
 
 impl Remaining {
-    /// Compute the shares for pools of batches, with at least one batch.
+    /// Compute the remaining shares of the work for pools of batches, with at least one batch.
     pub(super) fn after(pools: &[Vec<Batch>]) -> Self {
         let (mut all, mut used, mut sorted) = (Work::default(), Work::default(), Work::default());
         for batches in pools {

@@ -17,7 +17,7 @@ use stackline_timeline::vocabulary::aten;
 use stackline_timeline::vocabulary::aten::constants;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Start of titles of such findings.
+/// First words of the titles of findings on tensors from Python lists.
 pub(super) const LISTS_TITLE: &str = "Tensor from a Python list";
 
 /// Name prefix of Python's call of `torch.tensor`.
@@ -31,8 +31,8 @@ const FIRST_PASS_AT_MOST: f64 = 2.0;
 /// Largest time before a list, as a multiple of its second pass. A longer gap contains other work.
 const MAX_GAP_RATIO: i64 = 4;
 
-/// Last operators of `torch.tensor(list)`, with the first one of each. For an array, no allocation precedes the last
-/// operator.
+/// Last operator of each call of `torch.tensor(list)`, with the first operator of the same call. For an array, no
+/// allocation precedes the last operator.
 #[derive(Default)]
 pub(super) struct ListReads(FxHashMap<EventId, EventId>);
 
@@ -150,7 +150,7 @@ impl Lists {
         usual(first_operators.map(|(first, last)| events.start[last.index()] - events.end(first)))
     }
 
-    /// Total time in the window, in ns.
+    /// Total time of creating tensors from lists in the window, in ns.
     pub(super) fn ns(&self) -> i64 {
         self.runs_ns + self.before_ns as i64
     }

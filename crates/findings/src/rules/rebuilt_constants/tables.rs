@@ -11,7 +11,7 @@ use stackline_model::EventId;
 use stackline_timeline::source_location::SourceLocation;
 use stackline_timeline::vocabulary::aten::constants::{BLANK, COMPUTED, PARTS, RESHAPED, WAVES, WRITES};
 
-/// State of blank tensors of a list of operators.
+/// Content that a list of operators writes to parts of blank tensors: nothing, constants, or unknown values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blank {
     /// No blank tensors, or no writes to a part of one.
@@ -23,7 +23,7 @@ pub(super) enum Blank {
 }
 
 impl Blank {
-    /// State from operators in time order.
+    /// Content that operators, in time order, write to parts of blank tensors.
     pub(super) fn new(context: &RuleContext<'_>, operators: &[EventId]) -> Self {
         let trace = context.trace();
         let is = |at: usize, lists: &[&[&str]]| is_in_lists(lists, trace.name(operators[at]));

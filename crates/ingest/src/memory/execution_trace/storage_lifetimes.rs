@@ -108,7 +108,7 @@ impl StorageLifetimes {
         }
     }
 
-    /// Store the position of the operator with these uses.
+    /// Store the position of an operator as the last use of the objects that it uses.
     pub(super) fn note_position(&mut self, uses: &[Use], at: usize) {
         uses.iter().for_each(|used| self.all[used.life].last = at);
     }

@@ -66,7 +66,8 @@ impl Layout {
 }
 
 impl Reader<'_> {
-    /// Set objects to the bytes of their blocks, where segments do not contain them.
+    /// Set the size of objects to that of their allocator blocks, for blocks that segments of the snapshot do not
+    /// contain.
     pub(super) fn block_sizes(&mut self) {
         let settings = &self.trace.allocator_settings;
         if settings.expandable || self.trace.segments.iter().any(|segment| segment.expandable) {

@@ -12,7 +12,7 @@ const MOST: usize = 64;
 /// Limit on distinct key sets; the formats have some ten.
 const MOST_SETS: usize = 4096;
 
-/// Packed dicts.
+/// Storage of packed dicts.
 #[derive(Default, Debug)]
 pub(super) struct Packed {
     /// Key sets, in file order.

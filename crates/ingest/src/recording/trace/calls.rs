@@ -134,7 +134,7 @@ pub(super) struct Sequence {
     pub(super) forward_thread: i64,
 }
 
-/// A sample.
+/// A sample of a thread: time, call-tree node, metric and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) at: i64,

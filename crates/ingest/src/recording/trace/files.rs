@@ -6,7 +6,7 @@ use stackline_recording::FrameKey;
 /// Folders of installed packages.
 const LIBRARIES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 
-/// Naming of source files.
+/// Shortener of the paths of source files to names that do not depend on the machine.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     root: String,
@@ -35,7 +35,7 @@ impl Files {
         self.library(file).or(self.program_path(file)).unwrap_or(file)
     }
 
-    /// Short name with the last folder that marks a library.
+    /// Short name of a file; for a library, with the folder before it, such as `site-packages`.
     pub(super) fn marked_name<'b>(&self, file: &'b str) -> &'b str {
         let Some(name) = self.library(file) else { return self.short_name(file) };
         let folder = file[..file.len() - name.len()].trim_end_matches('/');

@@ -11,7 +11,7 @@ use super::sampled_python_spans::SampledSpan;
 use rustc_hash::FxHashMap;
 use stackline_recording::FrameKey;
 
-/// An inferred span.
+/// An inferred span of a Python function or a module call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InferredFrame {
     pub(super) start: i64,
@@ -24,7 +24,7 @@ pub(super) struct InferredFrame {
     pub(super) at: Place,
 }
 
-/// A node of one of the process's trees.
+/// A node of one of the process's call trees: index of the tree, and node.
 pub(super) type Place = (usize, u32);
 
 /// An element of the stack around an operator.

@@ -20,7 +20,7 @@ const MOST_LOADS: usize = 4096;
 /// Minimum number of load samples per process.
 const LEAST_LOADS: usize = 16;
 
-/// A process of the entry.
+/// A process in the metadata entry on CPU limits, CPU use and recording cost.
 pub(super) struct MachineProcess {
     /// Load samples with ascending times, in ns since the base.
     loads: Vec<Load>,
@@ -30,7 +30,7 @@ pub(super) struct MachineProcess {
 }
 
 impl MachineProcess {
-    /// Describe a process. `offset` is added to its times to get ns since the base.
+    /// Describe a process for the metadata entry. `offset` is added to its times to get ns since the base.
     pub(super) fn new(calls: &Calls, offset: i64) -> Self {
         let loads = calls.loads.iter().map(|load| Load { at: load.at.saturating_add(offset), ..*load }).collect();
         let mut value = json!({ "pid": calls.process.pid });
@@ -67,7 +67,7 @@ fn usable_milli(processors: &Processors) -> Option<u32> {
     [allowed, processors.quota_milli].into_iter().flatten().min()
 }
 
-/// Name and text of the entry for the trace of a rank; `None` without data.
+/// Name and JSON text of the metadata entry for the trace of a rank; `None` without data.
 pub(super) fn entry(all: &[MachineProcess], rank: Option<u32>) -> Option<(String, String)> {
     let is_known =
         |described: &&MachineProcess| described.value.get("machine").is_some() || described.value.get("cost").is_some();

@@ -14,8 +14,8 @@ pub(super) struct SampledSpan {
     pub(super) node: u32,
 }
 
-/// Time ranges of the thread whose calls are those of tree `index`, in time order; none contains the start or end of a
-/// call. A sample covers half of the time to each of its neighbors.
+/// Sampled Python spans of the thread with the calls of tree `index`, in time order. No span contains the start or end
+/// of a call. A sample covers half of the time to each of its neighbors.
 pub(super) fn sampled_spans(calls: &Calls, shown: &[Vec<usize>], index: usize) -> Vec<SampledSpan> {
     let thread = &calls.threads[index];
     let mut samples: Vec<(i64, u64, usize, u32)> = Vec::new();
@@ -47,7 +47,7 @@ pub(super) fn sampled_spans(calls: &Calls, shown: &[Vec<usize>], index: usize) -
     samples.iter().enumerate().filter_map(span_of).collect()
 }
 
-/// Trees whose samples show the thread of a tree's calls, per tree. A thread without calls shows its own samples. If
+/// For each call tree, the trees with samples of the same thread. A thread without calls shows its own samples. If
 /// several threads had one number after each other, the first one is used.
 pub(super) fn shown_threads(calls: &Calls) -> Vec<Vec<usize>> {
     let mut first: FxHashMap<u32, usize> = FxHashMap::default();

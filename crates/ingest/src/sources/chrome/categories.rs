@@ -1,4 +1,4 @@
-//! Table of categories of all Kineto generations and of other writers of the Chrome format.
+//! Table of event categories of all Kineto generations and of other writers of the Chrome format.
 
 use stackline_model::{EventKind, TrackKind};
 

@@ -1,4 +1,4 @@
-//! Reader of the members of the top-level object other than the events.
+//! Reader of the metadata of a Chrome trace: members of the top-level JSON object other than the event list.
 
 use super::builder::Builder;
 use super::event::codes_of;
@@ -10,7 +10,7 @@ use crate::text;
 use stackline_model::{LOST_DATA, Severity, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Read members until the event list begins or the object ends.
+/// Read members of the top-level JSON object until the event list begins or the object ends.
 pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder) -> Step {
     let mut cursor = Cursor::new(bytes);
     loop {

@@ -1,4 +1,4 @@
-//! GPU activity: kernels, copies, fills, graphs, and synchronization records.
+//! GPU activity in Nsight Systems exports: kernels, copies, fills, graphs, and synchronization records.
 
 use super::Export;
 use super::ids::process;
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, Key, Phase, TrackKind};
 use stackline_sqlite::Row;
 
-/// Tables that are read here.
+/// Tables with GPU activity in an Nsight Systems export.
 pub(super) const TABLES: &[&str] = &[KERNELS, COPIES, FILLS, GRAPHS, RECORDS, WAITS];
 const KERNELS: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
 const COPIES: &str = "CUPTI_ACTIVITY_KIND_MEMCPY";

@@ -1,4 +1,5 @@
-//! Thread activity: GPU API calls, system calls, and overhead of the profiler and CUDA within them.
+//! Thread activity in Nsight Systems exports: GPU API calls, system calls, and the profiler's and CUDA's overhead in
+//! these.
 
 use super::Export;
 use super::ids::{pid_of, tid_of};
@@ -6,7 +7,7 @@ use crate::sources::processes::{Event, Processes};
 use crate::sources::row::Value;
 use stackline_model::{EventKind, Key, Phase, TrackKind};
 
-/// Tables that are read here.
+/// Tables with thread activity in an Nsight Systems export.
 pub(super) const TABLES: &[&str] = &[CALLS, SYSTEM_CALLS, CUPTI_OVERHEAD, PROFILER_OVERHEAD];
 const CALLS: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
 const SYSTEM_CALLS: &str = "OSRT_API";

@@ -8,7 +8,7 @@ use crate::sources::ranges::Range;
 use crate::sources::row::Value;
 use stackline_model::{EventKind, Phase};
 
-/// Tables that are read here.
+/// Tables with NVTX ranges and marks in an Nsight Systems export.
 pub(super) const TABLES: &[&str] = &[EVENTS];
 const EVENTS: &str = "NVTX_EVENTS";
 

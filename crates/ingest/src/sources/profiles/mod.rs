@@ -17,7 +17,7 @@ use stackline_model::{
 /// Number of a path of frames; the empty path is 0.
 pub(super) type Path = u32;
 
-/// Texts and lines of a frame.
+/// Function, file, lines and library of a frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FrameText<'a> {
     pub(super) function: &'a str,
@@ -95,7 +95,8 @@ impl Profile {
         }
     }
 
-    /// Add any number in units of the metric. An invalid value is counted, and `example` describes its position.
+    /// Add a value that may be any number, in units of the metric. An invalid value is counted, and `example` describes
+    /// its position.
     pub(super) fn add_number(
         &mut self,
         (path, thread, metric): (Path, CallThreadId, CallMetric),
@@ -121,7 +122,7 @@ impl Profile {
         self.builder.report()
     }
 
-    /// Metric of a kind like [`Self::metric_of`]; a second kind with the same metric becomes a separate counter.
+    /// Metric and scale for a kind of values; a second kind with the same metric becomes a separate counter.
     pub(super) fn metric(&mut self, what: &str, unit: &str) -> (CallMetric, f64) {
         let (metric, scale) = self.metric_of(what, unit);
         match self.taken.iter().find(|(_, taken)| *taken == metric) {

@@ -80,7 +80,8 @@ impl Agents {
         self.gpus.entry(Agent::Number(agent)).or_insert(gpu);
     }
 
-    /// Number of a GPU among GPUs; `None` for a CPU. The agent's own number if no agents are described.
+    /// Device number of an agent, which counts only GPUs; `None` for a CPU. The agent's own number if no agents are
+    /// described.
     pub(super) fn gpu(&self, agent: Agent) -> Option<i64> {
         match agent {
             Agent::Cpu => None,

@@ -17,7 +17,7 @@ use std::io::Read;
 /// Key that every document has.
 const ROOT: &str = "rocprofiler-sdk-tool";
 
-/// Check if a text begins like a document.
+/// Check if a text begins like a JSON document of rocprofv3.
 pub(super) fn is_document(head: &[u8]) -> bool {
     let text = head.trim_ascii_start();
     let key = text.strip_prefix(b"{").map(<[u8]>::trim_ascii_start).and_then(|text| text.strip_prefix(b"\""));

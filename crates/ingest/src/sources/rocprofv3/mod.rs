@@ -17,7 +17,7 @@ use stackline_model::Trace;
 /// Format name in the metadata of traces.
 pub(crate) const FORMAT: &str = "rocprofv3";
 
-/// Detect a recording, or a part of one.
+/// Detect a rocprofv3 recording, or one file of a recording.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     match content {
         Content::Bytes { head, .. } if json::is_document(head) => Sniff::Yes("the key rocprofiler-sdk-tool"),

@@ -86,7 +86,7 @@ struct FrameMessage {
     parent: i32,
 }
 
-/// Source location: a line of the program.
+/// Source location of an XLA instruction: function, file and line of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SourceLocation {
     /// Empty if the file does not contain it.
@@ -95,7 +95,7 @@ pub(super) struct SourceLocation {
     pub(super) line: i32,
 }
 
-/// Source of an instruction.
+/// Source of an XLA instruction: operator, source lines, and fused operators.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Source {
     /// Path of the operator in the program: `jit(step)/jvp()/add`.

@@ -88,7 +88,7 @@ impl<'p> Programs<'p> {
     }
 }
 
-/// Source of an operator.
+/// Source of an operator, with the program that contains the operator.
 pub(super) struct Found {
     program: usize,
     position: Position,

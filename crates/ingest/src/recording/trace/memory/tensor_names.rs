@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 /// Module name for tensors of the outermost module itself.
 const OUTERMOST: &str = "(outermost module)";
 
-/// Names of objects.
+/// Recorded tensor names, by memory object or by address.
 #[derive(Debug, Default)]
 pub(super) struct TensorNames {
     /// Name number by object.
