@@ -171,8 +171,8 @@ impl Window {
     }
 
     /// Process the end of a step on the calling thread, `elapsed` after the begin of the recording, with a span at
-    /// `node`. `report` is called if reports of operators start or stop: to measure overhead, or because the next step is
-    /// inside or outside of the window. They stop only if a writer `looks` at the time, too, and would resume them.
+    /// `node`. `report` is called if reports of operators start or stop: to measure overhead, or because the next step
+    /// is inside or outside of the window. They stop only if a writer `looks` at the time, too, and would resume them.
     ///
     /// `report` runs under the lock, so that changes take effect in the order of their decisions, for any
     /// interleaving of threads.

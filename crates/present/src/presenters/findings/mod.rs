@@ -41,7 +41,7 @@ pub struct Shown<'a> {
     pub more: usize,
 }
 
-/// Place that suppresses a finding: a comment in the program, or a line of the ignore file.
+/// Location of a suppression of findings: a comment in the program, or a line of the ignore file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// In a comment of the program: its file and line.

@@ -138,7 +138,7 @@ impl<'a> FaultInjector<'a> {
         }
     }
 
-    /// Insert what `body` writes at `count` positions of each training step; the repair removes it.
+    /// Insert the steps that `body` writes at `count` positions of each training step; the repair removes them.
     pub(super) fn gone(&mut self, at: At, count: usize, mut body: impl FnMut(&mut Builder<'a>)) {
         self.both(at, count, |p| (p.write(&mut body), Vec::new()));
     }
