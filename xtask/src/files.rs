@@ -23,7 +23,7 @@ pub(crate) fn programs() -> PathBuf {
     target().join(if profile == "dev" { "debug" } else { &profile })
 }
 
-/// Paths relative to the root, sorted: tracked, and new ones that are not ignored.
+/// Paths of files relative to the root, sorted: tracked ones, and new ones that are not ignored.
 pub(crate) fn listed() -> Result<Vec<String>> {
     let git = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])

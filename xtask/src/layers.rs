@@ -1,4 +1,4 @@
-//! Dependencies between our crates point downwards only.
+//! Check that crates depend only on crates of lower layers.
 
 use anyhow::Result;
 
@@ -71,7 +71,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Holds no code, only features of dependencies.
 const HACK: &str = "workspace-hack";
 
-/// One line per crate that depends on a crate above it or at its level.
+/// Report each crate that depends on a crate above it or at its level.
 pub(crate) fn check(faults: &mut Vec<String>) -> Result<()> {
     let metadata = files::cargo_metadata(&["--no-deps", "--offline"])?;
     for package in metadata["packages"].as_array().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Licenses of all dependencies against the list in `deny.toml`, without `cargo deny`.
+//! Check of the licenses of all dependencies against the list in `deny.toml`, without `cargo deny`.
 //!
 //! `cargo deny` does this and more, but takes minutes to build; `./dev test` uses it where it is installed. This check
 //! reads the same file and needs nothing but `cargo metadata`, so it runs everywhere.

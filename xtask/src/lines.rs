@@ -1,5 +1,5 @@
-//! Lines of code of each part of the repository: without blank lines, lines that are comments, and tests. Comments in blocks and
-//! docstrings count as code; style sheets, stubs and `dev` are left out.
+//! Count of the lines of code of each part of the repository, without blank lines, lines of comments, and tests.
+//! Comments in blocks and docstrings count as code; style sheets, stubs and `dev` are left out.
 
 use crate::files;
 use anyhow::Result;

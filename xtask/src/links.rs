@@ -1,4 +1,4 @@
-//! Relative links in Markdown pages lead to files and headings, and every page under `docs/` is linked from its index.
+//! Check that relative links in Markdown lead to files and headings, and that the index links every page of `docs/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +13,7 @@ struct Link {
     anchor: Option<String>,
 }
 
-/// One line per broken link, per anchor without a heading, and per page that the index does not link to.
+/// Report each broken link, each anchor without a heading, and each page that the index does not link to.
 pub(crate) fn check(paths: &[String], text_of: impl Fn(&str) -> String, faults: &mut Vec<String>) {
     let pages: BTreeMap<&str, String> =
         paths.iter().filter(|path| path.ends_with(".md")).map(|path| (path.as_str(), text_of(path))).collect();

@@ -1,5 +1,5 @@
-//! Everything registered (a source, an analysis) has a page, a test (an oracle, a fixture or a case worked out by hand) and
-//! a snapshot; a source is fuzzed.
+//! Check that everything registered (a source, an analysis) has a page, a test (an oracle, a fixture or a case worked
+//! out by hand) and a snapshot, and that sources are fuzzed.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ const REGISTRIES: &[Registry] = &[
     },
 ];
 
-/// One line per page, test or snapshot that is missing.
+/// Report each page, test or snapshot that is missing.
 pub(crate) fn check(paths: &[String], faults: &mut Vec<String>) -> Result<()> {
     let tests = file_texts(paths, |path| path.ends_with(".rs") && path.contains("/tests/"))?;
     let snapshots = file_texts(paths, |path| path.ends_with(".snap"))?;

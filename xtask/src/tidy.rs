@@ -1,4 +1,4 @@
-//! Rules of the house that no compiler checks. Each fault is one line: file, fault, remedy.
+//! Checks of rules of this repository that no compiler checks. Each fault is one line: file, fault, remedy.
 
 use anyhow::{Result, bail};
 

@@ -1,4 +1,4 @@
-//! Names of frameworks belong into vocabularies: an analysis with names of its own misses other producers.
+//! Check that only vocabularies contain names of frameworks: an analysis with its own names misses other producers.
 
 /// Starts of names of frameworks and libraries. Written in halves, so that this file does not contain them either.
 const NAMES: &[&str] = &[
@@ -50,7 +50,7 @@ const EXEMPTIONS: &[(&str, &str, &str)] = &[(
     "all spellings of two data types, as data: the list is the only one that asks for them",
 )];
 
-/// One line per literal of a framework's name outside of vocabularies, tests and comments.
+/// Report each literal with a framework's name outside of vocabularies, tests and comments.
 pub(crate) fn check(path: &str, text: &str, faults: &mut Vec<String>) {
     if !is_checked(path) {
         return;
@@ -68,7 +68,7 @@ pub(crate) fn check(path: &str, text: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// An exemption of a file without the excused text would hide the next one.
+/// Check that each exempt file still contains its exempt text; otherwise the exemption would hide new faults.
 pub(crate) fn check_exemptions(text_of: impl Fn(&str) -> String, faults: &mut Vec<String>) {
     for (path, part, _) in EXEMPTIONS {
         let text = text_of(path);

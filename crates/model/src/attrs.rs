@@ -178,7 +178,7 @@ impl AttrTable {
         (&self.shapes, &self.shape, &self.values)
     }
 
-    /// Append the attributes of the next event. Beyond 2^32 values in total they are dropped (returns `false`).
+    /// Append the attributes of the next event. `false` if they were dropped, because the table is full (2^32 values).
     pub fn push(&mut self, fields: &[(StrId, AttrType)], values: &[u64]) -> bool {
         let fits = u32::try_from(self.values.len() + values.len()).is_ok();
         let (fields, values) = if fits { (fields, values) } else { (&[][..], &[][..]) };
@@ -302,7 +302,7 @@ impl AttrColumn<'_> {
         self.get(event)?.text_id()
     }
 
-    /// True if any event may have the key.
+    /// True if at least one layout of attributes contains the key.
     pub fn exists(&self) -> bool {
         self.position.iter().any(|&p| p != NO_POSITION)
     }

@@ -8,7 +8,7 @@ const MAX_QUICKEST_LATENCY_NS: i64 = 20_000;
 /// Usual latency in ns.
 const USUAL_LATENCY_NS: i64 = 4_000;
 
-/// Possible shifts of a device's times, in ns, where the recorded times are impossible.
+/// Range of shifts, in ns, that make a device's impossible times possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShiftRange {
     /// Smallest possible shift.
@@ -81,7 +81,7 @@ impl DeviceClock {
         self.most_ns = Some(self.most_ns.map_or(after, |most| most.min(after)));
     }
 
-    /// Bounds of the device's times as they are after the applied shift.
+    /// Bounds of the clock offset that remain after the shift that reading applied.
     #[must_use]
     pub fn after_shift(mut self) -> Self {
         let applied = std::mem::take(&mut self.applied_ns);
@@ -122,7 +122,7 @@ impl DeviceClock {
         }
     }
 
-    /// Smallest shift in ns that makes every launch and every wait possible: 0 if the recorded times are. `None`
+    /// Smallest shift in ns that makes every launch and every wait possible: 0 if the recorded times already do. `None`
     /// without bounds, or if no shift does.
     pub fn shift_ns(&self) -> Option<i64> {
         if self.is_contradictory() {

@@ -30,7 +30,7 @@ pub struct PeakFlops {
 }
 
 impl PeakFlops {
-    /// Names of the formats, and of the columns and keys with their rates.
+    /// Names of the number formats, which are also the names of the columns and JSON keys of their peak rates.
     pub const FORMATS: [&'static str; 6] = ["fp64", "fp32", "tf32", "fp16", "bf16", "fp8"];
 
     /// Peak rates in the order of the number formats [`Self::FORMATS`].
@@ -57,7 +57,7 @@ impl PeakFlops {
     }
 }
 
-/// Rates of a product by its data sheet.
+/// Peak rates of an accelerator by its data sheet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DataSheet {
     /// Memory bandwidth in bytes/s.

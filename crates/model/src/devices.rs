@@ -36,7 +36,7 @@ impl Vendor {
         }
     }
 
-    /// Vendor in a product's name, or in a source.
+    /// Detect an accelerator's vendor in a product name, or in a source's text about the vendor.
     pub fn from_name(name: &str) -> Option<Self> {
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         // Drivers before 2021 report NVIDIA's products without the vendor: `A100-SXM4-40GB`, `Quadro RTX 8000`, `GRID

@@ -49,7 +49,7 @@ impl GpuTable {
         self.event.binary_search(&event).ok().map(GpuId::new)
     }
 
-    /// Launch call of an operation; if unknown, the operator with its external ID.
+    /// Launch call of a GPU operation; if unknown, the operator with the same external ID.
     pub fn launcher(&self, gpu: GpuId) -> Option<EventId> {
         self.launch[gpu.index()].some().or(self.operator[gpu.index()].some())
     }

@@ -5,7 +5,7 @@ use crate::Trace;
 use crate::ids::EventId;
 use std::borrow::Cow;
 
-/// Effect of a call on the order of work.
+/// Kind of a runtime or driver call: launch, copy, event record, or a call that waits for the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallKind {
     /// Returns when all work of the device is done.
@@ -186,7 +186,7 @@ fn as_cuda(name: &str) -> Cow<'_, str> {
     MIRRORED_PREFIXES.iter().find_map(mirrored).unwrap_or(Cow::Borrowed(name))
 }
 
-/// Effect of a call with this name on the order of work, if any.
+/// Kind of a runtime or driver call with this name; `None` for calls without effect on the order of GPU work.
 #[must_use]
 pub fn kind_of_name(name: &str) -> Option<CallKind> {
     let name = as_cuda(name);
@@ -291,7 +291,7 @@ pub fn is_fill_launch(call: &str) -> bool {
     launched(call) == Some(Launched::Fill)
 }
 
-/// Begin (`true`) or end (`false`) of a stream's capture into a graph, for calls that capture.
+/// `true` if a call begins the capture of a stream into a graph, `false` if it ends one, `None` for other calls.
 #[must_use]
 pub fn captures(call: &str) -> Option<bool> {
     match call {
@@ -344,7 +344,7 @@ impl Trace {
         self.unrecorded_launches.get_or_init(|| self.find_unrecorded_launches())
     }
 
-    /// [`Self::unrecorded_launches`] of a trace whose events are still being linked.
+    /// Find launch calls without an operation in the GPU table, in a trace whose events are still being linked.
     #[must_use]
     pub fn find_unrecorded_launches(&self) -> Vec<EventId> {
         let without = self.launches_without_work();

@@ -1,4 +1,4 @@
-//! Completeness of a trace's GPU records, decided in one place: missing work is neither zero nor fast.
+//! Completeness of a trace's GPU records, so that missing records do not pass for an idle or fast GPU.
 
 use crate::Trace;
 

@@ -1,4 +1,4 @@
-//! Kernel launches without a recorded operation, whose kernels took time all the same.
+//! Launches whose kernels are missing from the trace, although the kernels took GPU time.
 
 use crate::gpu_calls::{CallKind, kind_of_name};
 use crate::names::{is_graph_launch, is_kernel_launch};
@@ -10,7 +10,7 @@ const FEW_PERCENT: usize = 2;
 /// Capacity of CUDA's launch queue, which limits the kernels that run after the end of a recording.
 const LONGEST_QUEUE: usize = 1_024;
 
-/// Calls that launch kernels: single ones, or graphs of kernels.
+/// Counts of launch calls (single kernels, or graphs of kernels), of their kernels, and of kernels without a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelLaunches {
     /// Launches without an operation on a device, in the order of events. Excluded are the last ones of a process,
@@ -152,7 +152,7 @@ fn last_of<K: Ord>(times: impl Iterator<Item = (K, i64)>) -> BTreeMap<K, i64> {
 }
 
 impl Trace {
-    /// Kernel launches, and those without an operation on a device.
+    /// Counts of all kernel launches, and of those without an operation in the GPU table.
     #[must_use]
     pub(crate) fn kernel_launches(&self) -> KernelLaunches {
         KernelLaunches::from_trace(self, self.unrecorded_launches())

@@ -89,7 +89,7 @@ impl EventKind {
         matches!(self, Self::Runtime | Self::Driver)
     }
 
-    /// Usual stack level of this kind. The level of an event is [`crate::EventTable::level`].
+    /// Usual level in the software stack of events of this kind; that of one event is [`crate::EventTable::level`].
     pub fn level(self) -> Level {
         match self {
             Self::Annotation | Self::GpuAnnotation | Self::Recording => Level::Application,

@@ -1,10 +1,10 @@
-//! GPU work in launch order, for the end of all work launched before a given time.
+//! GPU work in launch order, to find when all work launched before a given time has ended.
 
 use crate::launch_times::{LaunchTimes, Launched};
 use crate::{GpuId, Key, Step, Trace};
 use std::collections::BTreeMap;
 
-/// Launched GPU work of each process, for the end of all work launched before a given time.
+/// Launched GPU work of each process, to find when all work launched before a given time has ended.
 #[derive(Clone, Debug, Default)]
 pub struct LaunchedWork {
     /// By process (`None`: streams without recorded launches): launch time of each operation in order, and the end of

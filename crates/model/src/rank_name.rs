@@ -1,6 +1,6 @@
 //! Detection of rank numbers in file names.
 
-/// Number in a file name.
+/// Rank (or worker, or GPU) number in a file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankInName {
     /// The number.
@@ -10,14 +10,14 @@ pub struct RankInName {
 }
 
 impl RankInName {
-    /// Number of the rank: `rank3_snapshot.pickle`, `step_10/rank-3.pickle`, `local_rank=1.pickle`. Of several the last
-    /// one; ranks of the job take precedence over those of a host.
+    /// Rank in a file name: `rank3_snapshot.pickle`, `step_10/rank-3.pickle`, `local_rank=1.pickle`. Of several the
+    /// last one; ranks of the job take precedence over those of a host.
     #[must_use]
     pub fn of_rank(name: &str) -> Option<Self> {
         Self::by_words(name, &[("rank", false)])
     }
 
-    /// Number of the rank, else of a worker, or of a GPU of its host: `snapshot_gpu1.pickle`.
+    /// Rank in a file name; without one, the number of the worker, or of the GPU of a host: `snapshot_gpu1.pickle`.
     #[must_use]
     pub fn of_rank_or_gpu(name: &str) -> Option<Self> {
         Self::by_words(name, &[("rank", false), ("worker", false), ("gpu", true), ("device", true)])

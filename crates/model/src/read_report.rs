@@ -116,17 +116,17 @@ const TRUNCATION_CODES: [&str; 5] =
     ["truncated", "damaged_compression", "too_damaged", "oversized_entry", "cut_stream"];
 
 impl ReadReport {
-    /// Reason why the rest of the input was not read, if it is truncated.
+    /// Diagnostic of the damage after which the rest of the input was not read; `None` if reading reached the end.
     pub fn breaks_off(&self) -> Option<&Problem> {
         self.problems.iter().find(|problem| TRUNCATION_CODES.contains(&problem.code.as_str()))
     }
 
-    /// Count one more occurrence. `offset` is a byte position; `example` is only used for the first occurrence.
+    /// Count one more occurrence of a diagnostic. `offset` is a byte position; `example` is only used the first time.
     pub fn count(&mut self, code: &str, severity: Severity, message: &str, offset: Option<u64>, example: &str) {
         self.count_many(code, severity, message, 1, offset, example);
     }
 
-    /// Count `count` more occurrences at once (none if 0).
+    /// Count `count` more occurrences of a diagnostic at once (none if 0).
     pub fn count_many(
         &mut self,
         code: &str,

@@ -4,9 +4,9 @@ use crate::{EventId, EventKind, Key, Trace, TrackId};
 use std::collections::BTreeSet;
 
 impl Trace {
-    /// Backward operators whose sequence number and forward thread an earlier one of their process has, in the order of
-    /// events: links from forward to backward may be wrong. Excluded are operators within such a one, which share its
-    /// number, and graphs that run again (`retain_graph=True`).
+    /// Backward operators with the sequence number and forward thread of an earlier one in the same process, in the
+    /// order of events: links from forward to backward may be wrong. Excluded are operators within such a one, which
+    /// share its number, and graphs that run again (`retain_graph=True`).
     pub fn repeated_backward(&self) -> Vec<EventId> {
         let (sequence, thread) = (self.attr("Sequence number"), self.attr("Fwd thread id"));
         if !sequence.exists() || !thread.exists() {

@@ -2,7 +2,7 @@
 
 use crate::{EventId, Frame, FrameId, FrameTable, StackId, StrId, StringTable};
 
-/// Frames as a prefix tree, parents before children. A stack is one handle.
+/// Call paths as a prefix tree of frames, parents before children. The handle of a call path is its innermost node.
 ///
 /// The name of a node is the source's name of its frame, in the strings of the trace: names of function events are the
 /// same, so that both can be compared. The frame is parsed from the name, with separate texts, because the strings of
@@ -28,7 +28,7 @@ pub struct StackTable {
 }
 
 impl StackTable {
-    /// Add a node; `texts` are the strings of the trace.
+    /// Add a frame below `parent` to the prefix tree; `texts` are the strings of the trace.
     pub fn push(&mut self, parent: StackId, (name, category): (StrId, StrId), texts: &StringTable) -> StackId {
         let frame = Frame::named(texts.get(name), texts.get(category), &mut self.strings);
         self.parent.push(parent);

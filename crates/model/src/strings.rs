@@ -44,7 +44,7 @@ impl StringTable {
         StrId(id)
     }
 
-    /// True if `more` further bytes do not fit.
+    /// True if the table has no room for `more` further bytes of text.
     pub fn is_full(&self, more: usize) -> bool {
         u32::try_from(self.bytes.len() + more).is_err()
     }

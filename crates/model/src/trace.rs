@@ -9,7 +9,7 @@ use crate::{
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// Training or inference step, by a mark of a profiler, a framework or an optimizer.
+/// Training or inference step, marked by a profiler, a framework or an optimizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Number.
@@ -94,7 +94,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Set the level of module calls, which are Python frames, to that of layers.
+    /// Set the level of module calls (Python frames that begin with `nn.Module:`) to layer.
     pub fn mark_layers(&mut self) {
         let is_module: Vec<bool> = self.strings.iter().map(|name| module_class(name).is_some()).collect();
         let frames = self.events.kind.iter().zip(&self.events.name).zip(&mut self.events.level);
@@ -110,7 +110,7 @@ impl Trace {
         self.events.level[event.index()]
     }
 
-    /// Forget all values that were computed on the first call. Call it after a change of times.
+    /// Drop all cached values, which are computed on first use. Call it after a change of times.
     pub fn forget_computed(&mut self) {
         self.pauses = OnceLock::new();
         self.gpu_records = OnceLock::new();
@@ -248,7 +248,7 @@ impl Trace {
         any.then_some((first, last))
     }
 
-    /// Time that reading added to the times of a stream's operations, ns, because their device's clock was off
+    /// Shift in ns that reading added to the times of a stream's operations, because their device's clock was off
     /// ([`DeviceClock::applied_ns`]). Records of synchronization may have kept the host's time.
     pub fn clock_shift(&self, track: TrackId) -> i64 {
         let track = self.tracks.get(track);

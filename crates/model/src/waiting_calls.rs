@@ -9,7 +9,7 @@ use crate::{EventId, EventKind, ProcessId, StrId, Trace, TrackKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Correlation ID of the call that recorded the event of a wait, an attribute of synchronization records.
+/// Attribute of synchronization records: correlation ID of the `cudaEventRecord` call of the awaited CUDA event.
 pub const RECORD_ID: &str = "wait_on_cuda_event_record_corr_id";
 /// Stream on which that event was recorded.
 const RECORD_STREAM: &str = "wait_on_stream";
@@ -34,7 +34,7 @@ impl WaitingCall {
         Self { call, device, ended, is_for_event: false }
     }
 
-    /// Time in ns from the end of the operations to the return of the call; negative if it returns before.
+    /// Time in ns from the end of the awaited operations to the return of the call; negative if it returns before.
     #[must_use]
     pub fn return_delay_ns(&self, trace: &Trace) -> i64 {
         trace.events.end(self.call).saturating_sub(self.ended)

@@ -9,7 +9,7 @@ use stackline_serve::Running;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A server of the page.
+/// Server of the web page.
 #[pyclass(frozen, name = "Page", module = "stackline._native")]
 pub(crate) struct NativePage {
     #[pyo3(get)]

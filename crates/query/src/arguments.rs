@@ -42,7 +42,7 @@ impl Arguments {
         self.text(name)?.map(parse).transpose()
     }
 
-    /// Parse a query argument as a number that must be there.
+    /// Parse a required query argument as a number.
     pub(crate) fn needed<T: FromStr>(&self, name: &'static str) -> Result<T, QueryError> {
         self.number(name)?.ok_or_else(|| QueryError::Argument { name, why: "is missing".to_owned() })
     }

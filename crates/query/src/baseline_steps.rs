@@ -7,8 +7,8 @@ use stackline_timeline::steps::StepSelection;
 use std::collections::BTreeSet;
 
 impl OpenRun {
-    /// Part of this run that corresponds to a part of the compared run: its own steps for any steps, without as many
-    /// first ones as the other run leaves out as warm-ups.
+    /// Part of this run that corresponds to a part of the compared run. For any steps of that run, these are all steps
+    /// of this run, without as many first ones as the other run leaves out as warm-up.
     pub(crate) fn corresponding_part(&self, rank: Option<i64>, part: TimeRange, run: &Self) -> TimeRange {
         match (part, self.trace(rank)) {
             (TimeRange::Steps(..) | TimeRange::Chosen, Ok((at, trace))) => {

@@ -13,7 +13,7 @@ use stackline_model::{CallNodeId, CallThreadId, CallingContextTree, Trace};
 use stackline_timeline::steps::StepSelection;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// A view that was made, or is being made.
+/// Cached view of a call tree, or the computation that is about to fill it.
 pub(crate) type PendingView = Arc<OnceLock<Arc<CallView>>>;
 
 /// A critical path, and its window.
@@ -71,7 +71,7 @@ impl Source<'_> {
         }
     }
 
-    /// Counts of calls at other lines of their function.
+    /// Number of calls, by node and thread, that count at another line of their function or are only inferred.
     pub(crate) fn uncounted_calls(&self) -> &[(CallNodeId, CallThreadId, u64)] {
         match self {
             Self::Recording(_) => &[],

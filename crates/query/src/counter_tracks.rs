@@ -17,7 +17,7 @@ pub(crate) struct Counter {
     pub(crate) values: Vec<(i64, f64)>,
 }
 
-/// All of a trace.
+/// All counters of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Counters {
     /// Memory first, then counters, as they first occur.

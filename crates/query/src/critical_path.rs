@@ -77,7 +77,7 @@ impl<'a> FoundPath<'a> {
     }
 }
 
-/// Text of the warnings because of which the causes of a path are not known, with their numbers of records; `None`
+/// Text of the warnings that make the causes on a critical path unreliable, with their numbers of records; `None`
 /// without such warnings.
 pub(crate) fn reasons_in_words<'a>(unreliable: impl Iterator<Item = &'a ExactWarning>) -> Option<String> {
     let reasons = unreliable.map(|warning| format!("{} ({} records)", warning.message, warning.count));

@@ -4,7 +4,7 @@ use stackline_model::{EventId, Trace};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Answers the first question by a look at each operation, which is faster than an index for one event; the others by an index.
+/// Events by the event that launched them. The first query scans all operations, later ones use an index.
 #[derive(Debug, Default)]
 pub(crate) struct Launched {
     was_requested: AtomicBool,

@@ -17,7 +17,7 @@ const PEAKS: usize = 2;
 /// Streams that have a lane of their own; those with most calls.
 const LANES: usize = 32;
 
-/// Reason of waste.
+/// Reason why memory counts as wasted, such as time before the first use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum WasteReason {
@@ -34,7 +34,7 @@ pub(crate) enum WasteReason {
 }
 
 impl WasteReason {
-    /// All, in their order.
+    /// Names of all reasons of waste, in the order of the variants.
     pub(crate) const ALL: [&'static str; 5] =
         ["before first use", "after last use", "idle", "never used", "never freed"];
 }
@@ -58,7 +58,7 @@ pub(crate) struct StreamLane {
     pub(crate) kinds: [u32; 10],
 }
 
-/// A memory trace with its study.
+/// Memory trace with its cached analysis: curves, peaks, waste and suggestions.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) trace: MemoryTrace,
@@ -82,7 +82,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Analyze a memory trace once for all queries, because the analysis takes far longer than anything else here.
+    /// Analyze a memory trace once for all queries, because the analysis takes far longer than a query.
     pub(crate) fn new(trace: MemoryTrace) -> Self {
         let analysis = MemoryAnalysis::new(&trace, PEAKS);
         let combination = analysis.peaks.first().and_then(|peak| analysis.combination(peak.device));

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Paths of files whose names in the trace are not their paths.
+/// Map from file names in a trace to full paths, for names that are not full paths.
 #[derive(Debug, Default)]
 pub(crate) struct PathMapping(BTreeMap<String, String>);
 

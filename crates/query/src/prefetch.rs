@@ -9,7 +9,7 @@ use stackline_model::MemoryDeviceId;
 
 pub(crate) type Question = (&'static str, Arguments);
 
-/// Part of the page, in the order in which a report is filled.
+/// Part of the page for which queries are prefetched, in the order in which a report is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Data that the page waits for.
@@ -60,7 +60,7 @@ pub(crate) enum Stage {
     Events,
 }
 
-/// A part of a run.
+/// Selected steps, or the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Default selection of steps.

@@ -136,7 +136,7 @@ impl Content {
         Self { infos: infos.to_vec(), read_reports, tables, paths, rank_conflict }
     }
 
-    /// Stored report of a whole run that `import` kept in its directory, if it is still valid.
+    /// Load the report that `import` stored in a run directory; `None` if it is missing or outdated.
     pub fn load_cached(run: &Path) -> Option<Self> {
         let whole = stackline_engine::is_run(run) && stackline_engine::is_complete(run);
         whole.then(|| cache::load(run, ENTRY)).flatten()

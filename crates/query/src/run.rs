@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// All of a trace, also where it has steps.
 const WHOLE: Scope = Scope { steps: None, whole: true, chosen: false };
 
-/// Open run that queries are asked of.
+/// Open run that answers queries.
 #[derive(Debug)]
 pub struct OpenRun {
     /// Display name.
@@ -359,8 +359,8 @@ impl OpenRun {
         Ok(Source::Trace(calls))
     }
 
-    /// Cached view of calls: the one that was or is being made for the same key, or a new one. Those that were asked
-    /// for last stay.
+    /// Cached view of a call tree: the one that exists or is being computed for the same key, or a new one. The cache
+    /// keeps the views that were requested last.
     pub(crate) fn view(&self, key: &str, make: impl FnOnce() -> CallView) -> Arc<CallView> {
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         let known = views.iter().position(|(other, _)| other == key).map(|at| views.remove(at).1);
@@ -379,7 +379,7 @@ impl OpenRun {
         Ok(self.derived[at].rows.get_or_init(|| TrackLayout::from_trace(trace)))
     }
 
-    /// Timeline boxes at a level that is fine enough for a sixteenth of the trace; none where there are few events.
+    /// Slices of the timeline for windows of at least a sixteenth of the trace; `None` for a trace with few events.
     pub(crate) fn coarse(&self, rank: Option<i64>) -> Result<Option<&CoarseSlices>, QueryError> {
         let (at, trace) = self.trace(rank)?;
         let (rows, origin) = (self.rows(rank)?, self.origin(rank)?);

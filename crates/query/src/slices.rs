@@ -32,8 +32,8 @@ impl Slice {
     }
 }
 
-/// Merge events or boxes of a timeline row into boxes by buckets of 2^`level` ns from `origin` on. Boxes of a finer
-/// level give the same as the events that they are of.
+/// Merge events or slices of a timeline row into slices by buckets of 2^`level` ns from `origin` on. Slices of a finer
+/// level give the same result as their events.
 pub(crate) fn merged(boxes: impl IntoIterator<Item = Slice>, origin: i64, level: u32) -> Vec<Slice> {
     let bucket = |ns: i64| ns.saturating_sub(origin) >> level;
     let mut all: Vec<Slice> = Vec::new();
@@ -58,7 +58,7 @@ pub(crate) fn reaching<T>(list: &[T], (from, to): (i64, i64), start: impl Fn(&T)
 /// Number of events below which traces are scanned event by event.
 const MANY: usize = 200_000;
 
-/// All slices of a trace of many events at one level, by track and row: coarser ones are made of these.
+/// All slices of a trace at one level, by track and row; slices of coarser levels are merged from them.
 #[derive(Debug)]
 pub(crate) struct CoarseSlices {
     pub(crate) level: u32,
@@ -66,7 +66,7 @@ pub(crate) struct CoarseSlices {
 }
 
 impl CoarseSlices {
-    /// Merge all events of a trace into timeline boxes of one level; `None` where there are few events.
+    /// Merge all events of a trace into timeline slices of one level; `None` for a trace with few events.
     pub(crate) fn from_trace(trace: &Trace, rows: &TrackLayout, origin: i64, level: u32) -> Option<Self> {
         let row =
             |events: &Vec<EventId>| merged(events.iter().map(|&event| Slice::from_trace(trace, event)), origin, level);
@@ -74,7 +74,7 @@ impl CoarseSlices {
         (trace.events.len() >= MANY).then(|| Self { level, tracks: trace.tracks.ids().map(track).collect() })
     }
 
-    /// Merged timeline boxes in one row of a track.
+    /// Merged timeline slices in one row of a track.
     pub(crate) fn row(&self, track: TrackId, depth: usize) -> &[Slice] {
         self.tracks.get(track.index()).and_then(|rows| rows.get(depth)).map_or(&[], Vec::as_slice)
     }

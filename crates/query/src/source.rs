@@ -25,8 +25,8 @@ pub(crate) fn is_source(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|end| SUFFIXES.iter().any(|known| end == *known))
 }
 
-/// Read the text of a source file; none if the file does not lie below a root, is no plain file, or longer than anybody
-/// writes.
+/// Read the text of a source file; `None` if the file is not below an allowed directory, not a plain file, or longer
+/// than people write.
 pub(crate) fn read(roots: &SourceRoots, file: &str) -> Option<String> {
     let path = roots.find(file)?;
     let is_plain = std::fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() <= LONGEST);

@@ -50,7 +50,7 @@ impl SourceRoots {
         roots().filter_map(|root| root.join(name).canonicalize().ok()).find(is_below)
     }
 
-    /// Read the text of a source file below one of the directories, if it is one of a length that people write.
+    /// Read the text of a source file, if it is below one of the directories and not longer than people write.
     pub fn read(&self, name: &str) -> Option<String> {
         crate::source::read(self, name)
     }

@@ -1,4 +1,4 @@
-//! Tests that numbers name their window and missing records.
+//! Tests that answers name the time window of their numbers and missing records.
 
 use crate::common::document;
 use serde_json::Value;

@@ -11,7 +11,7 @@ const MAX_QUEUED: usize = 1 << 17;
 /// Initial size per thread, because most threads are short.
 const INITIAL_SIZE: usize = 1 << 11;
 
-/// A call that has ended.
+/// A call of an operator that has ended, for the stream in `trace` mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     /// Begin, `CLOCK_MONOTONIC`.

@@ -21,10 +21,10 @@ const MAX_EXAMPLE: usize = 200;
 /// Names with the numbers of compiled code: their count is limited by that code.
 const COMPILED: &[u8] = b"Torch-Compiled Region: ";
 
-/// Bit of a frame that many names share. Processes have fewer frames than this.
+/// Bit that marks a frame which many span names share. Processes have fewer frames than this.
 pub(crate) const FOLDED: u32 = 1 << 31;
 
-/// Write the template of a name. `false` without number and identifier.
+/// Write a span name with placeholders for its numbers and identifiers; `false` if nothing was replaced.
 pub(crate) fn write_template(name: &[u8], template: &mut Vec<u8>) -> bool {
     template.clear();
     if name.starts_with(COMPILED) {
@@ -103,10 +103,10 @@ pub(crate) enum SpanFrame {
     Other,
 }
 
-/// Names of a template with separate frames, and the frames. Unchanged once there are [`MAX_NAMES_OF_TEMPLATE`].
+/// Span names of a template with frames of their own, and these frames. Unchanged from [`MAX_NAMES_OF_TEMPLATE`] on.
 pub(crate) type SeparateFrames = FxHashMap<Box<[u8]>, u32>;
 
-/// Span names of a process, counted by template.
+/// Span names of a process, grouped by template.
 #[derive(Debug, Default)]
 pub(crate) struct SpanNames {
     /// Names by template.
@@ -117,7 +117,7 @@ pub(crate) struct SpanNames {
     by_frame: FxHashMap<u32, usize>,
 }
 
-/// Examples of names that share a frame.
+/// Examples of span names that share a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Examples {
     pub(crate) frame: u32,
@@ -128,7 +128,7 @@ pub(crate) struct Examples {
 }
 
 impl SpanNames {
-    /// Choose the frame of a new name; `template` is `None` for a name without number.
+    /// Choose the frame of a new span name; `template` is `None` for a name without number.
     pub(crate) fn choose_frame(&mut self, name: &str, template: Option<&[u8]>) -> SpanFrame {
         if template.is_some_and(|template| self.shared(template).is_some()) {
             return SpanFrame::Template;
@@ -152,12 +152,12 @@ impl SpanNames {
         }
     }
 
-    /// Names of a template with separate frames, if all other names share a frame.
+    /// Span names of a template that have frames of their own, if all further names share a frame; `None` otherwise.
     pub(crate) fn shared(&self, template: &[u8]) -> Option<&Arc<SeparateFrames>> {
         self.by_template.get(template).filter(|own| own.len() >= MAX_NAMES_OF_TEMPLATE)
     }
 
-    /// Keep a name as an example of those that share a frame.
+    /// Keep a span name as an example of the names that share a frame.
     pub(crate) fn keep_example(&mut self, frame: u32, name: &str) {
         let name: String = name.chars().take(MAX_EXAMPLE).collect();
         let at = *self.by_frame.entry(frame).or_insert_with(|| {
@@ -170,13 +170,13 @@ impl SpanNames {
         }
     }
 
-    /// All examples; the position of each frame is stable.
+    /// Examples of the names of all shared frames; the position of each frame is stable.
     pub(crate) fn examples(&self) -> &[Examples] {
         &self.examples
     }
 }
 
-/// Templates whose shared frame one thread knows.
+/// Cache of one thread: shared frames of span names, by template.
 #[derive(Debug, Default)]
 pub(crate) struct FoldedNames {
     known: FxHashMap<Box<[u8]>, Known>,

@@ -46,7 +46,7 @@ impl Frames {
         id
     }
 
-    /// Id of a text of inputs, or of the shared text once the limit is reached.
+    /// Id of a text of operator inputs, or of the text that replaces further ones once the limit is reached.
     pub(crate) fn inputs(&mut self, text: &str) -> u32 {
         let known = self.texts.get(text).is_some_and(|id| self.inputs.contains(id));
         let has_room = self.inputs.len() < MAX_INPUTS && self.inputs_bytes + text.len() <= MAX_INPUTS_BYTES;
@@ -86,7 +86,7 @@ impl Frames {
         id
     }
 
-    /// Frame of a span, its own or shared by its template.
+    /// Frame of a span: its own, or the one that names of its template share.
     pub(crate) fn span(&mut self, name: &str, template: Option<&[u8]>) -> (u32, SpanFrame) {
         if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
             return (frame, SpanFrame::Own);
@@ -106,7 +106,7 @@ impl Frames {
         (frame, choice)
     }
 
-    /// Frame of a known span like [`Self::span`]; nothing is interned.
+    /// Frame of a span, if it is interned already: its own, or the one that names of its template share.
     pub(crate) fn known_span(&mut self, name: &str, template: Option<&[u8]>) -> Option<(u32, SpanFrame)> {
         if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
             return Some((frame, SpanFrame::Own));
@@ -127,12 +127,12 @@ impl Frames {
         &self.span_names
     }
 
-    /// Keep an example of the span names that share a frame.
+    /// Keep a span name as an example of the names that share a frame.
     pub(crate) fn keep_example(&mut self, frame: u32, name: &str) {
         self.span_names.keep_example(frame, name);
     }
 
-    /// Id of a known frame; nothing is interned.
+    /// Id of a frame that is interned already; `None` for a new one, which is not interned.
     pub(crate) fn known(&mut self, key: impl FnOnce(&mut Self) -> FrameKey) -> Option<u32> {
         self.closed = true;
         let key = key(self);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 const SLOTS: usize = 1024;
 
-/// A name in memory.
+/// Operator name that is looked up by its address in memory.
 pub(crate) trait Name {
     /// Address in memory of an operator name.
     fn address(&self) -> usize;
@@ -37,7 +37,7 @@ impl Name for dlmonitor::OperatorName<'_> {
 /// Limit of cached names. The cache is cleared when it is full.
 const MAX_NAMES: usize = 1 << 16;
 
-/// Names that were seen on one thread, first by their address.
+/// Operator names that were seen on one thread, looked up by address first.
 ///
 /// Most names live as long as the process, some only as long as the call: an entry is used only after a comparison of
 /// its bytes.

@@ -25,7 +25,7 @@ struct Waiting {
     records: u64,
 }
 
-/// A period without successful writes.
+/// A period in which no write of the stream succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
     /// First failure, `CLOCK_MONOTONIC`.

@@ -38,7 +38,7 @@ const MAIN_THREAD: &str = "MainThread";
 /// Suffix of the name of a tree that earlier threads used, too.
 const REUSED_SUFFIX: &str = " and threads before it";
 
-/// A tree and its thread.
+/// Call tree of a thread, as the process registers it for the stream writer.
 #[derive(Clone, Debug)]
 pub(crate) struct Registered {
     pub(crate) thread: Thread,
@@ -180,8 +180,8 @@ impl Process {
         frames.frame(key)
     }
 
-    /// Frame of a span, its own or shared by its template (`None`: its name has no number). A full tree gets no new
-    /// frame.
+    /// Frame of a span: its own, or the one that names of its template share (`None`: its name has no number). A full
+    /// tree gets no new frame.
     pub(crate) fn span_frame(&self, full: bool, name: &CStr, template: Option<&[u8]>) -> (u32, SpanFrame) {
         let name = name.to_string_lossy();
         let mut frames = lock(&self.frames);
@@ -191,7 +191,7 @@ impl Process {
         frames.span(&name, template)
     }
 
-    /// Keep an example of the names that share a frame.
+    /// Keep a span name as an example of the names that share a frame.
     pub(crate) fn keep_example(&self, frame: u32, name: &str) {
         lock(&self.frames).keep_example(frame, name);
     }
@@ -248,7 +248,7 @@ impl Process {
         owner
     }
 
-    /// Set the thread of a tree of [`Self::add_tree`].
+    /// Set the thread whose data a tree of [`Self::add_tree`] has.
     pub(crate) fn rename(&self, tree: u32, tid: u32, name: &str) {
         if let Some(registered) = lock(&self.trees).by_id.get_mut(&tree) {
             registered.thread = Thread { id: tree, tid, torch_id: 0, name: name.into() };
@@ -449,7 +449,7 @@ impl Process {
         self.without_native_frames.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Number of operators without native frames for that reason.
+    /// Number of operators without native frames, because too little stack space was left to read them.
     pub(crate) fn without_native_frames(&self) -> u64 {
         self.without_native_frames.load(Ordering::Relaxed)
     }

@@ -16,7 +16,7 @@ const MAX_NEW: usize = 32;
 /// Slots for addresses of frames; a power of two.
 const CACHE_SLOTS: usize = 256;
 
-/// Outer end of a path.
+/// Outer end of a Python call path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outer<'a> {
     /// The first frame of the thread, included.

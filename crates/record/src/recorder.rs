@@ -16,7 +16,7 @@ pub(crate) const DEFAULT_LIMIT: u32 = 1 << 20;
 
 /// Index of the node in [`OpenOperator::client`].
 const NODE: usize = 0;
-/// Index of [`State::now`] at its begin.
+/// Index of the operator's begin ([`State::now`]) in [`OpenOperator::client`].
 pub(crate) const START: usize = 1;
 /// Index of the time of its callees, in the unit of `START`.
 const CALLEES_TIME: usize = 2;

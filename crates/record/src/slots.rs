@@ -82,7 +82,7 @@ impl<'a> NodeSlot<'a> {
         Self { slots, nth }
     }
 
-    /// Metric slot with its node and metric. Its values may be those of another slot ([`Self::values`]).
+    /// Metric slot with its node and metric; [`Self::values`] may come from another slot.
     pub(crate) fn slot(&self) -> &'a Slot {
         &self.slots[self.nth]
     }

@@ -53,7 +53,7 @@ pub(crate) struct State {
     keeps_times: bool,
 }
 
-/// Senders of a thread's single events.
+/// Senders of a thread's single events (calls and memory events) to the stream writer.
 #[derive(Debug, Default)]
 pub(crate) struct Outboxes {
     pub(crate) calls: Option<EventSender<Call>>,
@@ -92,7 +92,7 @@ impl State {
         if self.keeps_times { clock::now_ns().cast_unsigned() } else { clock::ticks() }
     }
 
-    /// True if single times are kept: then operators are never paused.
+    /// True if times of individual calls or memory events are kept; operators are then never paused.
     #[inline]
     pub(crate) fn keeps_times(&self) -> bool {
         self.keeps_times

@@ -26,7 +26,7 @@ struct Name {
     part: TensorPart,
 }
 
-/// Use of a name by memory.
+/// Use of a tensor name: the memory at an address has this name from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NamedTensor {
     /// Time, `CLOCK_MONOTONIC`.
@@ -35,7 +35,7 @@ pub(crate) struct NamedTensor {
     pub(crate) name: u32,
 }
 
-/// All names of a process.
+/// All tensor names of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Tensors {
     inner: Mutex<Inner>,
@@ -51,7 +51,7 @@ struct Inner {
     older: FxHashMap<usize, u32>,
 }
 
-/// Written names of the stream.
+/// Tensor names that the stream already has.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     /// Paths of the modules, by the number of the name.

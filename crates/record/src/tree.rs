@@ -75,12 +75,12 @@ impl SharedTree {
         }
     }
 
-    /// Node that ran the forward operator with this number on this thread, if it is remembered.
+    /// Node that ran the forward operator with this sequence number on this thread, if it is remembered.
     pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
         forward(&self.sequences.get()?.upgrade()?, sequence)
     }
 
-    /// True if a later forward operator replaced the one with this number.
+    /// True if a later forward operator replaced the one with this sequence number.
     pub(crate) fn is_overwritten(&self, sequence: u64) -> bool {
         self.sequences.get().and_then(Weak::upgrade).is_some_and(|known| is_overwritten(&known, sequence))
     }
@@ -320,13 +320,13 @@ impl TreeOwner {
         self.sequences[sequence as usize % SEQUENCES].store(entry, Ordering::Release);
     }
 
-    /// Node of a forward operator by number like [`SharedTree::forward`], for the thread that owns the tree.
+    /// Node that ran the forward operator with this sequence number, for the thread that owns the tree.
     #[inline]
     pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
         forward(&self.sequences, sequence)
     }
 
-    /// True if a later forward operator replaced the one with this number; for the thread that owns the tree.
+    /// True if a later forward operator replaced the one with this number, for the thread that owns the tree.
     pub(crate) fn is_overwritten(&self, sequence: u64) -> bool {
         is_overwritten(&self.sequences, sequence)
     }

@@ -23,7 +23,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Parse `A..B`, and times such as `30s`, `500ms` or `2m`. `None` for invalid texts.
+    /// Parse the options of a window: steps `A..B`, and times such as `30s` or `2m`. `None` for invalid texts.
     pub(crate) fn parse(
         steps: Option<&str>,
         every: Option<&str>,
@@ -129,9 +129,10 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// With `keep`, changes are kept, beginning with the initial state. `overhead_steps` is the number of steps that
-    /// may run unrecorded to measure the overhead; it is ignored if changes are kept or if only a part of the program
-    /// is recorded. `elapsed` is the time since the begin of the recording, which may be that of another process.
+    /// Create a window. With `keep`, its changes are kept, beginning with the initial state. `overhead_steps` is the
+    /// number of steps that may run unrecorded to measure the overhead; it is ignored if changes are kept or if only a
+    /// part of the program is recorded. `elapsed` is the time since the begin of the recording, which may be that of
+    /// another process.
     pub(crate) fn new(selection: Selection, keep: bool, overhead_steps: u64, elapsed: Duration) -> Self {
         let overhead =
             (!keep && selection == Selection::default() && overhead_steps > 0).then(|| Overhead::new(overhead_steps));
@@ -169,9 +170,9 @@ impl Window {
         name.to_bytes().starts_with(OPTIMIZER_STEP.as_bytes())
     }
 
-    /// A step ended on the calling thread, `elapsed` after the begin of the recording, with a span at this node.
-    /// `report` is called if reports of operators start or stop: to measure overhead, or because the next step is
-    /// inside or outside of the window. They stop only if a writer `looks` at the time, too, and would resume them.
+    /// Process the end of a step on the calling thread, `elapsed` after the begin of the recording, with a span at
+    /// `node`. `report` is called if reports of operators start or stop: to measure overhead, or because the next step
+    /// is inside or outside of the window. They stop only if a writer `looks` at the time, too, and would resume them.
     ///
     /// `report` runs under the lock, so that changes take effect in the order of their decisions, for any
     /// interleaving of threads.
@@ -199,7 +200,7 @@ impl Window {
         }
     }
 
-    /// Time has passed. `report` is called if reports of operators start or stop, as in [`Self::step_ended`].
+    /// Open or close the window by the time that has passed. `report` is called if reports of operators start or stop.
     pub(crate) fn check_time(&self, elapsed: Duration, report: impl FnOnce(overhead::Change)) {
         let mut state = self.state();
         let gave_up = state.overhead.as_mut().is_some_and(|overhead| overhead.drop_stalled_comparison(nanos(elapsed)));

@@ -1,4 +1,4 @@
-//! Modules have the paths that they have when they are called.
+//! Paths of modules in a recording: those that the modules have when they are called.
 
 use crate::support;
 

@@ -6,8 +6,8 @@ use std::fmt::{self, Display, Formatter};
 /// Environment variable with the [`Begin`] of the recording.
 pub const BEGIN: &str = "STACKLINE_BEGIN";
 
-/// Hash of the kernel's boot id and of the time namespace: equal in processes that share the monotonic clock. `None` if the system
-/// does not provide them.
+/// Hash of the kernel's boot id and of the time namespace: equal in processes that share the monotonic clock. `None` if
+/// the system does not provide them.
 #[must_use]
 pub fn boot() -> Option<u64> {
     let id = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;

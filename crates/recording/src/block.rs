@@ -12,7 +12,7 @@ const _: () = assert!(Record::KINDS <= MAX_KINDS, "the number of a record kind m
 /// Largest size of the numbers before a block: kind, number of records and number of bytes.
 const MAX_HEAD: usize = 1 + 2 * 5;
 
-/// Collects records until a record of another kind is added.
+/// Writer of blocks: collects records until a record of another kind is added.
 #[derive(Debug, Default)]
 pub(crate) struct BlockWriter {
     kind: u8,
@@ -44,7 +44,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Largest size of the open block in bytes, 0 if none is open.
+    /// Upper bound of the size of the open block in bytes, 0 if none is open.
     pub(crate) fn len(&self) -> usize {
         if self.count == 0 { 0 } else { MAX_HEAD + self.records.len() }
     }

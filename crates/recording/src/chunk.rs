@@ -6,13 +6,13 @@ use crate::block::BlockWriter;
 /// First bytes of a stream: magic, and the oldest version of the format that is compatible with the file.
 pub const HEADER: [u8; 8] = *b"SLREC\0\0\x02";
 
-/// Oldest readable version.
+/// Oldest readable version of the stream format.
 pub(crate) const OLDEST: u8 = 1;
 
 /// Size of length and checksum in bytes.
 pub(crate) const PREFIX: usize = 8;
 
-/// Collects records into one chunk, to be appended with one `write`.
+/// Writer of a chunk: collects records that are appended to the stream with one `write`.
 #[derive(Debug)]
 pub struct ChunkWriter {
     /// Space for the prefix, then closed blocks.
@@ -70,7 +70,7 @@ impl ChunkWriter {
     }
 }
 
-/// The file is not a stream of a recorder, or of a newer version.
+/// Error for a file that is not a recorder's stream, or has a newer version of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotARecording {

@@ -284,7 +284,7 @@ impl Record {
 
     /// Kinds of single records in `trace` mode: [`Record::Sample`], [`Record::Touch`] and [`Record::Call`].
     pub(crate) const SINGLE: [u32; 3] = [12, 21, 30];
-    /// Kinds about missing records: [`Record::Lost`] and [`Record::Outage`].
+    /// Kinds of records that report missing records: [`Record::Lost`] and [`Record::Outage`].
     pub(crate) const MISSING: [u32; 2] = [9, 25];
 }
 
@@ -305,7 +305,7 @@ pub enum CallDetail {
     Name(String),
 }
 
-/// Limits of the processors of a process.
+/// Processors that a process may use, and its CPU time quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Processors {
     /// Online processors of the machine; 0 if unknown.
@@ -321,7 +321,7 @@ pub struct Processors {
 /// smallest number whose interval contains the median with 95 %.
 pub const LEAST_UNRECORDED_STEPS: u32 = 24;
 
-/// Overhead of the recorder, measured by steps during which operators are not reported, between steps during which they are.
+/// Overhead of the recorder, measured by steps without operator callbacks between steps with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
     /// Number of steps that ran unrecorded for the measurement.
@@ -394,7 +394,7 @@ pub struct Process {
     pub recorder: String,
 }
 
-/// Origin of a process.
+/// Role of a process in a recording: command, fork, or child of Python's `multiprocessing`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// The command itself, or a command that a recorded program started.
@@ -467,7 +467,7 @@ pub const COUNTERS: &[&str] = &[
     "branch-misses",
 ];
 
-/// A source of events and its state.
+/// Source of recorded events in a process, such as `python`, and whether it works.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Source {
     /// Name, e.g. `python`.

@@ -3,14 +3,14 @@
 use crate::{CallDetail, Record};
 use std::collections::BTreeMap;
 
-/// Details of the next call of each thread.
+/// Converter of calls of format 1: keeps the details of a thread's next call until the record of the call.
 #[derive(Debug, Default)]
 pub(crate) struct V1Calls {
     next: BTreeMap<u32, CallDetail>,
 }
 
 impl V1Calls {
-    /// Convert a record to the current format; `None` if it is a part of a later one.
+    /// Convert a record to the current format; `None` for details that become a part of a later record.
     #[inline]
     pub(crate) fn convert(&mut self, record: Record) -> Option<Record> {
         match record {

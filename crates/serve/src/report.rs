@@ -20,7 +20,7 @@ pub struct ReportOptions {
     pub most: usize,
 }
 
-/// Contents of a report, and answers that were left out.
+/// Size and content of a written report, and the answers that did not fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Number of answers in the report.

@@ -30,7 +30,7 @@ struct Stored {
     has_default: bool,
 }
 
-/// Positions of a query's values.
+/// Positions of a query's values in the records of a table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) root: u32,

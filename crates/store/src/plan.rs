@@ -65,7 +65,7 @@ impl Plan {
     }
 }
 
-/// Keys and types of all events, in order of appearance.
+/// Keys and types of the arguments of all events, in order of appearance.
 pub(crate) fn fields(trace: &Trace) -> impl Iterator<Item = (StrId, AttrType)> {
     event_counts(trace).into_iter().map(|(key, kind, _)| (key, kind))
 }
@@ -99,7 +99,7 @@ fn event_counts(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
     counts
 }
 
-/// Column names for the arguments of a set: equal keys and types have equal names in all traces.
+/// Column names for the arguments of a trace set: equal keys and types have equal names in all traces.
 pub(crate) struct Names {
     /// Key, type and name, most frequent first.
     pub(crate) columns: Vec<(String, AttrType, String)>,

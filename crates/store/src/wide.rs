@@ -32,7 +32,7 @@ pub(crate) fn array(trace: &Trace, plan: &Plan, column: &WideColumn, events: Ran
     })
 }
 
-/// Encoding: differences for numbers that rarely repeat (ids, addresses), a dictionary for all others.
+/// Encoding of an argument column: differences for rarely repeated numbers (ids, addresses), otherwise a dictionary.
 pub(crate) fn packing(trace: &Trace, plan: &Plan, column: &WideColumn) -> Packing {
     const SAMPLE: usize = 4096;
     if !matches!(column.kind, AttrType::Int | AttrType::Uint) {

@@ -1,4 +1,4 @@
-//! After any interruption of a write, a run's name stands for a complete run.
+//! Interrupted writes: the path of a run never leads to an incomplete run.
 
 use crate::common;
 

@@ -69,7 +69,7 @@ pub enum State {
     NoFile,
 }
 
-/// Results for one library.
+/// Functions of one library by offset, and the state of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     /// State of the library. A separate debug file with its build id also gives names without it.
@@ -91,13 +91,13 @@ impl Default for Symbolizer {
 }
 
 impl Symbolizer {
-    /// Search separate debug files in `/usr/lib/debug`.
+    /// Create a symbolizer that searches separate debug files in `/usr/lib/debug`.
     #[must_use]
     pub fn new() -> Self {
         Self { debug_folders: vec![PathBuf::from("/usr/lib/debug")] }
     }
 
-    /// Search separate debug files in these folders.
+    /// Create a symbolizer that searches separate debug files in these folders.
     #[must_use]
     pub fn with_debug_folders(debug_folders: Vec<PathBuf>) -> Self {
         Self { debug_folders }

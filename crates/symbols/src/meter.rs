@@ -9,7 +9,7 @@ use gimli::{EndianSlice, LittleEndian, Reader, ReaderOffsetId};
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// Budget of sections in bytes, and limit of the stack.
+/// Budget of bytes to read from debug sections, and limit of the stack's depth.
 #[derive(Debug)]
 pub(crate) struct Meter {
     left: Cell<u64>,
@@ -18,7 +18,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// A budget of `bytes`, and of `stack` more bytes of stack than now.
+    /// Create a budget of `bytes` to read, and a limit of `stack` more bytes of stack than now.
     pub(crate) fn new(bytes: u64, stack: usize) -> Self {
         Self { left: Cell::new(bytes), lowest: stack_address().saturating_sub(stack) }
     }

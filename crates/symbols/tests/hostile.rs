@@ -1,4 +1,4 @@
-//! Any bytes give a result without panic.
+//! Symbolization of arbitrary bytes gives a result without panic.
 
 use crate::made;
 use crate::support;

@@ -50,8 +50,8 @@ impl ArgsText<'_> {
 }
 
 impl Writer {
-    /// Begin with `header`, which ends with the `[` of the event list. The profiler was started `started` ns after
-    /// the base of the file's times.
+    /// Create a writer whose text begins with `header`, which ends with the `[` of the event list. The profiler was
+    /// started `started` ns after the base of the file's times.
     #[must_use]
     pub fn new(header: String, started: i64) -> Self {
         Self { text: header, first: true, started, short_times: false }

@@ -1,4 +1,4 @@
-//! Edited programs.
+//! Tests of edits of simulated programs.
 
 use stackline_testkit::simulator::{Edit, Profile, Simulated, simulate};
 

@@ -1,4 +1,4 @@
-//! Help of the programs.
+//! Tests of the `--help` output of this crate's programs.
 
 use std::process::{Command, Output};
 

@@ -21,7 +21,7 @@ pub struct AfterSteps {
 }
 
 impl AfterSteps {
-    /// Measure the time after the last step; `None` if it is not longer than the median step, or contains a cycle.
+    /// Measure the time after the last step; `None` if not longer than the median step, or if the recording paused.
     #[must_use]
     pub fn from_trace(trace: &Trace) -> Option<Self> {
         let spans = with_gpu_work(trace);

@@ -1,6 +1,6 @@
 //! Confidence that a change helps, or that two things belong together.
 
-/// Confidence that the change helps.
+/// Confidence that a suggested change helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
     /// The change nearly always helps.

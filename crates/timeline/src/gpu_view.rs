@@ -77,7 +77,7 @@ impl<'a> GpuView<'a> {
         Self { trace, definition, linked, counted, communication, types }
     }
 
-    /// Rows that count for time shares: all in scope, or only those linked to a launch (TraceLens).
+    /// True for GPU operations that count in time shares: all in scope, or only those linked to a launch (TraceLens).
     pub fn timed(&self) -> &[bool] {
         match self.definition {
             Definition::Exact => &self.counted,
@@ -114,7 +114,7 @@ fn has_flow_arrow(trace: &Trace, gpu: GpuId) -> bool {
     launch.is_some() && !(is_fill && trace.name(launch).starts_with("hip"))
 }
 
-/// Disjoint spans in the arithmetic of a definition.
+/// Disjoint time spans, in exact ns or in TraceLens' floating-point µs.
 #[derive(Clone, Debug)]
 pub enum Spans {
     /// Exact ns.
@@ -138,7 +138,7 @@ impl Spans {
         }
     }
 
-    /// The parts that `other` does not cover.
+    /// Parts of these spans that `other` does not cover.
     pub fn without(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::Ns(a), Self::Ns(b)) => Self::Ns(subtract(a, b)),

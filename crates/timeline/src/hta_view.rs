@@ -23,7 +23,7 @@ pub const LAUNCHES: &[&str] = &[
     "runFunction - job_prep_and_submit_for_execution",
 ];
 
-/// "No row": see [`HtaView::partner`].
+/// Value for "no row" in [`HtaView::partner`].
 pub const NO_ROW: u32 = u32::MAX;
 
 /// HTA's rows as plain columns of equal length.
@@ -84,7 +84,7 @@ impl HtaView {
         self.partner[row] != NO_ROW || self.correlation[row] >= 0
     }
 
-    /// The partner row, if there is one.
+    /// Partner of a row: the GPU work of a call, or the call of GPU work; `None` if there is none.
     pub fn partner_of(&self, row: usize) -> Option<usize> {
         Some(self.partner[row]).filter(|&p| p != NO_ROW).map(|p| p as usize)
     }

@@ -8,15 +8,14 @@ use crate::window_choice::WindowChoice;
 use stackline_model::Trace;
 
 impl StepSelection {
-    /// The steps of the scope ([`Self::select`]). By default, in a trace without steps, the repeats of a launch
-    /// pattern.
+    /// Select the steps of the scope; by default, in a trace without steps, the repeats of a launch pattern.
     #[must_use]
     pub fn select_or_infer(trace: &Trace, scope: &Scope) -> Self {
         Self::select_or_infer_with_note(trace, scope).0
     }
 
-    /// Select steps like [`Self::select_or_infer`], with a note about spans that could be steps. The user must select
-    /// such spans, because they may be requests or epochs.
+    /// Select marked or inferred steps, with a note about spans that could be steps. The user must select such spans,
+    /// because they may be requests or epochs.
     pub fn select_or_infer_with_note(trace: &Trace, scope: &Scope) -> (Self, Option<String>) {
         let selection = Self::select(trace, scope);
         if selection.steps > 0 || scope.whole || scope.steps.is_some() {
@@ -33,8 +32,8 @@ impl StepSelection {
         }
     }
 
-    /// Select steps of the ranks of a job like [`Self::select_or_infer`]. If the ranks cannot share inferred steps, all
-    /// have the whole trace, and the note of [`no_shared_steps_note`].
+    /// Select marked or inferred steps for each rank of a job. If the ranks cannot share inferred steps, all have the
+    /// whole trace, and the note of [`no_shared_steps_note`].
     #[must_use]
     pub fn select_or_infer_in_job(ranks: &[(i64, &Trace)], scope: &Scope) -> Vec<Self> {
         let mut selections: Vec<Self> = ranks.iter().map(|(_, trace)| Self::select_or_infer(trace, scope)).collect();
@@ -49,7 +48,7 @@ impl StepSelection {
         selections
     }
 
-    /// The steps as those of a rank of a job.
+    /// Number of the selected steps, as those of a rank of a job.
     #[must_use]
     pub fn steps_of_rank(&self, rank: i64) -> RankSteps {
         RankSteps { rank, steps: self.steps, are_inferred: self.are_inferred() }

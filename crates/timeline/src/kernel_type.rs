@@ -108,7 +108,7 @@ pub fn by_name(rules: &[Rule], name: &str) -> KernelType {
     rules.iter().find(|(test, _)| test.matches(name)).map_or(Computation, |&(_, kind)| kind)
 }
 
-/// Cache of types by name.
+/// Cache of kernel types by name of the GPU operation.
 #[derive(Debug)]
 pub struct NameTypes<'a> {
     trace: &'a Trace,
@@ -119,7 +119,7 @@ pub struct NameTypes<'a> {
 }
 
 impl<'a> NameTypes<'a> {
-    /// Cache of types by `rules` for names of `trace`.
+    /// Create a cache of kernel types, by `rules`, for names of `trace`.
     pub fn new(trace: &'a Trace, rules: &'static [Rule]) -> Self {
         let categories = trace.attr(xla::CATEGORY);
         Self { trace, rules, known: vec![None; trace.strings.len()], categories }

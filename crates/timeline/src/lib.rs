@@ -1,4 +1,4 @@
-//! Base of the analyses of timelines: steps and windows, vocabulary, types of kernels, launches, source locations, operator trees.
+//! Base of timeline analyses: steps, windows, vocabulary, kernel types, launches, source locations, operator trees.
 //!
 //! All crates of analyses depend on this one; it depends on `stackline-model` only.
 #![forbid(unsafe_code)]

@@ -15,7 +15,7 @@ pub struct OpTree {
     node: Vec<u32>,
 }
 
-/// "No node".
+/// Value for "no node", such as the parent of a root.
 pub const ROOT: u32 = u32::MAX;
 
 impl OpTree {

@@ -257,7 +257,7 @@ pub struct PhaseRuleCache<'a> {
 }
 
 impl<'a> PhaseRuleCache<'a> {
-    /// Rule book of a trace with an empty cache.
+    /// Apply phase rules to a trace, with an empty cache.
     pub fn new(trace: &'a Trace, rules: &'a PhaseRules) -> Self {
         let first = |side| rules.rules.iter().position(|r| r.link == Some(side) && r.name.is_none());
         let by_link = [first(LinkSide::Forward), first(LinkSide::Backward)];

@@ -329,7 +329,7 @@ pub struct StartUp {
 }
 
 impl StartUp {
-    /// Measure the time before the first step; `None` if it is shorter than half of a step, or contains a cycle.
+    /// Measure the time before the first step; `None` if shorter than half of a step, or if the recording paused in it.
     #[must_use]
     pub fn from_trace(trace: &Trace) -> Option<Self> {
         let (start, _) = trace.span()?;
@@ -385,7 +385,7 @@ pub fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
 /// than the median divided by this number is cut off.
 pub const WARM_UP_RATIO: i64 = 2;
 
-/// Start and end of each step like [`with_gpu_work`], with only the GPU work that `counts` selects.
+/// Start and end of each step, in ns, with only the GPU work for which `counts` is true.
 pub fn spans(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Vec<(i64, i64)> {
     spans_with(trace, &LaunchedWork::from_trace(trace, counts))
 }

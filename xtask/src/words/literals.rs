@@ -16,7 +16,7 @@ const LEAST_SPACES: usize = 1;
 /// Characters of a line of wrapped prose, at least.
 const LEAST_WRAPPED: usize = 60;
 
-/// Position in source code.
+/// Reader of source code, at a position.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     rest: &'a str,
@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
         self.rest.starts_with(text)
     }
 
-    /// Next character, which is consumed.
+    /// Take the next character.
     pub(super) fn take_any(&mut self) -> Option<char> {
         let c = self.peek()?;
         self.skip(c.len_utf8());
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         self.skip(self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len()))
     }
 
-    /// Identifier, keyword or number.
+    /// Take an identifier, keyword or number.
     pub(super) fn take_word(&mut self) -> &'a str {
         self.take_while(is_word)
     }
@@ -122,7 +122,7 @@ fn is_prose(text: &str) -> bool {
     has_words(text) && text.trim().matches([' ', '\n']).count() >= LEAST_SPACES
 }
 
-/// Presence of letters outside of computed values.
+/// True if a text has letters outside of computed values.
 pub(super) fn has_words(text: &str) -> bool {
     text.replace(VALUE, "").chars().any(char::is_alphabetic)
 }

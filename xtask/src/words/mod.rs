@@ -44,7 +44,7 @@ pub(crate) fn run(selected_area: Option<&str>) -> Result<()> {
     if all == 0 { Ok(()) } else { bail!("{all} findings (CONTRIBUTING.md lists the rules)") }
 }
 
-/// One line per finding of all areas.
+/// Report each finding of all areas.
 pub(crate) fn check(paths: &[String], text_of: impl Fn(&str) -> String, faults: &mut Vec<String>) {
     faults.extend(AREAS.iter().flat_map(|area| findings(area, paths, &text_of)));
 }

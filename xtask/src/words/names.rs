@@ -1,4 +1,4 @@
-//! Names of files and functions: words that do not name a content.
+//! Check of names of files and functions for words that do not describe their content.
 
 /// Stems of file names that do not name their content, with an example of one that does.
 const STEMS: &[(&str, &str)] = &[

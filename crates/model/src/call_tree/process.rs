@@ -82,7 +82,7 @@ pub struct CallOverhead {
     pub fraction: Option<OverheadFraction>,
 }
 
-/// Share of the time of an unrecorded step, in millionths.
+/// Time that recording adds to a step, relative to an unrecorded step, in millionths, with confidence interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverheadFraction {
     /// Lower end of the interval.
@@ -93,7 +93,7 @@ pub struct OverheadFraction {
     pub high_ppm: i64,
 }
 
-/// Origin of a process.
+/// Role of a process in a recorded run: started program, fork, or child of Python's `multiprocessing`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CallRole {
     /// The command itself, or a program that a recorded one started.
@@ -121,7 +121,7 @@ impl CallRole {
     }
 }
 
-/// Source of events in a process, and its state.
+/// Source of recorded events in a process, such as `python`, and whether it worked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallSource {
     /// Name, such as `python`.

@@ -62,7 +62,7 @@ impl CallingContextTree {
         path
     }
 
-    /// Existing metrics: fixed ones first, then counters by name.
+    /// Metrics that have values in the call tree: fixed ones first, then counters by name.
     pub fn measured(&self) -> Vec<CallMetric> {
         let mut metrics = self.metrics.metric.clone();
         metrics.sort_unstable();
@@ -75,7 +75,7 @@ impl CallingContextTree {
         metrics
     }
 
-    /// Exclusive values of each node, over the wanted threads.
+    /// Exclusive values of each node, summed over the threads for which `is_included` is true.
     pub fn exclusive(&self, metric: CallMetric, is_included: impl Fn(CallThreadId) -> bool) -> Vec<CallStats> {
         let mut values = vec![CallStats::default(); self.nodes.len()];
         for (node, thread, found, stats) in self.metrics.iter() {

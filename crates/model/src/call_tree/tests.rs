@@ -1,4 +1,4 @@
-//! Comparison with a brute-force sum over paths.
+//! Tests of the call tree's values against brute-force sums over call paths.
 
 use super::*;
 use crate::{CallProcessId, CallThreadId, Frame};

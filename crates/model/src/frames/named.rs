@@ -6,8 +6,8 @@ use crate::names::{MODULE_PREFIX, python_frame};
 use crate::{StrId, StringTable};
 
 impl Frame {
-    /// Frame of a source's `name`. The category is the name of a kind, as in recordings and XPlane files, or the
-    /// library or part of the program.
+    /// Create a frame from a name and category of a source. The category is the name of a kind, as in recordings and
+    /// XPlane files, or the library or part of the program.
     pub fn named(name: &str, category: &str, strings: &mut StringTable) -> Self {
         if name == OVERFLOW {
             return Self::Overflow;

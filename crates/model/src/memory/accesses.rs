@@ -2,7 +2,7 @@
 
 use crate::MemoryObjectId;
 
-/// Direction of an access.
+/// Direction of a memory access: read, write, both or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum AccessMode {
@@ -41,7 +41,7 @@ impl AccessMode {
     }
 }
 
-/// Evidence of an access.
+/// Evidence for a memory access, from recorded to merely possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum AccessEvidence {
@@ -70,7 +70,7 @@ impl AccessEvidence {
     }
 }
 
-/// Extent of an access.
+/// Extent of a memory access: the whole object, byte ranges, or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum AccessExtent {

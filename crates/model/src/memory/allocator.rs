@@ -121,7 +121,7 @@ pub struct MemoryBlock {
     pub stack: MemoryStackId,
 }
 
-/// Totals of the source.
+/// Total bytes of a device's allocator at one time, as the source reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryTotals {
     /// Call after which the totals hold; none for the time before the first call.
@@ -136,7 +136,7 @@ pub struct MemoryTotals {
     pub reserved: u64,
 }
 
-/// Failed request.
+/// Allocation request that failed for lack of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
     /// Call after the request (may be the number of calls).

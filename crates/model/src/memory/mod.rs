@@ -117,7 +117,7 @@ pub struct MemoryStream {
     pub key: u64,
 }
 
-/// Named range of calls.
+/// Named range of memory-related calls, such as a step or a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPhase {
     /// `ProfilerStep#3`, `forward`.

@@ -25,13 +25,13 @@ impl MemoryStacks {
         Self { frames, parent, frame, node_ids }
     }
 
-    /// Call path that extends `parent` by one frame (none: begins with the frame).
+    /// Call path of `parent` and one more frame; without parent, of only the frame. It is added if it is new.
     pub fn intern(&mut self, parent: MemoryStackId, frame: Frame) -> MemoryStackId {
         let frame = self.frames.intern(frame);
         self.node(parent, frame)
     }
 
-    /// Find or add a call path like [`Self::intern`], for an interned frame.
+    /// Call path of `parent` and one more interned frame, which is added if it is new.
     pub fn node(&mut self, parent: MemoryStackId, frame: FrameId) -> MemoryStackId {
         *self.node_ids.entry((parent, frame)).or_insert_with(|| {
             self.parent.push(parent);

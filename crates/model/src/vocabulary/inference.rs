@@ -3,7 +3,7 @@
 
 use super::{Framework, StepRole, StepSpan};
 
-/// Both engines. Their code does not count as library code here: a serving program may have no other code.
+/// Vocabulary of SGLang and vLLM. Their code does not count as library code: a serving program may have no other.
 pub(super) const ENGINES: Framework = Framework {
     steps: &[
         // SGLang: the scheduler's batch, such as `step[DECODE bs=31]`.

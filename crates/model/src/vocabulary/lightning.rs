@@ -9,7 +9,7 @@
 use super::TrainingPhase::{Backward, DataLoading, Forward, Optimizer};
 use super::{Framework, PhaseSpan, StepRole, StepSpan, closure, code, matches, phase};
 
-/// Prefix of the profiler's spans.
+/// Prefix of the names of spans that Lightning's profiler writes.
 pub const PROFILER: &str = "[pl]";
 
 /// Prefix of spans of a module's forward, before the module's class with its package, a colon and its name.
@@ -26,7 +26,7 @@ const FETCHES: [&str; 5] = [
     "[pl][profile][*Prediction*Loop].predict*_next",
 ];
 
-/// True if a loop takes its next batch in a span of this name, from any loader.
+/// True for names of spans in which a Lightning loop takes its next batch, from any loader.
 #[must_use]
 pub fn takes_batch(span: &str) -> bool {
     span.starts_with(PROFILER) && FETCHES.iter().any(|fetch| matches(fetch, span))

@@ -23,7 +23,7 @@ pub use packages::{TORCH, is_framework_code, is_generated_code, is_in_folder, is
 pub use pattern::matches;
 pub use weights::makes_weights;
 
-/// Training phase, by the names of a framework.
+/// Training phase, recognized by the names of a framework's spans and functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrainingPhase {
     /// Loading and preparing data.

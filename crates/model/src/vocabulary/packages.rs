@@ -161,7 +161,7 @@ const MODULES: &[&str] = &[
 /// such a name does not run.
 const STARTING_MODULES: &[&str] = &["contextlib.py", "runpy.py", "threading.py"];
 
-/// True if a file belongs to a framework, independent of its installation.
+/// True if a file belongs to a framework, wherever the framework is installed.
 #[must_use]
 pub fn is_framework_code(file: &str) -> bool {
     FRAMEWORKS.iter().any(|framework| is_in_any(file, framework.packages))
@@ -196,7 +196,7 @@ fn in_checkouts(file: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// True if a file is in such a folder, or is such a file, at any location: `torch/optim/` does not match
+/// True if a path contains this folder, or is of this file, at any location: `torch/optim/` does not match
 /// `learn-torch/optim/`.
 #[must_use]
 pub fn is_in_folder(file: &str, folder: &str) -> bool {

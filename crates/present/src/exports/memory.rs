@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 /// Maximum number of lanes with one object each, per device. Beyond it, objects with disjoint lifetimes share lanes.
 const MAX_OWN_LANES: usize = 256;
 
-/// A time in which an object is of no use.
+/// Time range in which an object takes memory without use.
 #[derive(Clone, Debug)]
 pub struct Waste {
     /// The object.

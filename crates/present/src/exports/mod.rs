@@ -1,4 +1,4 @@
-//! Whole traces in the formats of other tools: one file per format; and a trace's own text with a path drawn into it.
+//! Exports of whole traces to the formats of other tools, and copies of trace files with a critical path marked.
 
 pub mod calls;
 pub mod chrome;

@@ -26,7 +26,7 @@ impl Tracks {
         PROCESS | self.trace | u64::from(process.0)
     }
 
-    /// Descriptors to write before the events of a track: its process where that is new, and itself.
+    /// Descriptors to write before the events of a track: of the track, and of its process if that is new.
     pub(super) fn describe(&mut self, trace: &Trace, id: TrackId) -> Vec<proto::TrackDescriptor> {
         let track = trace.tracks.get(id);
         let mut out = Vec::new();
@@ -134,7 +134,7 @@ fn name(trace: &Trace, id: TrackId) -> String {
     }
 }
 
-/// Puts spans that come by (start, longer first) on lanes on which they nest.
+/// Assignment of spans, which arrive by (start, longer first), to lanes on which they nest.
 #[derive(Default)]
 pub(super) struct Lanes {
     /// Ends of the open spans, outermost first, per lane.

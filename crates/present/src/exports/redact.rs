@@ -1,4 +1,4 @@
-//! Top-level entries of a file that an export keeps.
+//! Removal of private top-level entries of a trace file from exports.
 
 use stackline_model::{Trace, TraceMeta};
 

@@ -168,7 +168,7 @@ fn spread(unit: Unit, stats: &CallStats) -> String {
     if scale.suffix.is_empty() { text } else { format!("{text} {}", scale.suffix) }
 }
 
-/// Source lines with their costs, file by file; `text_of` gives the text of a line where it is at hand.
+/// Source lines with their costs, file by file; `text_of` gives the text of a line if its source file is available.
 pub fn lines(
     lines: &[SourceLine],
     unit: Unit,

@@ -16,7 +16,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Writes the items of a list one after the other.
 type WriteItems<'a> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'a;
 
-/// The value of a key that only one command has.
+/// Value of a JSON key that only one command's documents have.
 pub enum Extra<'a> {
     /// A value; of a list each item gets a line.
     Value(Value),

@@ -11,8 +11,8 @@ const MOST_DECIMALS: usize = 3;
 /// Limit in percent above which spreads are written as a multiple.
 const LARGE_PERCENT: f64 = 1000.0;
 
-/// The scale of a column of a table that has a whole spread: the unit of the median, and digits enough for the least value of all; where
-/// that takes too many, the smallest unit of them.
+/// Scale of a column in a table with a whole spread (median, least and so on): the unit of the median, with enough
+/// digits for the least value of all columns. If these are too many digits, the smallest unit of the columns.
 pub(super) fn scale(columns: &[Column], at: usize) -> Option<Scale> {
     let find_column = |name: &str| columns.iter().find(|column| column.name == name);
     if !COLUMNS.contains(&&*columns[at].name) || !COLUMNS[..WHOLE].iter().all(|name| find_column(name).is_some()) {

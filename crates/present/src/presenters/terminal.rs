@@ -142,7 +142,7 @@ pub fn clean(text: &str) -> String {
     text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).collect()
 }
 
-/// Replace characters that could control a terminal like [`clean`], but keep line breaks.
+/// Replace characters that could control a terminal by blanks, except line breaks.
 pub fn clean_lines(text: &str) -> String {
     text.chars().map(|c| if is_unseen(c) && c != '\n' { ' ' } else { c }).collect()
 }

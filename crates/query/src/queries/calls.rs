@@ -111,7 +111,7 @@ impl<'a> Label<'a> {
     }
 }
 
-/// Names of the columns, a row for each box; the one of the baseline is there in comparisons alone.
+/// Names of the columns, with a row for each box; the column of the baseline exists only in comparisons.
 pub(super) const COLUMNS: &[&str] = &["row", "parent", "depth", "label", "inclusive", "exclusive", "calls", "before?"];
 
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {

@@ -418,7 +418,7 @@ pub fn run_query(opened: &OpenRun, name: &str, arguments: &Arguments) -> Result<
     }
 }
 
-/// Document as the command line prints it: with the keys of its command, and with those that it has for the page.
+/// Document as the command line prints it, with the keys of its command and the additional keys for the page.
 pub(crate) fn printed(
     document: Document<'_>,
     of_command: Vec<(&'static str, Value)>,

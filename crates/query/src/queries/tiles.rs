@@ -17,11 +17,11 @@ use std::collections::BTreeSet;
 /// Number of the kind for communication, after the kinds of events. Kernels of collectives are recorded as kernels.
 const COMMUNICATION: usize = EventKind::ALL.len();
 
-/// Buckets of a tile.
+/// Number of time buckets in a tile.
 pub(super) const BUCKETS: i64 = 512;
-/// Tiles that hold the whole trace where it is asked for at once.
+/// Number of tiles that cover the whole trace in a query for all of it.
 pub(super) const WHOLE: i64 = 4;
-/// Highest level: a tile of it is as long as a trace can be.
+/// Highest level, at which one tile is as long as the longest possible trace.
 pub(super) const LEVELS: u32 = 53;
 /// Maximum number of boxes in an answer; the deepest rows are left out first, and the answer reports it.
 const MOST: usize = 100_000;
@@ -114,7 +114,7 @@ fn lane(trace: &Trace, rows: &TrackLayout, track: TrackId) -> Option<Lane> {
     })
 }
 
-/// Timeline level at which [`WHOLE`] tiles hold so many ns.
+/// Finest timeline level at which [`WHOLE`] tiles cover a duration in ns.
 pub(crate) fn whole_level(ns: i64) -> u32 {
     let least = ns.max(1) as u64 / (WHOLE * BUCKETS) as u64 + 1;
     least.next_power_of_two().trailing_zeros().min(LEVELS)
@@ -135,8 +135,8 @@ pub(super) struct TileDocument {
 /// Names of the columns, a row for each box.
 pub(super) const COLUMNS: &[&str] = &["track", "depth", "start", "length", "busy", "event", "count", "name", "kind"];
 
-/// Tiles of some lanes (of all, if none is named) at one level, from one index to another; at a coarser one if there were more
-/// than `most` boxes.
+/// Tiles of the named lanes (without names, of all) at one level, from one index to another. With more than `most`
+/// boxes, a coarser level is used.
 pub(super) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;

@@ -34,7 +34,7 @@ const fn method(name: &'static CStr, function: WithKeywords, doc: &'static CStr)
     }
 }
 
-/// Store the arguments, the interpreter's own `execv` and `execve`.
+/// Store the interpreter's own `execv` and `execve`, which are the arguments.
 pub(super) unsafe extern "C" fn watch(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     let [mut execv, mut execve] = [null_mut::<c_void>(); 2];
     let Some(api) = API.get() else { return null_mut() };

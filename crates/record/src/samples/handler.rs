@@ -22,7 +22,7 @@ const MAX_RESPONSE_NS: u64 = 5_000_000;
 const SIGNAL_TAG: usize = 0x5_ac4e << 12;
 const TAG_MASK: usize = 0xf_ffff << 12;
 
-/// Value of a signal of a timer or a request: record, serial number and clock.
+/// Pack a thread's record number, a serial number and a clock into the value of a sampler signal.
 pub(super) fn value(record: usize, serial: u32, clock: Clock) -> usize {
     (serial as usize) << 32 | SIGNAL_TAG | record << 2 | clock as usize
 }

@@ -75,13 +75,13 @@ impl OpenOperators {
         open
     }
 
-    /// Set the thread that uses it, or 0.
+    /// Set the thread that uses this entry; 0 for none.
     pub(crate) fn enter(&self, tid: u32) {
         self.depth.store(0, Ordering::Relaxed);
         self.tid.store(tid, Ordering::Release);
     }
 
-    /// Release it: its tree has no thread and gets none.
+    /// Release this entry for reuse, because its tree has no thread and gets none.
     pub(crate) fn release_entry(&self) {
         self.enter(0);
         self.free.store(true, Ordering::Release);

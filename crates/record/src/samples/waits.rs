@@ -22,7 +22,7 @@ const RESAMPLE_FRACTION: u64 = 10;
 /// Number of blocked signals, of the 60 that can be blocked, of a thread that blocks all but those of its own faults.
 const NEARLY_ALL: u32 = 48;
 
-/// State of one thread.
+/// State of one thread for the sampling of waits.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// Time of the last check and CPU time then, in ns; `None` before the first check.

@@ -75,8 +75,8 @@ impl WallTime {
         self.waited.store(0, Ordering::Relaxed);
     }
 
-    /// Called by the handler: the thread responded, and wrote a sample or none (if nothing is recorded or the ring is
-    /// full).
+    /// Note a thread's response to a request: a sample, or none (if nothing is recorded or the ring is full). For the
+    /// handler of the thread.
     pub(super) fn note_response(&self, at: Registers, is_written: bool) {
         self.pc.store(at.pc, Ordering::Relaxed);
         self.sp.store(at.sp, Ordering::Relaxed);

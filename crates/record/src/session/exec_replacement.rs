@@ -75,7 +75,7 @@ impl Session {
         true
     }
 
-    /// Write the remaining data and an end, which the next write undoes.
+    /// Write the remaining data and a provisional end of the stream, which the next write removes.
     pub(super) fn write_replaced(&self) {
         clock::measure();
         self.update(true);

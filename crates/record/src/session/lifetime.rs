@@ -17,7 +17,7 @@ static REPLACED: AtomicPtr<Session> = AtomicPtr::new(null_mut());
 /// Number of writers that have left.
 static ENDED_WRITERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Users of a session.
+/// Users of a session, because of which the session must not be freed.
 #[derive(Debug, Default)]
 pub(super) struct Lifetime {
     /// Writers that use it, at most one.

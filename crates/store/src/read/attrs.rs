@@ -103,7 +103,7 @@ impl Plan {
         Ok(Parts { plan: self, file: events, strings, left: Mutex::new(parts.into_iter()), error: Mutex::default() })
     }
 
-    /// Table of all values, after they were read.
+    /// Build the table of event arguments, after all values were read.
     pub(super) fn table(self, values: Vec<u64>) -> Result<AttrTable, Error> {
         drop(self.long);
         let shapes = self.layout.shapes.iter().map(|fields| selected_layout(fields)).collect();
@@ -111,7 +111,7 @@ impl Plan {
     }
 }
 
-/// Remaining parts to read: see [`Plan::parts`].
+/// Parts of the event arguments that remain to be read ([`Plan::parts`]).
 pub(super) struct Parts<'a> {
     plan: &'a Plan,
     file: Option<&'a TableFile>,

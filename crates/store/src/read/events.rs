@@ -48,7 +48,7 @@ pub(super) fn shapes(file: &TableFile) -> Result<Vec<AttrLayoutId>, Error> {
     Ok(shape)
 }
 
-/// Read the stored time order, which version 1 lacks.
+/// Read the stored time order of events; `None` for runs of format version 1, which lack it.
 pub(super) fn order(files: &mut Files<'_>) -> Result<Option<Vec<EventId>>, Error> {
     let Some(file) = files.optional("track_order")? else { return Ok(None) };
     let mut order = Vec::with_capacity(file.rows().min(MAX_RESERVE));

@@ -7,7 +7,7 @@ use crate::write::table::ROW_GROUP;
 use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
 use stackline_model::{AttrType, StringTable};
 
-/// All rows, by event and position.
+/// All rows of the long table of arguments, by event and position.
 #[derive(Default)]
 pub(super) struct Long {
     file: Option<TableFile>,
@@ -43,7 +43,7 @@ impl Long {
         Ok(long)
     }
 
-    /// Next part of the rows: those of all events below `end` that no earlier part has.
+    /// Next part of the rows: those from row `from` on that belong to events below `end`.
     pub(super) fn part(&self, from: usize, end: usize) -> LongRows<'_> {
         let rows = self.event[from..].partition_point(|&event| (event as usize) < end);
         LongRows { long: self, next: from, end: from + rows }
@@ -67,7 +67,7 @@ impl Long {
     }
 }
 
-/// Range of rows, taken in order.
+/// Range of rows of the long table, which are taken in order.
 pub(super) struct LongRows<'a> {
     long: &'a Long,
     next: usize,

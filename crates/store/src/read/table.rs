@@ -73,7 +73,7 @@ impl TableFile {
         }
     }
 
-    /// Read columns of one row group of a Parquet file like [`Self::read`].
+    /// Read the named columns of one row group of a Parquet file, in batches ([`Self::read`]).
     pub(crate) fn read_group(
         &self,
         group: usize,

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Write the tree into the run directory `run`, replacing an existing one. `streams` names the merged streams. A
-/// failure leaves the streams and the previous content unchanged.
+/// Write a calling context tree into the run directory `run`, replacing an existing tree. `streams` names the merged
+/// streams. A failure leaves the streams and the previous content unchanged.
 ///
 /// # Errors
 /// If the operating system refuses (disk full), or if the tree is inconsistent.

@@ -9,7 +9,7 @@ macro_rules! kinds {
     };
 }
 
-/// All kinds. `true` after [`super::Kept`] means that the read report must list the damage.
+/// All kinds of damage. `true` after [`super::Kept`] means that the read report must list the damage.
 pub(super) const KINDS: &[Kind] = kinds! {
     "bare quote in event names" {
         "bare-quote-in-name" Others true syntax::bare_quote: "resync at the next event, keep the rest",

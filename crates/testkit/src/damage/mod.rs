@@ -74,7 +74,7 @@ pub fn apply(kind: &Kind, text: &[u8], seed: u64) -> Vec<u8> {
     mutate(kind, text, seed).bytes
 }
 
-/// Damage a trace like [`apply`], and return the positions of the changes, too.
+/// Damage an undamaged trace, and return its bytes with the positions of the changes.
 #[must_use]
 pub fn mutate(kind: &Kind, text: &[u8], seed: u64) -> Mutation {
     // Different kinds should not damage the same positions for the same seed.

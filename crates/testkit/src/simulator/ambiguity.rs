@@ -34,7 +34,7 @@ enum What {
     Burst,
 }
 
-/// Check all causes; fails if one is ambiguous.
+/// Check that a run's trace determines the cause of each wait; an error if one is ambiguous.
 pub(crate) fn check(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     let ends = ends(outcome);
     for (thread, (role, segments)) in outcome.threads.iter().enumerate() {

@@ -47,7 +47,7 @@ pub struct Damaged {
 }
 
 impl Damaged {
-    /// Shift the times of the device against which claims are judged, as a reader does that corrects its clock.
+    /// Shift the device times against which claims are checked, as a reader does that corrects the device's clock.
     #[must_use]
     pub fn shifted(mut self, by_ns: i64) -> Self {
         for (start, end) in &mut self.view.times {

@@ -7,7 +7,7 @@ use crate::simulator::names;
 use crate::simulator::program::build::COLLECTIVE;
 use crate::simulator::program::{Op, Program, Span, Step, Work};
 
-/// An edit.
+/// An edit that makes a simulated program faster.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Edit {
@@ -53,7 +53,7 @@ pub enum Edit {
     },
 }
 
-/// Apply an edit; `None` if there was nothing to change.
+/// Apply an edit to a program; `None` if there was nothing to change.
 pub(crate) fn apply(mut program: Program, edit: &Edit) -> Option<Program> {
     let done = match edit {
         Edit::ScaleKernels { name, factor } => {

@@ -55,7 +55,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// One thread, one stream, launches, and a synchronization at the end.
+    /// Features of the simplest program: one thread, one stream, launches, and a synchronization at the end.
     #[must_use]
     pub fn plain() -> Self {
         Self {

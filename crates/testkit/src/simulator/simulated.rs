@@ -85,7 +85,7 @@ impl Simulated {
         }))
     }
 
-    /// Difference of times in the trace and in the ground truth, in ns.
+    /// Time in the trace, in ns, at which the ground truth has time 0: the start of the profiler.
     #[must_use]
     pub fn started_ns(&self) -> i64 {
         kineto::STARTED_NS
@@ -133,7 +133,7 @@ impl Simulated {
         Some(Self { program, outcome, truth, draws: 0 })
     }
 
-    /// Path after an edit; `None` as for [`Self::rerun`].
+    /// Critical path of the program after an edit; `None` if the edit has nothing to change.
     #[must_use]
     pub fn edit(&self, edit: &Edit) -> Option<Truth> {
         self.rerun(std::slice::from_ref(edit)).map(|edited| edited.truth)

@@ -45,7 +45,7 @@ enum Place {
     Op(usize),
 }
 
-/// Lookup tables of one run.
+/// Lookup tables of one run, for the backward pass over its causes.
 pub(crate) struct Walk<'a> {
     program: &'a Program,
     outcome: &'a Outcome,

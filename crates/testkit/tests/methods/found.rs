@@ -16,7 +16,7 @@ pub(crate) const KINDS: [&str; 4] = ["GPU compute", "GPU communication", "GPU co
 
 const HOST: usize = 3;
 
-/// Contents of a path.
+/// Contents of a critical path: time per kind, GPU operations and framework operators.
 #[derive(Default)]
 pub(crate) struct Found {
     /// Time of the window that the path covers, ns.
@@ -51,7 +51,7 @@ impl Found {
 /// A method: `None` without result.
 type Method = fn(&Trace) -> Option<Found>;
 
-/// The methods.
+/// Critical-path methods that are compared, by name.
 pub(crate) const METHODS: [(&str, Method); 3] = [("hta", by_hta), ("ctda", by_ctda), ("exact", by_exact)];
 
 /// Kind of a category of the ground truth; `None` for waiting in between.

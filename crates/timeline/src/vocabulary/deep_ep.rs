@@ -4,7 +4,8 @@ use crate::kernel_type::KernelType::Communication;
 use crate::kernel_type::NameTest::Contains;
 use crate::kernel_type::Rule;
 
-/// Dispatch, combine, `notify_dispatch` and `cached_notify`. The last two poll until the other ranks have arrived.
+/// Names of DeepEP's kernels: dispatch, combine, `notify_dispatch` and `cached_notify`. The last two poll until the
+/// other ranks have arrived.
 pub(super) const RULES: &[Rule] = &[
     (Contains("deep_ep::"), Communication),
     (Contains("deepep"), Communication),

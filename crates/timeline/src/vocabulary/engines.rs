@@ -5,7 +5,7 @@ use crate::kernel_type::KernelType::Communication;
 use crate::kernel_type::NameTest::{Contains, ContainsAnyCase};
 use crate::kernel_type::Rule;
 
-/// Kernel names. Most of these kernels poll flags of the other devices before and after the reduction.
+/// Names of collective kernels of inference engines. Most poll flags of the other devices before and after a reduction.
 pub(super) const RULES: &[Rule] = &[
     (Contains("cross_device_reduce"), Communication),
     (Contains("cross_device_all_gather"), Communication),

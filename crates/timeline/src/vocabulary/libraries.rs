@@ -7,7 +7,7 @@ use crate::kernel_type::Rule;
 /// Name prefixes of spans of CPU collectives, as PyTorch's process groups write them.
 pub(crate) const HOST_SPANS: &[&str] = &["gloo:", "mpi:", "ucc:"];
 
-/// Kernels of these libraries.
+/// Names of kernels of communication libraries.
 pub(super) const RULES: &[Rule] = &[
     // RCCL names its kernels after NCCL's.
     (ContainsAnyCase("nccl"), Communication),

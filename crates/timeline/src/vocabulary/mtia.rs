@@ -4,7 +4,7 @@ use crate::kernel_type::KernelType::{Communication, Memory, Other};
 use crate::kernel_type::NameTest::{Exact, Prefix};
 use crate::kernel_type::Rule;
 
-/// Operations that do not compute.
+/// Names of MTIA's operations that do not compute.
 pub(super) const RULES: &[Rule] = &[
     (Exact("event_wait"), Other),
     (Exact("event_record"), Other),

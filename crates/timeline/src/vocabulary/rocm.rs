@@ -4,7 +4,7 @@ use crate::kernel_type::KernelType::Memory;
 use crate::kernel_type::NameTest::Prefix;
 use crate::kernel_type::Rule;
 
-/// Copies and fills.
+/// Names of ROCm's copies and fills.
 pub(super) const RULES: &[Rule] = &[
     (Prefix("__amd_rocclr_copy"), Memory),
     (Prefix("__amd_rocclr_fill"), Memory),

@@ -1,4 +1,4 @@
-//! pprof's profile: all metrics at once, one kind of value each.
+//! Export of a call tree to pprof's profile format, with each metric as one sample type.
 
 use super::pprof_proto::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 use super::{run_title, weighted};

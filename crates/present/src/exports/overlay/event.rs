@@ -52,7 +52,7 @@ pub(super) fn mark(event: &[u8]) -> Option<Vec<u8>> {
     Some([&event[..at.start], text, &event[at.end..]].concat())
 }
 
-/// Check if an event off the path is omitted: complete events are, except annotations and Python frames.
+/// Check if an event off the critical path is omitted: complete events are, except annotations and Python frames.
 pub(super) fn is_left_out(event: &[u8]) -> bool {
     let Some(found) = members(event) else { return false };
     let is = |key: &str, value: &[u8]| find(event, &found, key).is_some_and(|range| &event[range] == value);

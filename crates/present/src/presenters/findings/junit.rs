@@ -34,8 +34,8 @@ impl Outcome<'_> {
 /// A rule, and how one of its tests ended.
 type Case<'f> = (&'f RuleInfo, String, Outcome<'f>);
 
-/// Findings as JUnit XML: a test per rule, failed if it found something; skipped if it could not look. A rule that found something and
-/// then failed, or of whose findings some are ignored, has a test for that, too.
+/// Findings as JUnit XML: a test per rule, failed if the rule has findings, skipped if the rule could not run. A rule
+/// with findings that then failed, or with ignored findings, has another test for that.
 ///
 /// # Errors
 /// None: memory takes everything.

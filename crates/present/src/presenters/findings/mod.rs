@@ -41,7 +41,7 @@ pub struct Shown<'a> {
     pub more: usize,
 }
 
-/// Source of a suppression.
+/// Location of a suppression of findings: a comment in the program, or a line of the ignore file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// In a comment of the program: its file and line.
@@ -59,7 +59,7 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// Change of a finding from an earlier run.
+/// Change of a finding since an earlier run: new, same, or another gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Absent from the earlier run.
@@ -127,7 +127,7 @@ fn bounds(found: &Findings, gain: Gain) -> String {
     }
 }
 
-/// Check for bounds that any gain has: from 0 to the whole step, as displayed.
+/// True if the bounds of a gain say nothing: from 0 to the whole step, as displayed.
 #[must_use]
 pub fn bounds_are_unknown(found: &Findings, gain: Gain) -> bool {
     (gain.low_ns <= 0 || percent(found, gain.low_ns) == NOTHING) && percent(found, gain.high_ns) == ALL

@@ -43,12 +43,12 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     Answer::with_columns(&document, columns(&series, arguments)?)
 }
 
-/// The points of a curve, as counters have theirs.
+/// Points of a memory curve, in the form in which counters have theirs: position and value.
 pub(super) fn values(curve: &Curve) -> Vec<(i64, f64)> {
     curve.points.iter().map(|&(at, bytes)| (i64::from(at), bytes as f64)).collect()
 }
 
-/// The buckets of some curves in the window that is asked for.
+/// Columns with the buckets of several curves in the requested window.
 pub(super) fn columns(
     series: &[&[(i64, f64)]],
     arguments: &Arguments,

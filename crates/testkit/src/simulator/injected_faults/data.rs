@@ -8,7 +8,7 @@ use crate::simulator::names;
 use crate::simulator::program::build::Builder;
 use crate::simulator::program::{self, Program, Span, Step};
 
-/// The kind whose repair adds as many workers as the finding suggests.
+/// Name of the fault whose repair adds as many workers as the finding suggests.
 pub(super) const STARVED: &str = "too few DataLoader workers";
 
 pub(super) const KINDS: &[Kind] = &[

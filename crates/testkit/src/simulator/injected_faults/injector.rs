@@ -7,7 +7,7 @@ use crate::simulator::Profile;
 use crate::simulator::program::build::{Builder, COMPUTE};
 use crate::simulator::program::{Program, Role, Step, Work};
 
-/// Position in each step.
+/// Position in each training step at which work is inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum At {
     /// Before all other work.
@@ -30,7 +30,7 @@ struct Insert {
     repaired: Vec<Step>,
 }
 
-/// A program that is being changed.
+/// A program into which a fault is injected, and the changes of its repair.
 pub(super) struct FaultInjector<'a> {
     pub(super) b: Builder<'a>,
     slots: Slots,
@@ -58,7 +58,7 @@ impl<'a> FaultInjector<'a> {
         self.slots = Slots::new(&self.b.program);
     }
 
-    /// Make it a CPU program, before any insertion: operators compute for as long as their kernels.
+    /// Turn the program into a CPU program, before any insertion: operators compute for as long as their kernels.
     pub(super) fn on_the_cpu(&mut self) {
         let program = &mut self.b.program;
         let ops = &program.ops;
@@ -89,7 +89,7 @@ impl<'a> FaultInjector<'a> {
         })
     }
 
-    /// Random part of the step's duration: percent of it as ns.
+    /// Draw `low` to `high` percent of a training step's duration, in ns.
     pub(super) fn part(&mut self, low: i64, high: i64) -> i64 {
         self.step_ns * self.b.rng.between(low, high) / 100
     }
@@ -99,7 +99,7 @@ impl<'a> FaultInjector<'a> {
         low + self.b.rng.below(high + 1 - low)
     }
 
-    /// Random positions of a kind, equal in all steps.
+    /// Draw random positions of a kind, which are equal in all training steps.
     pub(super) fn places(&mut self, at: At, count: usize) -> Vec<usize> {
         let among = match at {
             At::Forward => &self.slots.forward,
@@ -116,7 +116,7 @@ impl<'a> FaultInjector<'a> {
         std::mem::take(&mut self.b.steps)
     }
 
-    /// Insert steps into one step of the program: with the fault, and repaired.
+    /// Insert program steps at a position of one training step: those with the fault, and the repaired ones.
     pub(super) fn put(&mut self, (at, place, pass): (At, usize, usize), faulty: Vec<Step>, repaired: Vec<Step>) {
         let found = match at {
             At::Start => self.slots.start.get(pass),
@@ -138,12 +138,12 @@ impl<'a> FaultInjector<'a> {
         }
     }
 
-    /// Insert the steps of `body` at `count` positions of each step; the repair removes them.
+    /// Insert the steps that `body` writes at `count` positions of each training step; the repair removes them.
     pub(super) fn gone(&mut self, at: At, count: usize, mut body: impl FnMut(&mut Builder<'a>)) {
         self.both(at, count, |p| (p.write(&mut body), Vec::new()));
     }
 
-    /// Insert the steps of `body` at `count` positions of each step: with the fault, and repaired.
+    /// Insert the results of `body` (with the fault, and repaired) at `count` positions of each training step.
     pub(super) fn both(&mut self, at: At, count: usize, mut body: impl FnMut(&mut Self) -> (Vec<Step>, Vec<Step>)) {
         for place in self.places(at, count) {
             for pass in 0..self.passes() {

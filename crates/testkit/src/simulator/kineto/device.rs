@@ -130,7 +130,7 @@ impl Printer<'_> {
         self.json.flow("ac2g", Flow::End(u64::from(correlation)), (0, stream), start);
     }
 
-    /// Counter of the clock: its value at the start, and from some operation on.
+    /// Write the counter of the GPU clock: its value at the start, and from some operation on.
     pub(super) fn clock(&mut self) {
         let Some((first, values)) = self.program.clock else { return };
         let activities = self.outcome.activities.iter().zip(&self.view.times);
@@ -186,7 +186,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Repeat each annotation on the streams that ran its work.
+    /// Write each annotation again on the streams that ran its work.
     pub(super) fn marks(&mut self) {
         let mut marked: BTreeMap<(u32, usize), (i64, i64)> = BTreeMap::new();
         for (i, activity) in self.outcome.activities.iter().enumerate() {

@@ -136,13 +136,13 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Close);
     }
 
-    /// Take a token from a queue; waiting for it always costs more than finding it.
+    /// Add a step that takes a token from a queue; waiting for the token always costs more than finding it.
     pub(crate) fn get(&mut self, queue: usize, lag: (i64, i64)) {
         let (own, lag) = (self.rng.between(600, 1_500), self.rng.between(lag.0, lag.1));
         self.steps.push(Step::Get { queue, own, lag });
     }
 
-    /// Add a frame at whose end a token is put.
+    /// Add a frame at whose end a token is put into a queue.
     pub(crate) fn put_frame(&mut self, name: &'static str, put: Step) {
         self.steps.push(Step::Open(Span::new(Kind::Python, name)));
         self.spend(1_500, 6_000);
@@ -207,7 +207,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Launch { driver, name: name.into(), own, ops: op..op + 1, ret });
     }
 
-    /// Launch a graph; levels as (stream, ns) of their kernels.
+    /// Launch a CUDA graph; `levels` have stream and duration (ns) of their kernels.
     pub(crate) fn graph(&mut self, levels: &[Vec<(usize, i64)>]) {
         let from = self.program.ops.len();
         for (level, kernels) in levels.iter().enumerate() {
@@ -232,7 +232,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Blocking { name: call.into(), op, ret });
     }
 
-    /// Add a call of `cudaEventRecord`; `again` is an event that was recorded before.
+    /// Add a call of `cudaEventRecord`; `again` is a CUDA event that was recorded before.
     pub(crate) fn record(&mut self, stream: usize, again: Option<usize>) -> usize {
         let event = again.map_or_else(
             || {

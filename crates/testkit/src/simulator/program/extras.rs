@@ -8,7 +8,7 @@ const TO_DEVICE: &str = "Memcpy HtoD (Pinned -> Device)";
 const TO_HOST: &str = "Memcpy DtoH (Device -> Pinned)";
 const PAGEABLE: &str = "Memcpy DtoH (Device -> Pageable)";
 
-/// One of the features that the profile allows.
+/// Add one of the features that the profile allows, at random.
 pub(super) fn any(b: &mut Builder<'_>, shared: &host::Shared) {
     let p = b.profile;
     let mut choices: Vec<fn(&mut Builder<'_>, &host::Shared)> = vec![|b, _| fill(b)];

@@ -38,7 +38,7 @@ impl Category {
     }
 }
 
-/// Cause of a start.
+/// Cause that an activity starts: a thread or a GPU operation that reached a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// A thread that reached this time.
@@ -115,7 +115,7 @@ pub(crate) struct SyncRecord {
     pub(crate) kind: SyncKind,
 }
 
-/// Record of an event in the run.
+/// A CUDA event in the run: the call that recorded it, and the operations before it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorded {
     pub(crate) stream: usize,

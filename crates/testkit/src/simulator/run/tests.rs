@@ -1,4 +1,4 @@
-//! Invariants of all runs.
+//! Tests of invariants of all simulated runs.
 
 use super::*;
 use crate::simulator::program::build::Builder;

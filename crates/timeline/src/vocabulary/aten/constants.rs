@@ -2,7 +2,7 @@
 
 /// Operators that create a tensor whose size is the first argument.
 pub const FILLED: &[&str] = &["ones", "full", "eye"];
-/// The same, for tensors that are usually overwritten.
+/// Operators that create a tensor which is usually overwritten; the first argument is the size.
 pub const BLANK: &[&str] = &["zeros"];
 /// Operators that create a view of a part of a tensor.
 pub const PARTS: &[&str] = &["select", "slice"];
@@ -50,7 +50,7 @@ pub const COMPUTED: &[&str] = &[
 /// Operators that create tensors from sizes and Python values only.
 pub const FACTORIES: &[&[&str]] = &[FILLED, VECTORS, &["tril_indices", "triu_indices", "lift_fresh"]];
 
-/// Operators applied to such constants.
+/// Operators applied to constants that [`FACTORIES`] create.
 pub const DERIVED: &[&[&str]] = &[
     RESHAPED,
     COPIED,
