@@ -83,8 +83,8 @@ pub(crate) struct Common {
     /// Maximum rows per table with --format table; 0 shows all [default: 20].
     #[arg(long, value_name = "N", value_parser = parse_count, global = true, allow_negative_numbers = true)]
     pub(crate) limit: Option<usize>,
-    /// Shorten GPU operations that overlap the next one on their stream, so that they end when it starts. Use it for
-    /// traces whose recorded durations are too long.
+    /// Shorten GPU operations that overlap the next one on their stream, so that each ends when the next one starts.
+    /// Use it for traces whose recorded durations are too long.
     #[arg(long, global = true)]
     pub(crate) clip_overlaps: bool,
     /// Take as steps the spans whose name matches this regular expression, such as 'iteration (\d+)'. A capture group

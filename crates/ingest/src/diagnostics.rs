@@ -135,12 +135,12 @@ codes! {
     DUPLICATE_CORRELATION "ambiguous_launch" Repaired
         "several calls have the correlation ID of a GPU operation; the last of them before the operation, preferably \
          in the process that uses the GPU, was taken as its launch";
-    OVERLAP_NOISE "stream_overlap_noise" Note "operations of one stream overlap by less than 3 µs, which is within \
-                                               clock noise";
+    OVERLAP_NOISE "stream_overlap_noise" Note
+        "GPU operations of one stream overlap by less than 3 µs, which is within clock noise";
     OVERLAP_PDL "stream_overlap_dependent_launch" Note
         "kernels of one stream overlap, as programmatic dependent launch allows on this GPU";
-    OVERLAP "stream_overlap" Note "operations of one stream overlap by 3 µs or more, so their recorded durations may \
-                                   be too long";
+    OVERLAP "stream_overlap" Note
+        "GPU operations of one stream overlap by 3 µs or more, so their recorded durations may be too long";
     CLIPPED "clipped_overlap" Repaired
         "the end of a GPU operation was moved to the start of the next one on its stream (--clip-overlaps)";
     EARLY_KERNEL "kernel_before_launch" Note
@@ -208,7 +208,7 @@ codes! {
         "the recorded data of a process is truncated; only the part before the missing end was read";
     DAMAGED_CHUNK "damaged_chunk" Lost
         "a damaged part of the recorded data of a process was skipped; reading continued at the next intact part";
-    NOT_WRITTEN "not_written" Lost "the recorder could not write some of its records";
+    NOT_WRITTEN "not_written" Lost "the recorder could not write some of its records, so they are missing";
     WRITE_DELAYED "write_delayed" Note
         "the recorder could not write for a while; it wrote all records of that time later, so none are missing";
     FOLDED_NAMES "folded_names" Note
@@ -232,7 +232,7 @@ codes! {
     IN_FLIGHT "in_flight" Note
         "a call had no end in the records when the recording ended; the call is excluded from counts and times. The \
          last record of a killed process may be written 0.5 s before the process ends, so the call may have returned \
-         in between";
+         in that time";
     LAST_SEEN "last_seen" Note
         "when the main thread of a killed process was last sampled, it ran no operator; the example is the call path \
          of that sample";

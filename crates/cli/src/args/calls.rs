@@ -34,7 +34,7 @@ Examples:
 /// Arguments of `record`.
 #[derive(Args, Debug)]
 pub(crate) struct RecordArgs {
-    /// Do not record these sources, separated by commas: python (Python frames), pytorch (all PyTorch data),
+    /// Do not record these data sources, separated by commas: python (Python frames), pytorch (all PyTorch data),
     /// compilations (of torch.compile), kernels (names of CPU kernels that torch.compile generates).
     #[arg(long, value_name = "SOURCES", value_delimiter = ',')]
     pub(crate) without: Vec<String>,
