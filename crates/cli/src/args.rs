@@ -83,8 +83,8 @@ pub(crate) struct Common {
     /// Maximum rows per table with --format table; 0 shows all [default: 20].
     #[arg(long, value_name = "N", value_parser = parse_count, global = true, allow_negative_numbers = true)]
     pub(crate) limit: Option<usize>,
-    /// Shorten GPU operations that overlap the next one on their stream, so that they end when it starts. Use it for
-    /// traces whose recorded durations are too long.
+    /// Shorten GPU operations that overlap the next one on their stream, so that each ends when the next one starts.
+    /// Use it for traces whose recorded durations are too long.
     #[arg(long, global = true)]
     pub(crate) clip_overlaps: bool,
     /// Take as steps the spans whose name matches this regular expression, such as 'iteration (\d+)'. A capture group
@@ -250,10 +250,11 @@ pub(crate) struct CriticalPathArgs {
     /// Write a copy of the trace with the critical path marked in it (.json or .json.gz).
     #[arg(long, value_name = "FILE")]
     pub(crate) overlay: Option<PathBuf>,
-    /// In the overlay, keep only annotations, Python frames and the events on the critical path.
+    /// In the copy that --overlay writes, keep only annotations, Python frames and the events on the critical path.
     #[arg(long, requires = "overlay")]
     pub(crate) only_critical: bool,
-    /// In the overlay, draw all edges of the dependency graph, not only those on the critical path (--method hta).
+    /// In the copy that --overlay writes, draw all edges of the dependency graph, not only those on the critical path
+    /// (--method hta).
     #[arg(long, requires = "overlay")]
     pub(crate) show_all_edges: bool,
     /// With --method hta: save the dependency graph and the critical path to this file.
@@ -314,8 +315,8 @@ pub(crate) struct ExportArgs {
     /// stack [default: the first available of operator_time, cpu_time, …].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
-    /// For profile formats: show the frames of module imports. By default each import is combined into one frame,
-    /// "import of modules".
+    /// For profile formats: show the frames of Python imports. By default the frames of each import are combined into
+    /// one frame, "import of modules".
     #[arg(long)]
     pub(crate) imports: bool,
     /// Omit metadata of the trace that may be private; keep metadata on devices, the distributed job and the settings
@@ -341,13 +342,13 @@ pub(crate) enum Target {
     Parquet,
     /// Collapsed stacks of a recording, profile or trace: one line per stack with its weight.
     Collapsed,
-    /// The same stacks as JSON for speedscope.
+    /// Call stacks with their weights as JSON for speedscope.
     Speedscope,
-    /// The same stacks with all metrics in pprof's format (.pb.gz).
+    /// Call stacks with all metrics in pprof's format (.pb.gz).
     Pprof,
-    /// The same stacks as JSON for the Firefox Profiler.
+    /// Call stacks with their weights as JSON for the Firefox Profiler.
     Firefox,
-    /// The same stacks as a flame graph, an SVG for any browser.
+    /// Call stacks as a flame graph, an SVG for any browser.
     Flamegraph,
     /// Memory events as editable text, one line per call: allocations, accesses and frees.
     MemoryText,
@@ -392,7 +393,7 @@ impl Command {
 /// Parse part of an event name. An empty text would match every name, so it is refused as an unset variable.
 fn parse_annotation(text: &str) -> Result<String, String> {
     if text.is_empty() {
-        return Err("the text is empty; give a part of the names of events, or omit the option".to_owned());
+        return Err("the text is empty; give a part of the event names to analyze, or omit the option".to_owned());
     }
     Ok(text.to_owned())
 }

@@ -409,7 +409,11 @@ fn steps_of_cycles_with_the_same_numbers_need_the_cycle() {
             assert!(run(&[command, &file, "--steps", cycle]).status.success(), "{command}: {cycle}");
         }
         let (code, text) = failure(&[command, &file, "--steps", "0..2@3"]);
-        assert_eq!((code, text.contains("no cycle 3; the steps are of 2 profiler cycles")), (Some(2), true), "{text}");
+        assert_eq!(
+            (code, text.contains("no profiler cycle 3; the steps belong to 2 profiler cycles")),
+            (Some(2), true),
+            "{text}"
+        );
         assert!(run(&[command, &file]).status.success(), "{command}: the longer cycle without a choice");
         assert!(run(&[command, &file, "--steps", "3..3"]).status.success(), "{command}: numbers of one cycle alone");
     }

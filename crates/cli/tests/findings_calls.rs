@@ -119,7 +119,7 @@ fn suggested_next_command_succeeds() {
         assert_eq!(code, Some(0), "{error}");
         assert!((text + &error).contains(&format!("Next: stackline {next} ")), "{error}");
         assert!(
-            error.contains("holds totals per call path, not individual calls: showing `stackline calls`"),
+            error.contains("holds totals per call path, not individual calls: showing the output of `stackline calls`"),
             "{error}"
         );
     }

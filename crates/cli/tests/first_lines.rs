@@ -197,14 +197,15 @@ fn calls_in_flight_are_reported_for_chrome_traces() {
     let folder = tempfile::tempdir().unwrap();
     let whole = mini::trace("file -\n1/1 - train B@0\n1/1 - work 10+20\n1/1 - wait_forever B@50\n1/2 - load 5+10");
     let file = write(folder.path(), "aborted.json", &whole);
-    let line = |when: &str| format!("In flight {when}: aborted.json: wait_forever on thread 1, called from train.");
+    let line =
+        |when: &str| format!("Call in flight {when}: aborted.json: wait_forever on thread 1, called from train.");
     let at_end = line("at the end of the recording");
     assert!(stdout(&["report", &file]).lines().any(|output| output == at_end), "{}", stdout(&["report", &file]));
     assert!(stdout(&["report", &file, "--for-agent"]).lines().any(|output| output == at_end));
     std::fs::write(&file, &whole[..whole.rfind("\"dur\"").unwrap()]).unwrap();
     let cut = line("at the end of the truncated file");
     assert!(stdout(&["report", &file]).lines().any(|output| output == cut), "{}", stdout(&["report", &file]));
-    assert!(!stdout(&["report", &write_sample(folder.path(), 0)]).contains("In flight"));
+    assert!(!stdout(&["report", &write_sample(folder.path(), 0)]).contains("Call in flight"));
 }
 
 #[test]

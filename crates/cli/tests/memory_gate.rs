@@ -204,7 +204,7 @@ fn wrong_use_is_explained() {
     for (args, code, words) in [
         (&["--fail-on", "peak>+2%"][..], 2, "\"peak>+2%\" needs --baseline"),
         (&["--fail-on", "new"], 2, "needs --baseline"),
-        (&["--fail-on", "peak>2%"], 2, "peak needs bytes"),
+        (&["--fail-on", "peak>2%"], 2, "peak needs a + sign"),
         (&["--fail-on", "peek>2GB"], 2, "did you mean peak"),
         (&["--fail-on", "waste>much"], 2, "write 'peak>+2%'"),
         (&["--baseline", "missing.json"], 3, "cannot read the baseline"),

@@ -49,7 +49,7 @@ pub enum Error {
         cycles: Vec<AmbiguousCycle>,
     },
     /// The trace has no profiler cycle of this number.
-    #[error("{name}: no cycle {number}; the steps are of {}", profiler_cycles(*available))]
+    #[error("{name}: no profiler cycle {number}; the steps belong to {}", profiler_cycles(*available))]
     NoCycle {
         /// The trace.
         name: String,

@@ -259,7 +259,8 @@ impl<'a> FindingBuilder<'a> {
             Unit::Bytes,
         ));
         if suggestion.copy_ns > 0 {
-            let name = if waste.objects.len() > 1 { "one copy of each, total" } else { "one copy" };
+            let name =
+                if waste.objects.len() > 1 { "time of one copy of each object, total" } else { "time of one copy" };
             finding.facts.push(fact(name, suggestion.total_copy_ns() as f64, Unit::Ns));
         }
         if let Some(ns) = suggestion.total_cost_ns().filter(|ns| *ns > 0) {

@@ -79,14 +79,14 @@ codes! {
         "the profiler did not fill in the start time of events (it is 0, or the same value far from all other times); \
          the events were kept, but excluded from time windows and totals";
     ZERO_DURATION "zero_duration" Skipped
-        "the duration of events is unusable (0, although other events of the same name take longer; impossibly long; or \
-         missing, for a GPU operation); they were kept, but excluded from time windows and totals";
+        "the duration of events is unusable (0, although other events of the same name take longer; impossibly long; \
+         or missing, for a GPU operation); the events were kept, but excluded from time windows and totals";
     IMPLAUSIBLE_TIME "implausible_time" Skipped
         "GPU operations are far outside the time range of the recording, or impossibly long; they were kept, but \
          excluded from all totals";
     ZERO_STEP "step_without_duration" Repaired
-        "some step marks have no duration: each of these steps was extended to the next step mark; it was ignored if no \
-         mark follows, or if the steps with a duration have gaps between them";
+        "some step marks have no duration: each was extended to the next step mark, or ignored if no mark follows or \
+         if the steps with a duration have gaps between them";
     OUT_OF_STREAM_ORDER "out_of_stream_order" Skipped
         "GPU operations start more than 1 s before or after their neighbors in the launch order of the stream; they \
          were kept, but excluded from all totals";
@@ -115,8 +115,8 @@ codes! {
          its operations follow their launches and end before the calls that wait for them";
     CLOCK_UNKNOWN "device_clock_unknown" Repaired
         "the clock of a device differs from the host's, and the trace does not link the device's operations to launch \
-         calls; they were shifted to follow the host's launch calls, so idle time before the first operation is \
-         unknown";
+         calls; the operations were shifted to follow the host's launch calls, so idle time before the first \
+         operation is unknown";
     CLOCK_CONTRADICTED "device_clock_contradicted" Note
         "no constant shift of a device's times agrees both with its launches and with the calls that wait for it (its \
          clock may have jumped): times were not changed, so steps, idle time and paths near the jump are wrong";
@@ -135,12 +135,12 @@ codes! {
     DUPLICATE_CORRELATION "ambiguous_launch" Repaired
         "several calls have the correlation ID of a GPU operation; the last of them before the operation, preferably \
          in the process that uses the GPU, was taken as its launch";
-    OVERLAP_NOISE "stream_overlap_noise" Note "operations of one stream overlap by less than 3 µs, which is within \
-                                               clock noise";
+    OVERLAP_NOISE "stream_overlap_noise" Note
+        "GPU operations of one stream overlap by less than 3 µs, which is within clock noise";
     OVERLAP_PDL "stream_overlap_dependent_launch" Note
         "kernels of one stream overlap, as programmatic dependent launch allows on this GPU";
-    OVERLAP "stream_overlap" Note "operations of one stream overlap by 3 µs or more, so their recorded durations may \
-                                   be too long";
+    OVERLAP "stream_overlap" Note
+        "GPU operations of one stream overlap by 3 µs or more, so their recorded durations may be too long";
     CLIPPED "clipped_overlap" Repaired
         "the end of a GPU operation was moved to the start of the next one on its stream (--clip-overlaps)";
     EARLY_KERNEL "kernel_before_launch" Note
@@ -208,7 +208,7 @@ codes! {
         "the recorded data of a process is truncated; only the part before the missing end was read";
     DAMAGED_CHUNK "damaged_chunk" Lost
         "a damaged part of the recorded data of a process was skipped; reading continued at the next intact part";
-    NOT_WRITTEN "not_written" Lost "the recorder could not write some of its records";
+    NOT_WRITTEN "not_written" Lost "the recorder could not write some of its records, so they are missing";
     WRITE_DELAYED "write_delayed" Note
         "the recorder could not write for a while; it wrote all records of that time later, so none are missing";
     FOLDED_NAMES "folded_names" Note
@@ -230,8 +230,9 @@ codes! {
         "a process was killed after its last recorded step; the time from the end of that step to the end of the \
          process belongs to no step";
     IN_FLIGHT "in_flight" Note
-        "a call had no end in the records when the recording ended; it is excluded from counts and times. The last \
-         record of a killed process may be 0.5 s older than its end, so the call may have ended since";
+        "a call had no end in the records when the recording ended; the call is excluded from counts and times. The \
+         last record of a killed process may be written 0.5 s before the process ends, so the call may have returned \
+         in that time";
     LAST_SEEN "last_seen" Note
         "when the main thread of a killed process was last sampled, it ran no operator; the example is the call path \
          of that sample";

@@ -55,7 +55,7 @@ fn every_statement_is_read() {
 fn syntax_errors_have_positions() {
     assert_eq!(
         error("a x 8\nf y"),
-        "line 2, column 3: object `y` is not allocated here; allocate it first with: a y BYTES"
+        "line 2, column 3: object `y` is not allocated at this line; allocate it first with: a y BYTES"
     );
     assert_eq!(
         error("a x 8; a x 9"),
@@ -76,7 +76,10 @@ fn syntax_errors_have_positions() {
         error("a \"x 8"),
         "line 1, column 3: a quoted name has no closing quote; close the name with \" on the same line"
     );
-    assert_eq!(error("w e"), "line 1, column 3: event `e` is not recorded yet; record it first with: e e");
+    assert_eq!(
+        error("w e"),
+        "line 1, column 3: synchronization event `e` is not recorded yet; record it first with: e e"
+    );
     assert_eq!(
         error("q x"),
         "line 1, column 1: unknown statement `q`; use a, o, f, s, h, d, c, k, e, w, y, device or end"

@@ -47,7 +47,10 @@ fn cut_line(trace: &Trace) -> Option<String> {
     let example_of = |code: &str| trace.report.problems.iter().find(|p| p.code == code).map(|p| p.example.as_str());
     let reason = match (problem.code.as_str(), example_of("last_record")) {
         ("cut_stream", _) => format!("the recorded data of a process is truncated ({})", problem.example),
-        ("too_damaged" | "oversized_entry", last) => format!("only a part could be read{}", after(last)),
+        ("too_damaged" | "oversized_entry", Some(last)) => {
+            format!("only the part up to the record of {last} could be read")
+        }
+        ("too_damaged" | "oversized_entry", None) => "only a part could be read".to_owned(),
         (_, last) => format!("the file is truncated{}", after(last)),
     };
     Some(format!(

@@ -34,7 +34,7 @@ Examples:
 /// Arguments of `record`.
 #[derive(Args, Debug)]
 pub(crate) struct RecordArgs {
-    /// Do not record these sources, separated by commas: python (Python frames), pytorch (all PyTorch data),
+    /// Do not record these data sources, separated by commas: python (Python frames), pytorch (all PyTorch data),
     /// compilations (of torch.compile), kernels (names of CPU kernels that torch.compile generates).
     #[arg(long, value_name = "SOURCES", value_delimiter = ',')]
     pub(crate) without: Vec<String>,
@@ -159,7 +159,8 @@ pub(crate) struct CallsArgs {
     /// Hide frames that match this pattern, and show their callees under the callers of the hidden frames.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) hide: Option<String>,
-    /// Show the frames of module imports. By default each import is combined into one row, "import of modules".
+    /// Show the frames of Python imports. By default the frames of each import are combined into one row, "import of
+    /// modules".
     #[arg(long)]
     pub(crate) imports: bool,
     /// Maximum depth of the tree; 0 means no limit [default: 0].
@@ -208,15 +209,15 @@ pub(crate) enum By {
     Phase,
     /// Operators (the innermost of each call path).
     Operator,
-    /// Operators by the shapes and types of their inputs, recorded with `record --shapes` (the innermost).
+    /// Operators by input shapes and types, recorded with `record --shapes` (the innermost of each call path).
     Shapes,
-    /// Instances of modules (the innermost).
+    /// Instances of nn.Module (the innermost of each call path).
     Module,
-    /// Spans that the program named (the innermost).
+    /// Named spans of the program (the innermost of each call path).
     Span,
-    /// Python functions (the innermost).
+    /// Python functions (the innermost of each call path).
     Function,
-    /// Python files (of the innermost function).
+    /// Python files (of the innermost function of each call path).
     File,
 }
 

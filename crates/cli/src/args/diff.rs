@@ -25,8 +25,8 @@ Examples:
 /// Arguments of `diff`.
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {
-    /// The run before the change (A), then the run after it (B). If --with gives the runs after, all runs here are runs
-    /// before.
+    /// The run before the change (A), then the run after it (B). If --with gives the runs after the change, all
+    /// other runs are runs before it.
     #[arg(value_name = "RUN", required = true)]
     pub(crate) runs: Vec<PathBuf>,
     /// The runs after the change (B). All other runs are runs before it (A).
@@ -38,7 +38,7 @@ pub(crate) struct DiffArgs {
     /// Significance level: accepted rate of false alarms, in percent. With 5, confidence intervals are 95 % intervals.
     #[arg(long, value_name = "PERCENT", value_parser = parse_level, default_value = "5", allow_negative_numbers = true)]
     pub(crate) level: f64,
-    /// Match GPU work of A with GPU work of B by these names.
+    /// Match GPU operations of A with those of B by name, or by kernel family and launching operator.
     #[arg(long, value_enum, default_value_t = KernelsBy::Auto)]
     pub(crate) kernels_by: KernelsBy,
     /// Write the comparison as Markdown, for pull requests.
@@ -56,11 +56,11 @@ pub(crate) struct DiffArgs {
 /// Matching of GPU work between the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KernelsBy {
-    /// By name, or by family if the GPUs are of different vendors.
+    /// By name; by family if the GPUs of A and B are of different vendors.
     Auto,
     /// By name.
     Name,
-    /// By kernel family, such as gemm or attention, and launching operator.
+    /// By kernel family, such as gemm or attention, together with the operator that launched the kernel.
     Family,
 }
 

@@ -43,7 +43,8 @@ pub(crate) struct CommentArgs {
 pub(crate) struct FindingsArgs {
     #[command(flatten)]
     pub(crate) inputs: FindingsInputs,
-    /// Explain one rule: the problem, the fix, and its false positives. Rules of --rules are included.
+    /// Explain one rule: the problem, the fix, and its false positives. Python rules
+    /// loaded by --rules can be explained, too.
     #[arg(long, value_name = "CODE", conflicts_with_all = ["top", "set", "document", "baseline", "ignore", "fail_on"])]
     pub(crate) explain: Option<String>,
     /// Maximum number of findings in any format; 0 shows all [default: 10; all with --as, --table, JSON and CSV]. The

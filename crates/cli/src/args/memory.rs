@@ -122,7 +122,7 @@ pub(crate) enum MemoryBy {
     Place,
     /// Call path of the allocation.
     Path,
-    /// Kind: parameters, gradients and so on, if the source records it.
+    /// Kind: parameters, gradients and so on, if the input contains it.
     Kind,
     /// Module that owns the object.
     Module,

@@ -46,8 +46,8 @@ pub(crate) struct ViewArgs {
     /// Print the address without opening a browser.
     #[arg(long)]
     pub(crate) no_open: bool,
-    /// Also accept requests that are addressed to this host name, as requests through a proxy may be
-    /// (jupyter-server-proxy, an editor); may be repeated.
+    /// Also accept requests with this host name in their Host header, for access through a proxy (jupyter-server-proxy,
+    /// an editor); may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
     #[command(flatten)]

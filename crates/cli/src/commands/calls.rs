@@ -235,11 +235,12 @@ fn step_sentence(time: &StepTime) -> String {
         0 => format!("The analyzed thread (without module imports{rank})"),
         steps => format!("A step (mean of {}{rank})", human::count(steps)),
     };
-    let waits =
-        time.waits_ns.map_or_else(String::new, |ns| format!(", waits {} (including for a free CPU)", percent(ns)));
+    let waits = time
+        .waits_ns
+        .map_or_else(String::new, |ns| format!(", waits {} (including waits for a free CPU)", percent(ns)));
     let blocked = match time.blocked_ns {
         0 => String::new(),
-        ns => format!(", not sampled {} (blocked, or without a CPU)", percent(ns)),
+        ns => format!(", not sampled {} (the thread was blocked or waited for a CPU)", percent(ns)),
     };
     let measure = match (time.waits_ns, time.is_wall_clock) {
         _ if time.blocked_ns > 0 => " of wall-clock time",

@@ -324,7 +324,7 @@ fn tables(path: &CriticalPath, report: &CriticalPathReport<'_>) -> Vec<Table> {
         .f64("percent", Unit::Percent, top.iter().map(|s| s.percent))
         .f64("weight_us", Unit::Us, top.iter().map(|s| s.weight_us))
         .i64("edges", Unit::None, top.iter().map(|s| s.edges as i64));
-    let edges = Table::new("edges", "Edges by type")
+    let edges = Table::new("edges", "Edges of the dependency graph, by type")
         .text("type", report.edges.keys().cloned())
         .i64("edges", Unit::None, report.edges.values().map(|&n| n as i64))
         .i64("on_path", Unit::None, report.edges.keys().map(|k| report.path_edges.get(k).map_or(0, |&n| n as i64)));

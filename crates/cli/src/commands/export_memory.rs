@@ -35,7 +35,7 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         let count = usize::try_from(left_out).unwrap_or(usize::MAX);
         print_message(&format!(
             "{} records omitted: accesses to memory objects that are not live, accesses outside of an object, or waits \
-             for missing events.",
+             for synchronization events without a record.",
             human::count(count)
         ))?;
     }

@@ -50,7 +50,7 @@ pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Resul
         summary.marked,
         summary.flow_events,
         summary.left_out,
-        if summary.truncated { "; the source is truncated" } else { "" },
+        if summary.truncated { "; the source trace is truncated" } else { "" },
     ))
 }
 

@@ -30,7 +30,7 @@ fn in_flight<'a>(reports: impl Iterator<Item = &'a ReadReport>) -> String {
             () => "at the end of the recording",
         };
         for problem in report.problems.iter().filter(|problem| problem.code == "in_flight") {
-            lines.extend(problem.examples().map(|example| format!("In flight {when}: {example}.\n")));
+            lines.extend(problem.examples().map(|example| format!("Call in flight {when}: {example}.\n")));
             count += problem.count;
         }
     }

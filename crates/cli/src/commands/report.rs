@@ -152,7 +152,7 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
     let holds = if is_memory { "only memory data" } else { "totals per call path, not individual calls" };
-    print_message(&format!("{} holds {holds}: showing `stackline {name}`", run.name()))?;
+    print_message(&format!("{} holds {holds}: showing the output of `stackline {name}`", run.name()))?;
     let words = ["stackline", name, "--"].map(OsStr::new).into_iter();
     let words = words.chain(run.inputs().iter().map(|path| path.as_os_str()));
     let (held, next) = match Cli::try_parse_from(words)?.command {

@@ -137,7 +137,7 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
                 _ => "steps",
             };
             list.push(fact(&format!("bytes per {step}"), *per_iteration as f64, Unit::Bytes));
-            list.push(fact(&format!("{several} that left memory"), f64::from(*left), Unit::None));
+            list.push(fact(&format!("{several} whose memory is still live"), f64::from(*left), Unit::None));
             list.push(fact(&format!("{several} before the last one"), f64::from(*iterations), Unit::None));
         }
         Some(Measure::Slices { count, largest }) => {

@@ -86,7 +86,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
 fn table(rows: &[Row], start_ns: i64) -> Table {
     let length = |r: &Row| r.window.map(|(start, end)| end - start);
     let share = |r: &Row| Some(100.0 * r.path_ns? as f64 / length(r).filter(|w| *w > 0)? as f64);
-    let table = Table::new("methods", "Comparison of methods")
+    let table = Table::new("methods", "Comparison of critical-path methods")
         .text("method", rows.iter().map(|r| r.method.to_owned()))
         .i64("graph_nodes", Unit::None, rows.iter().map(|r| r.nodes))
         .i64("window_start_ns", Unit::Ns, rows.iter().map(|r| r.window.map(|w| w.0)))

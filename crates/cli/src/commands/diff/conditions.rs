@@ -138,8 +138,8 @@ impl Condition {
         }
         if let (None, Some(lost)) = (held, self.lost(diff)) {
             return Err(anyhow!(
-                "--fail-on {:?} cannot be judged: A contains {} time and B contains none, which is not taken as a \
-                 speedup",
+                "--fail-on {:?} cannot be judged: A contains {} time and B contains none; missing time does not \
+                 count as a speedup",
                 self.text,
                 lost.measure.name()
             ));
@@ -301,7 +301,10 @@ impl Condition {
                 format!(", within noise (confidence interval {low:.1} % to {high:.1} %)")
             }
             (Verdict::Slower, Some((low, high))) if change.verdict == Verdict::Noise => {
-                format!(", significant if only this time is tested (confidence interval {low:.1} % to {high:.1} %)")
+                format!(
+                    ", significant among the times of this condition, but not among all compared times (confidence \
+                     interval {low:.1} % to {high:.1} %)"
+                )
             }
             (_, Some((low, high))) => format!(", significant (confidence interval {low:.1} % to {high:.1} %)"),
             (_, None) => ", not tested for significance: the variation is unknown".to_owned(),

@@ -169,7 +169,7 @@ impl Baseline {
         let codes: Vec<&str> = codes.into_iter().collect();
         (!codes.is_empty()).then(|| {
             format!(
-                "{} of the baseline: not checked this time, so it is unknown if their findings are gone",
+                "Rules not checked this time: {}. Therefore, it is unknown if their findings in the baseline are gone",
                 codes.join(", ")
             )
         })

@@ -61,7 +61,7 @@ impl Condition {
         let (what, limit) = text.split_once('>').ok_or_else(|| form(""))?;
         let (what, limit) = (what.trim(), limit.trim());
         let percent = |text: &str| text.strip_suffix('%').and_then(number);
-        let bare = || form(": peak needs bytes, or + and a percentage");
+        let bare = || form(": a percentage for peak needs a + sign, because it is relative to the baseline");
         let read = match (what, limit.strip_prefix('+')) {
             ("peak", Some(more)) if more.ends_with('%') => percent(more).map(Self::PeakRise),
             ("peak", Some(more)) => size(more).map(Self::PeakMore),
@@ -197,7 +197,7 @@ mod tests {
             let error = Condition::parse(bad).unwrap_err().to_string();
             assert!(error.contains("write 'peak>+2%'"), "{bad}: {error}");
         }
-        assert!(Condition::parse("peak>2%").unwrap_err().to_string().contains("peak needs bytes"));
+        assert!(Condition::parse("peak>2%").unwrap_err().to_string().contains("peak needs a + sign"));
         assert!(Condition::parse("peek>8GB").unwrap_err().to_string().contains("did you mean peak"));
     }
 

@@ -12,7 +12,7 @@ const SOURCES: &[&str] = &["python", "pytorch", "compilations", "kernels"];
 /// Environment variables of the recorder for the given options. Other variables keep their value.
 pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'static str, OsString)>> {
     if let Some(unknown) = args.without.iter().find(|name| !SOURCES.contains(&name.as_str())) {
-        return Err(wrong_use(format!("unknown source {unknown:?}; --without accepts: {}", SOURCES.join(", "))));
+        return Err(wrong_use(format!("unknown data source {unknown:?}; --without accepts: {}", SOURCES.join(", "))));
     }
     if let Some(unknown) = args.counters.iter().find(|name| !COUNTERS.contains(&name.as_str())) {
         return Err(wrong_use(format!("unknown counter {unknown:?}; --counters accepts: {}", COUNTERS.join(", "))));

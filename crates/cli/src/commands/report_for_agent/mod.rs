@@ -235,7 +235,7 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let (rank, length) = (rank.unwrap_or_default(), human::duration(found.step_ns));
     let _ = writeln!(out, "\nFindings, by predicted gain ({unit}{rank} takes {length}):");
     if found.with_gpu_work && !found.are_inferred {
-        out.push_str("A step here ends when its GPU work ends; \"Steps\" above are the times of CPU spans.\n");
+        out.push_str("In this list, a step ends when its GPU work ends; \"Steps\" above are the times of CPU spans.\n");
     }
     if let Some(ns) = found.between_ns {
         let _ = writeln!(out, "{} of this time is between steps.", human::duration(ns));

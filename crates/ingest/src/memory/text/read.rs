@@ -196,7 +196,7 @@ impl Reader {
     }
 
     fn not_alive<T>(&self, name: &str) -> Result<T, TextError> {
-        self.error(1, format!("object `{name}` is not allocated here; allocate it first with: a {name} BYTES"))
+        self.error(1, format!("object `{name}` is not allocated at this line; allocate it first with: a {name} BYTES"))
     }
 
     fn object(&mut self, allocated: bool) -> Result<(), TextError> {
@@ -371,7 +371,10 @@ impl Reader {
         let name = if what == "y" { String::new() } else { self.word("the name of the synchronization event")? };
         let waited = self.events.get(&name).copied();
         if what == "w" && waited.is_none() {
-            return self.error(1, format!("event `{name}` is not recorded yet; record it first with: e {name}"));
+            return self.error(
+                1,
+                format!("synchronization event `{name}` is not recorded yet; record it first with: e {name}"),
+            );
         }
         let options = self.options()?;
         let (kind, target) = match (what, waited) {

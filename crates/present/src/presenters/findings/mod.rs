@@ -233,7 +233,7 @@ fn excluded_findings(found: &Findings) -> Option<String> {
     let reasons = [
         (
             count(&|f| !f.is_repair()),
-            "with a speculative gain (an assumption, for example that a kernel takes half of its time)",
+            "with a speculative gain (based on an assumption, for example that a kernel would take half as long)",
         ),
         (count(&|f| f.is_repair() && f.edits.is_empty()), "whose gain was estimated without simulating the change"),
         (found.contradicting(), "whose change cannot be combined with the changes of other findings"),
