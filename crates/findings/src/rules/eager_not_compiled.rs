@@ -133,7 +133,10 @@ fn candidate(
         facts: vec![
             Fact::count("kernels", removable.len()),
             Fact::time("total time per step", context.per_step(context.total(&removable))),
-            Fact::time("operators that launch nothing else per step", context.per_step(context.total(&operators))),
+            Fact::time(
+                "time of operators that launch only these kernels, per step",
+                context.per_step(context.total(&operators)),
+            ),
             Fact::count("compiled kernels", compiled.unwrap_or(0)),
         ],
         gain_estimate: GainEstimate::Range(edits(&removable)?, vec![edits(most)?]),

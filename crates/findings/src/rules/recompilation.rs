@@ -94,7 +94,7 @@ fn candidate(
         place,
         facts: vec![
             Fact::count("compilations", spans.len()),
-            Fact::time("compiling per step", context.per_step(context.total(&spans))),
+            Fact::time("compilation time per step", context.per_step(context.total(&spans))),
         ],
         events: spans,
         kind: None,

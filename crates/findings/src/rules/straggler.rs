@@ -19,10 +19,10 @@ pub(super) const RULE: Rule = Rule {
           there, is the cause of the delay. If it explains all of the wait, only the cause is listed.",
     gain_methods: &[GainMethod::Model],
     gain_text: "For each rank, the rule measures the exposed collective time: the time in which collectives run alone. \
-         The rank that arrives last has the shortest. The gain is the second shortest exposed collective time minus \
-         that of the last rank. The lower bound is 0, and the upper bound is the median of the other ranks minus the \
-         time of the last rank. The gain \
-         excludes the gain of the finding that is the cause on the last rank, so that no time counts twice.",
+         The rank that arrives last has the shortest exposed collective time. The gain is the second shortest exposed \
+         collective time minus that of the last rank. The lower bound is 0, and the upper bound is the median of the \
+         other ranks minus the time of the last rank. The gain excludes the gain of the finding that is the cause on \
+         the last rank, so that no time counts twice.",
     advice: "Check the other findings of that rank, and compare it with another rank (`stackline diff`). Common \
          causes: more data or longer sequences, a slower or hotter GPU, a busier host, or work that rank 0 does for \
          all ranks.",
@@ -88,8 +88,8 @@ pub(crate) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> 
         facts: vec![
             Fact { name: "ranks".to_owned(), value: ranks.len() as f64, unit: Unit::None },
             fact("exposed collective time of this rank per step", least),
-            fact("median of the others", median),
-            fact("maximum of the others", longest),
+            fact("median of the other ranks", median),
+            fact("maximum of the other ranks", longest),
         ],
         kind: None,
         support: Support::Inferred,

@@ -18,10 +18,10 @@ pub(super) const RULE: Rule = Rule {
     gain_methods: &[GainMethod::Replay],
     gain_text: "The reported share is the part of the critical path in operators whose calls take at least \
          `SL049.mean_us` on average. CPU samples of all threads show how many processors the process uses during these \
-         operators. Available are the processors that the process may use, minus those of other busy threads, divided \
-         by the number of recorded processes that compute. With n threads, the estimate shortens the operators to 1 / \
-         (1 + 0.6 (n - 1)) of their time (what-if operation `scale`). The lower bound is half of that saving; the \
-         upper bound shortens them to 1 / n.",
+         operators. The number of available processors is the number that the process may use, minus the number of \
+         other busy threads, divided by the number of recorded processes that compute. With n threads, the estimate \
+         shortens the operators to 1 / (1 + 0.6 (n - 1)) of their time (what-if operation `scale`). The lower bound is \
+         half of that saving; the upper bound shortens them to 1 / n.",
     advice: "Set the number of threads to the value of \"threads available\" in the finding: torch.set_num_threads, or \
          OMP_NUM_THREADS, which torchrun sets to 1 for several processes by default.",
     example: (
@@ -144,7 +144,7 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
         facts: vec![
             Fact::count("operators", large.all.len()),
             Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-            Fact { name: "processors used meanwhile, mean", value: used, unit: Unit::None },
+            Fact { name: "processors used during these operators, mean", value: used, unit: Unit::None },
             Fact { name: "threads available", value: threads, unit: Unit::None },
         ],
         gain_estimate: GainEstimate::Range(scaled(likely)?, vec![scaled((1.0 + likely) / 2.0)?, scaled(most)?]),

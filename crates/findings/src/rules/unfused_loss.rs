@@ -127,8 +127,8 @@ fn candidate(context: &RuleContext<'_>, softmax: Vec<EventId>, others: Vec<Event
         place: place.unwrap_or_default(),
         facts: vec![
             Fact::count("kernels", all.len()),
-            Fact::time("log_softmax per step", context.per_step(context.total(&softmax))),
-            Fact::time("nll_loss and copies per step", context.per_step(context.total(&others))),
+            Fact::time("log_softmax time per step", context.per_step(context.total(&softmax))),
+            Fact::time("time of nll_loss and copies per step", context.per_step(context.total(&others))),
         ],
         events: all,
         kind: None,
