@@ -61,7 +61,7 @@ export const CAUSES: Readonly<Record<string, { title: string; fill: string }>> =
   host_python: { title: "Python, or between calls", fill: "#8fc3ed" },
   host_blocked: { title: "Host blocked", fill: "#e05068" },
   host_data_loading: { title: "Data loading", fill: "#5eadee" },
-  sync_return: { title: "Return from a wait", fill: "#b7d7f4" },
+  sync_return: { title: "Return of the host from a wait", fill: "#b7d7f4" },
   thread_handover: { title: "Delay of handover between threads", fill: "#99b088" },
   profiler: { title: "Profiler", fill: "#dcd3ca" },
   unknown: { title: "Unknown", fill: "#c3d2db" },
