@@ -58,7 +58,7 @@ export const CAUSES: Readonly<Record<string, { title: string; fill: string }>> =
   launch_latency: { title: "Launches", fill: "#d4b655" },
   host_operator: { title: "Operators on the CPU", fill: "#66cca9" },
   host_runtime: { title: "GPU API calls", fill: "#f2d46f" },
-  host_python: { title: "Python, or between calls", fill: "#8fc3ed" },
+  host_python: { title: "Python, or host time between calls", fill: "#8fc3ed" },
   host_blocked: { title: "Host blocked", fill: "#e05068" },
   host_data_loading: { title: "Data loading", fill: "#5eadee" },
   sync_return: { title: "Return of the host from a wait", fill: "#b7d7f4" },

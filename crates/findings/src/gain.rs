@@ -64,7 +64,11 @@ impl ImplausibleGains {
     /// Notes on impossible gains that Python rules state, one sentence per rule and problem.
     pub(super) fn notes(&self) -> Vec<String> {
         let gains = |n: usize| {
-            if n == 1 { "1 gain that the rule states is".to_owned() } else { format!("{n} gains that the rule states are") }
+            if n == 1 {
+                "1 gain that the rule states is".to_owned()
+            } else {
+                format!("{n} gains that the rule states are")
+            }
         };
         let longer = self
             .longer

@@ -165,15 +165,8 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     // Recordings come from busy machines: possible noise gains nothing.
     let is_noise = context.recording().is_some() && !(is_known && grown.is_more_work(context, of));
     let (name, event) = if is_known { (name, event) } else { ("", None) };
-    let others = if slow.len() > 1 {
-        format!(
-            ", {} of {} steps are slow",
-            slow.len(),
-            steps.len()
-        )
-    } else {
-        String::new()
-    };
+    let others =
+        if slow.len() > 1 { format!(", {} of {} steps are slow", slow.len(), steps.len()) } else { String::new() };
     let in_what = if name.is_empty() { String::new() } else { format!(", mostly in {}", super::shorten_name(name)) };
     Candidate {
         title: format!(
