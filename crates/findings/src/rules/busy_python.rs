@@ -34,11 +34,11 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The time cannot be saved if the work differs from step to step and cannot run concurrently. A \
                       trace does not show how much of the work is avoidable: the gain assumes half of it, the lower \
                       bound none and the upper bound all. In recordings, the upper bound also includes time without \
-                      samples. It also assumes that operators become as fast as the fastest tenth of their calls, \
-                      because they find more data in caches. If a profiler \
-        records each Python call (torch.profiler: with_stack), short functions seem slower than they are (SL033). \
-        Python code of frameworks, data loading (SL009), preprocessing (SL010), logging (SL029) and garbage collection \
-        (SL025) is not reported here.",
+                      samples. The upper bound also assumes that operators become as fast as the fastest tenth of \
+                      their calls, because they find more data in caches. If a profiler records each Python call \
+                      (torch.profiler: with_stack), short functions seem slower than they are (SL033). Python code of \
+                      frameworks, data loading (SL009), preprocessing (SL010), logging (SL029) and garbage collection \
+                      (SL025) is not reported here.",
     source: "common practice",
     needs: &[Requirement::PythonFrames, Requirement::PythonTimes],
     settings: &[

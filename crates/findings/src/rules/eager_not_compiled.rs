@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
         kernel that keeps these values in registers.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "Of each sequence of consecutive elementwise kernels, the estimate removes all kernels except the \
-         longest (what-if operation `remove`). It also removes the operators that launch only removed kernels.",
+         longest (what-if operation `remove`). The estimate also removes the operators that launch only removed \
+         kernels.",
     advice: "Call torch.compile on the function that runs these kernels. If the program already compiles its model, \
         fix the graph break that excludes the function (TORCH_LOGS=graph_breaks).",
     example: ("y = activate(x)", "activate = torch.compile(activate)\ny = activate(x)"),

@@ -179,8 +179,8 @@ pub(super) const TEMPORARY_IDLENESS: Rule = Rule {
     ),
     cost: "if moved to the host, two copies (the finding lists their time at an assumed 25 GB/s); if recomputed, the \
            time of the operators",
-    false_positives: "The change does not help if copying out and back takes longer than the object is idle. It is \
-         unsafe if other code keeps a pointer to the object.",
+    false_positives: "The change does not help if copying out and back takes longer than the object is idle. The \
+        change is unsafe if other code keeps a pointer to the object.",
     settings: &[kernels("report only objects with at least this many kernels (or operators) between two uses")],
     ..COMMON
 };

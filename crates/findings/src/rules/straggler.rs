@@ -29,10 +29,10 @@ pub(super) const RULE: Rule = Rule {
     example: ("if rank == 0:\n    log(model)  # in each step", "if rank == 0 and step % 100 == 0:\n    log(model)"),
     cost: "depends on the cause of the delay",
     false_positives: "The ranks may have different work by design, as in pipelines. The rule compares how long \
-                      collectives run alone on each rank; it does not need synchronized clocks. It leaves out ranks \
-                      without collectives and traces with \
-         missing records, and reports nothing if step lengths differ by more than a quarter between ranks. The gain is \
-         a model: the second shortest exposed collective time minus that of the last rank.",
+                      collectives run alone on each rank; it does not need synchronized clocks. The rule leaves out \
+                      ranks without collectives and traces with missing records, and reports nothing if step lengths \
+                      differ by more than a quarter between ranks. The gain is a model: the second shortest exposed \
+                      collective time minus that of the last rank.",
     source: "common practice; HTA's and XProf's straggler analyses",
     needs: &[Requirement::Ranks, Requirement::Collectives],
     settings: &[Setting {

@@ -31,12 +31,11 @@ pub(super) const RULE: Rule = Rule {
     cost: "one line, or an environment variable; sums in another order change the last digits of results",
     false_positives: "More threads do not help if unrecorded programs need the idle processors later, or if one thread \
          is intended so that results do not depend on the number of threads. The rule reports nothing if the process \
-         waits for a processor for over 5 % of the time. It only checks operators that PyTorch always divides among \
-         threads: matrix products, convolutions, attention, norms and softmax. A recording does not show if operators \
-         run on a GPU, so the rule reports nothing for programs that call operators of CUDA or ROCm libraries. The \
-         estimate assumes that each thread after the first adds 60 % of the first thread's throughput. Memory-bound \
-         operators \
-         gain less.",
+         waits for a processor for over 5 % of the time. The rule only checks operators that PyTorch always divides \
+         among threads: matrix products, convolutions, attention, norms and softmax. A recording does not show if \
+         operators run on a GPU, so the rule reports nothing for programs that call operators of CUDA or ROCm \
+         libraries. The estimate assumes that each thread after the first adds 60 % of the first thread's throughput. \
+         Memory-bound operators gain less.",
     source: "common practice; PyTorch's documentation of CPU threading",
     needs: &[Requirement::Operators, Requirement::Processors],
     settings: &[
