@@ -47,7 +47,7 @@ test("both step lengths are named on the Overview, at findings and in a comparis
     // What is gone has no time there, and no bounds of it.
     const gone = await page.locator("main tbody tr", { hasText: "only in A" }).first().locator("td").allInnerTexts();
     expect(gone.slice(-5)).toEqual(["–", expect.stringContaining("-100.0 %"), "", "1 → 0", "− only in A"]);
-    expect(await page.locator("main").innerText()).toContain("Both runs have the same versions, devices and recording options");
+    expect(await page.locator("main").innerText()).toContain("Both runs have the same software versions, devices and recording options");
     expect(await violations(page)).toEqual([]);
   });
 });

@@ -214,7 +214,10 @@ fn first_step_is_excluded_on_both_sides_or_none() {
     let times =
         |profile: &Profile| profile.operators["aten::mm"].iter().map(|(at, cell)| (at, cell.cpu)).collect::<Vec<_>>();
     let [before, after] = sides(&[104, 100, 102, 98], &[900, 100, 102, 98]);
-    assert_eq!((before.steps[0].left_out, after.steps[0].left_out), (Some("as in another run"), Some("warm-up")));
+    assert_eq!(
+        (before.steps[0].left_out, after.steps[0].left_out),
+        (Some("also left out in another run"), Some("warm-up"))
+    );
     assert_eq!(times(&before), [(0, 50_000), (1, 51_000), (2, 49_000)]);
     assert_eq!((&before.totals, times(&before)), (&after.totals, times(&after)));
     let [before, after] = sides(&[104, 100, 102, 98], &[101, 100, 102, 98]);

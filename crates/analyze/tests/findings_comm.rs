@@ -38,7 +38,10 @@ fn collectives_without_overlap() {
     insta::assert_snapshot!(text(&program.found("SL019")));
     let found = program.found("SL019");
     let fact = |name: &str| found[0].facts.iter().find(|fact| fact.name == name).unwrap().value;
-    assert!(fact("on the critical path per step") <= fact("total time per step"), "waits before it are no part of it");
+    assert!(
+        fact("time on the critical path per step") <= fact("total time per step"),
+        "waits before it are no part of it"
+    );
     let gain = program.found("SL019")[0].gain.unwrap();
     // Without it, a step is 300 µs shorter, less what the host takes to launch.
     assert!((250_000..=302_000).contains(&gain.ns), "{gain:?}");
@@ -343,7 +346,7 @@ fn wait_for_another_rank_is_an_effect() {
     // finding.
     let [straggler] = of("SL040")[..] else { panic!("{}", text(&found.findings)) };
     assert_eq!((straggler.detail_rank(), straggler.gain, &straggler.edits), (Some(1), None, &Vec::new()));
-    assert!(straggler.title.ends_with("; SL009 on that rank explains this and has the gain"), "{}", straggler.title);
+    assert!(straggler.title.ends_with("; SL009 on that rank explains this wait and has the gain"), "{}", straggler.title);
     let without = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
     let without = without.findings.iter().find(|f| f.rule.code == "SL040").unwrap();
     assert_eq!(Identity::from_finding(straggler), Identity::from_finding(without));

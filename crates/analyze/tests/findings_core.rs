@@ -46,7 +46,7 @@ fn waits_without_gpu_work_are_inferred() {
     let of = |program: &Program| {
         let found = program.found("SL004");
         let [only] = &found[..] else { panic!("{}", text(&found)) };
-        let count = only.facts.iter().find(|fact| fact.name == "waits without GPU work in the trace");
+        let count = only.facts.iter().find(|fact| fact.name == "waits during which the trace shows no GPU work");
         (only.support.name(), only.confidence, count.map(|fact| fact.value as usize))
     };
     let steps = idle(0).findings().steps;

@@ -261,7 +261,10 @@ fn standstill_is_reported() {
     assert_eq!(note(&without), None);
     let note_text = note(&with).unwrap();
     assert!(
-        note_text.starts_with("one gap of 10.00 s after step 5 is 100 % of the window, and no call was recorded"),
+        note_text.starts_with(
+            "one critical-path gap of 10.00 s after step 5 is 100 % of the window, and no call was \
+            recorded"
+        ),
         "{note_text}"
     );
     assert!(note_text.ends_with("without such a gap, pass --steps 6..9"), "{note_text}");

@@ -108,7 +108,10 @@ fn series_of_files_show_growth_by_line() {
     let (shown, message) = (words(&output.stdout), words(&output.stderr));
     assert!(shown.contains("3 memory files in time order"), "{shown}");
     assert!(
-        shown.contains("The memory of source line train.py:9 step grew most, from 2048 KiB to 6144 KiB. It grew in 2 of the 2 intervals"),
+        shown.contains(
+            "The memory of source line train.py:9 step grew most, from 2048 KiB to 6144 KiB. The memory of this line \
+             grew in 2 of the 2 intervals"
+        ),
         "{shown}"
     );
     assert!(message.contains("Next: stackline diff ") && message.ends_with("snapshot_100.json"), "{message}");

@@ -367,7 +367,7 @@ fn validate(finding: ExternalFinding) -> Result<ValidatedFinding, String> {
 
 fn fact(external: &ExternalFact) -> Result<Fact<String>, String> {
     if !external.value.is_finite() {
-        return Err(format!("{:?} is not a number", external.name));
+        return Err(format!("the value of fact {:?} is not a finite number", external.name));
     }
     let unit = named(&Unit::ALL, |unit| unit.suffix(), &external.unit, "unit")?;
     Ok(Fact { name: external.name.clone(), value: external.value, unit })

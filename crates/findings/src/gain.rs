@@ -64,7 +64,11 @@ impl ImplausibleGains {
     /// Notes on impossible gains that Python rules state, one sentence per rule and problem.
     pub(super) fn notes(&self) -> Vec<String> {
         let gains = |n: usize| {
-            if n == 1 { "1 stated gain is".to_owned() } else { format!("{n} stated gains are") }
+            if n == 1 {
+                "1 gain that the rule states is".to_owned()
+            } else {
+                format!("{n} gains that the rule states are")
+            }
         };
         let longer = self
             .longer
@@ -149,8 +153,8 @@ mod tests {
         assert_eq!(
             beyond.notes(),
             [
-                "MY001: 2 stated gains are longer than a step, and reduced to the length of a step",
-                "MY001: 1 stated gain is negative, and replaced by 0"
+                "MY001: 2 gains that the rule states are longer than a step, and reduced to the length of a step",
+                "MY001: 1 gain that the rule states is negative, and replaced by 0"
             ]
         );
     }

@@ -25,9 +25,9 @@ impl GainMethod {
                 "Replay: Stackline simulates the dependency graph of the trace with this change \
                 ([what-if](../analyses/what-if.md)). The gain is the time by which a step gets shorter, minus the cost \
                 of recording the removed events. The bounds of the gain cover the error of the simulation and the \
-                lower and upper estimates described above. They do not cover effects that a trace does not show, such \
-                as caches, memory or processors that become free. In some programs, [the measured gain was larger or \
-                smaller](../findings-accuracy.md)."
+                lower and upper estimates described above. The bounds do not cover effects that a trace does not show, \
+                such as caches, memory or processors that become free. In some programs, [the measured gain was larger \
+                or smaller](../findings-accuracy.md)."
             }
             Self::Speculative => {
                 "Speculative replay: Stackline simulates the dependency graph of the trace with this change \

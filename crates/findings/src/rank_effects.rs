@@ -81,8 +81,8 @@ fn subtract_cause(straggler: &mut Finding, cause: &mut Finding) {
     straggler.ranks.iter_mut().for_each(|of| of.gain_ns = straggler.gain.map(|rest| rest.ns));
     let code = &cause.rule.code;
     straggler.title = match rest.ns {
-        0 => format!("{}; {code} on that rank explains this and has the gain", straggler.title),
-        _ => format!("{}; {code} on that rank explains a part, which this gain excludes", straggler.title),
+        0 => format!("{}; {code} on that rank explains this wait and has the gain", straggler.title),
+        _ => format!("{}; {code} on that rank explains a part of this wait, which this gain excludes", straggler.title),
     };
     cause.facts.push(Fact { name: WAIT_OF_OTHERS.to_owned(), value: waits.ns as f64 / 1e3, unit: Unit::Us });
 }

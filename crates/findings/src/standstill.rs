@@ -54,10 +54,10 @@ impl Standstill {
         let ns: i64 = gaps.iter().map(length).sum();
         let at = place(&of_window, middle_of(longest));
         let gaps_are = match gaps.len() {
-            1 => format!("one gap of {} {at} is", duration(ns)),
+            1 => format!("one critical-path gap of {} {at} is", duration(ns)),
             count => {
                 format!(
-                    "{count} gaps of {} in total (the longest of {} {at}) are",
+                    "{count} critical-path gaps of {} in total (longest: {} {at}) are",
                     duration(ns),
                     duration(length(longest))
                 )

@@ -68,7 +68,7 @@ function Patterns({ detail: { patterns, has_accesses } }: { detail: ObjectDetail
             {found.from !== null && found.to !== null && `, from call ${count(found.from)} to call ${count(found.to)}`}
             {found.distance !== null && `, which are ${counted(found.distance, "level")} apart in the dependency graph of the calls`}
             {`; ${counted(found.kernels, "kernel")} ${found.kernels === 1 ? "runs" : "run"} during this time`}
-            {found.times > 1 && `, ${count(found.times)} times`} ({found.certainty})
+            {found.times > 1 && `, found ${count(found.times)} times`} ({found.certainty})
             {found.other && <>; could reuse the memory of <button type="button" class="link" onClick={() => show(`object:${found.other![0]}`)}>{found.other[1]}</button></>}
           </li>
         ))}

@@ -33,7 +33,7 @@ export function Composition({ overview, device }: { overview: MemoryOverview; de
             <tr>
               <th scope="col">Use</th>
               {peaks.map(({ name }) => [<th scope="col" class="number" key={name}>{name}</th>, <th scope="col" class="number" key={`${name} share`}>Share</th>, <th scope="col" class="number" key={`${name} objects`}>Objects</th>])}
-              <th scope="col">Known by</th>
+              <th scope="col">Identified by</th>
               <th scope="col">Allocated at</th>
             </tr>
           </thead>

@@ -54,10 +54,10 @@ function Surroundings({ after }: { after: Meta }) {
   if (query.state !== "ok") return null;
   const [a, b] = [surroundings(query.answer.document), surroundings(after)];
   const differ = [...new Set([...a.keys(), ...b.keys()])].filter((key) => a.get(key) !== b.get(key));
-  if (differ.length === 0) return <p class="quiet">Both runs have the same versions, devices and recording options.</p>;
+  if (differ.length === 0) return <p class="quiet">Both runs have the same software versions, devices and recording options.</p>;
   return (
     <table class="surroundings">
-      <caption>Differences between A and B in versions, devices and recording</caption>
+      <caption>Differences between A and B in software versions, devices and recording options</caption>
       <thead><tr><th scope="col">Property</th><th scope="col">A</th><th scope="col">B</th></tr></thead>
       <tbody>
         {differ.map((key) => (

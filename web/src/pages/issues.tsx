@@ -140,7 +140,7 @@ function Nearest({ rows, isOpen }: { rows: Findings["nearest"]; isOpen: boolean 
   if (rows.length === 0) return null;
   return (
     <details open={isOpen}>
-      <summary>Largest findings below the limit of 0.5 %</summary>
+      <summary>Largest findings with a gain below 0.5 % of a step or of a memory peak</summary>
       <ul>
         {rows.map((row, at) => (
           <li key={at}>{row.percent.toFixed(2)} %: {row.code} <Sentence text={row.title} />{row.place && ` (${row.place})`}</li>

@@ -84,11 +84,11 @@ fn is_estimable(trace: &Trace) -> bool {
 fn finding(clock: &DeviceClock) -> &'static str {
     match clock.shift_ns() {
         _ if clock.is_contradictory() => "contradictory",
-        None if clock.applied_ns != 0 => "aligned by order",
+        None if clock.applied_ns != 0 => "aligned by launch order",
         None => "unknown",
         Some(0) if clock.applied_ns > 0 => "device behind host",
         Some(0) if clock.applied_ns < 0 => "device ahead of host",
-        Some(0) => "no difference seen",
+        Some(0) => "no offset found",
         Some(shift) if shift > 0 => "device behind host",
         Some(_) => "device ahead of host",
     }

@@ -9,8 +9,8 @@ use stackline_timeline::{DefaultWindow, Scope};
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "logical_parents",
-    about: "Parents that do not enclose their events on a thread or stream (launch calls, forward operators, senders \
-            of work to other threads), with evidence",
+    about: "Logical parents: launch calls, forward operators and senders of work to other threads, which do not \
+        enclose their events on the same thread or stream; with evidence",
     tables: &["logical_parents"],
     window: DefaultWindow::Steps,
     commands: &[TableCommand::Timeline],
@@ -48,7 +48,7 @@ fn table(trace: &Trace, rows: &[Row]) -> Table {
     let kind = |event: EventId| Some(trace.kind(event).name().to_owned());
     let process = |event: EventId| Some(trace.process_name(track(event)));
     let thread = |event: EventId| Some(trace.track_name(track(event)));
-    Table::new("logical_parents", "Parents that do not enclose their events on a thread or stream")
+    Table::new("logical_parents", "Logical parents, which do not enclose their events on the same thread or stream")
         .text("name", children().map(name))
         .text("parent", parents().map(name))
         .text("evidence", rows.iter().map(|(.., evidence)| Some(evidence.name().to_owned())))

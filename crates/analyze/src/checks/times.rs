@@ -7,8 +7,8 @@ use stackline_model::EventKind;
 pub(super) const TIMES_LEFT_OUT: Check = Check {
     name: "times_left_out",
     rule: "records have plausible times",
-    consequence: "totals and time windows exclude these records, so reported times are too small; `stackline doctor` \
-                  lists the reasons",
+    consequence: "totals and time windows exclude records with implausible times, so reported times are too small; \
+                  `stackline doctor` lists the reasons",
     read_codes: &[
         "bad_time",
         "no_time",
@@ -39,7 +39,7 @@ pub(super) const TIMES_LEFT_OUT: Check = Check {
 pub(super) const DEVICE_CLOCK: Check = Check {
     name: "device_clock",
     rule: "the clock of each device agrees with the host's, except for differences that profilers usually leave",
-    consequence: "the times of such a device were shifted to the host's clock before all analyses",
+    consequence: "the times of a device with another clock were shifted to the host's clock before all analyses",
     read_codes: &[],
     run: |trace| {
         let first = |device: i32| {

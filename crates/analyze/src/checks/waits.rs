@@ -49,7 +49,9 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
             let begun = own.i64(wait).and_then(|id| calls.get(&id)).map_or(start(wait), |call| start(*call));
             let late = start(*record).saturating_sub(begun);
             if late > 0 {
-                outcome.breaches.push((wait, format!("the event is recorded {late} ns after the start of the wait")));
+                outcome
+                    .breaches
+                    .push((wait, format!("the CUDA event is recorded {late} ns after the start of the wait")));
             }
         }
         outcome

@@ -84,7 +84,7 @@ fn steps_table(rows: &[StepSpread]) -> Table {
         .i64("max_step", Unit::None, rows.iter().map(|s| s.max_step))
         .note(
             "The critical path of a step ends when the step ends on its CPU thread, so it excludes GPU work that ends \
-             later. It may differ from the critical path of the whole trace.",
+             later. The critical path of a step may differ from the critical path of the whole trace.",
         )
 }
 

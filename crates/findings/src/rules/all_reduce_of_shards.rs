@@ -28,14 +28,15 @@ pub(super) const RULE: Rule = Rule {
         "part = grads.new_empty(grads.numel() // world)\ndist.reduce_scatter_tensor(part, grads)\nstep(part)\n\
          dist.all_gather_into_tensor(params, part)",
     ),
-    cost: "a few lines, and padding to a multiple of the number of ranks; the norm of all gradients needs one more \
-        small AllReduce",
-    false_positives: "AllReduce is needed if other code uses the whole sum on each rank. The rule infers from the \
-                      numbers of elements that parameters are gathered: as many elements are gathered as reduced. The \
-                      estimated gain assumes the ring algorithm, in which ReduceScatter takes half the time of \
-                      AllReduce. Waits for other ranks (time beyond the median of calls of the same size) are not \
-                      shortened. The lower bound assumes that AllReduce gets 40 % faster; 44 % was measured on eight \
-                      GPUs (CTDA-CPA paper). Collectives that network switches compute (NVLS, SHARP) are not reported.",
+    cost: "a few lines, and gradients padded to a multiple of the number of ranks; code that needs the norm of all \
+        gradients needs one more small AllReduce",
+    false_positives: "AllReduce is needed if other code uses the whole sum on each rank. The rule infers a sharded \
+                      optimizer from sizes: as many elements are gathered as reduced, so the gathered elements are \
+                      probably the parameters. The estimated gain assumes the ring algorithm, in which ReduceScatter \
+                      takes half the time of AllReduce. Waits for other ranks (time beyond the median of calls of the \
+                      same size) are not shortened. The lower bound assumes that AllReduce gets 40 % faster; 44 % was \
+                      measured on eight GPUs (CTDA-CPA paper). Collectives that network switches compute (NVLS, SHARP) \
+                      are not reported.",
     source: "CTDA-CPA paper, section 4.4: DeepSpeed ZeRO-2 on eight GPUs",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
@@ -43,9 +44,14 @@ pub(super) const RULE: Rule = Rule {
             name: "match",
             default: 10.0,
             range: (0.0, 50.0),
-            about: "largest difference between the numbers of gathered and reduced elements, in percent",
+            about: "report only if the numbers of gathered and reduced elements differ by at most this percentage",
         },
-        Setting { name: "elements", default: 65536.0, range: (1.0, 1e12), about: "minimum elements of a collective" },
+        Setting {
+            name: "elements",
+            default: 65536.0,
+            range: (1.0, 1e12),
+            about: "check only collectives with at least this many elements",
+        },
     ],
     advice_variants: &[],
     check,

@@ -31,7 +31,12 @@ pub(super) const RULE: Rule = Rule {
         nodes, without effects of the saved memory.",
     source: "common practice; PyTorch's performance tuning guide",
     needs: &[Requirement::Operators],
-    settings: &[Setting { name: "nodes", default: 10.0, range: (1.0, 1e9), about: "minimum graph nodes a step" }],
+    settings: &[Setting {
+        name: "nodes",
+        default: 10.0,
+        range: (1.0, 1e9),
+        about: "report only if a step creates at least this many graph nodes",
+    }],
     advice_variants: &[],
     check,
 };
@@ -56,7 +61,9 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let shorter = |node_ns: f64| {
         let factor = (1.0 - nodes as f64 * node_ns / total).max(0.0);
         let chosen = Chosen { ranges: ranges(), ..Chosen::default() };
-        context.edit_of(Action::Scale(factor), "operators that make autograd's nodes", chosen).map(|edit| vec![edit])
+        context
+            .edit_of(Action::Scale(factor), "operators that create autograd graph nodes", chosen)
+            .map(|edit| vec![edit])
     };
     let by_place = context.by_place(&operators).into_iter().max_by_key(|(_, of)| of.len());
     let bounds = BOUNDS_NS.map(shorter).into_iter().flatten().collect();

@@ -219,11 +219,11 @@ fn edits(context: &RuleContext<'_>, name: &str, searches: &[&Search]) -> Option<
     let kind = if is_autotuner(name) { "frame" } else { "operator" };
     let removable: Vec<EventId> = searches.iter().flat_map(|search| search.removable.iter().copied()).collect();
     let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
-    let remove = context.edit(Action::Remove, format!("{kind}:{name}, its search"), &removable)?;
+    let remove = context.edit(Action::Remove, format!("search in {kind}:{name}"), &removable)?;
     // Time of cuDNN between its calls goes, too.
     let left =
         searches.iter().map(|search| search.remaining_ns).sum::<i64>() as f64 / context.total(&spans).max(1) as f64;
-    let rest = context.edit(Action::Scale(left.min(1.0)), format!("{kind}:{name}, without its search"), &spans);
+    let rest = context.edit(Action::Scale(left.min(1.0)), format!("{kind}:{name} without its search"), &spans);
     Some(std::iter::once(remove).chain(rest.filter(|_| left > 0.0)).collect())
 }
 

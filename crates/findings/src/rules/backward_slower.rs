@@ -25,10 +25,10 @@ pub(super) const RULE: Rule = Rule {
         nondeterministic algorithms, or change the memory layout of the inputs.",
     example: ("y = table[indices]", "y = table.index_select(0, indices)"),
     cost: "depends on the operator",
-    false_positives: "The backward pass may have to do more work than the forward pass, as with recomputation or \
-        views. Embeddings, gather and index_select are not reported: their forward pass reads only the requested rows, \
-        and their backward pass writes a gradient of the whole table. The gain assumes that, after the change, the \
-        backward pass takes twice as long as the forward pass.",
+    false_positives: "The backward pass may have to do more work than the forward pass, for example if it recomputes \
+        activations, or if the forward pass only creates a view. Embeddings, gather and index_select are not reported: \
+        their forward pass reads only the requested rows, and their backward pass writes a gradient of the whole \
+        table. The gain assumes that, after the change, the backward pass takes twice as long as the forward pass.",
     source: "DeepContext paper, sections 4.3 and 6.1, forward/backward operator analysis",
     needs: &[Requirement::GpuWork, Requirement::BackwardLinks, Requirement::GpuRecords],
     settings: &[
@@ -112,9 +112,9 @@ fn candidate(context: &RuleContext<'_>, name: &str, Group { place, forward, back
         ),
         place: place?,
         facts: vec![
-            Fact::time("forward per step", context.per_step(forward_ns)),
-            Fact::time("backward per step", context.per_step(backward_ns)),
-            Fact::count("kernels of the backward", backward.len()),
+            Fact::time("time of the forward pass per step", context.per_step(forward_ns)),
+            Fact::time("time of the backward pass per step", context.per_step(backward_ns)),
+            Fact::count("kernels of the backward pass", backward.len()),
         ],
         events: backward,
         kind: None,

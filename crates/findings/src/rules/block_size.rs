@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Choose a multiple of the warp size as the number of threads per block: num_warps of a Triton kernel, or \
         the block size of a CUDA or HIP kernel. If the kernel is part of a library, report it there.",
     example: ("kernel<<<n / 48, 48>>>(x)", "kernel<<<n / 64, 64>>>(x)"),
-    cost: "one number, and a measurement of the kernel with it",
+    cost: "one changed number, and a measurement of the kernel with the new number",
     false_positives: "Another block size does not help if the kernel is memory-bound or launches few blocks. The gain \
         assumes that idle lanes would do useful work.",
     source: "vendors' programming guides; DeepContext table 3 (threads per block)",

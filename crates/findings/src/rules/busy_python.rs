@@ -34,11 +34,11 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The time cannot be saved if the work differs from step to step and cannot run concurrently. A \
                       trace does not show how much of the work is avoidable: the gain assumes half of it, the lower \
                       bound none and the upper bound all. In recordings, the upper bound also includes time without \
-                      samples. It also assumes that operators become as fast as the fastest tenth of their calls, \
-                      because they find more data in caches. If a profiler \
-        records each Python call (torch.profiler: with_stack), short functions seem slower than they are (SL033). \
-        Python code of frameworks, data loading (SL009), preprocessing (SL010), logging (SL029) and garbage collection \
-        (SL025) is not reported here.",
+                      samples. The upper bound also assumes that operators become as fast as the fastest tenth of \
+                      their calls, because they find more data in caches. If a profiler records each Python call \
+                      (torch.profiler: with_stack), short functions seem slower than they are (SL033). Python code of \
+                      frameworks, data loading (SL009), preprocessing (SL010), logging (SL029) and garbage collection \
+                      (SL025) is not reported here.",
     source: "common practice",
     needs: &[Requirement::PythonFrames, Requirement::PythonTimes],
     settings: &[
@@ -136,10 +136,10 @@ fn sampled_candidate(
     if share < context.setting("share") || is_start(context, seen.occurrences.len()) {
         return None;
     }
-    let mut facts = vec![Fact { name: "part of the time", value: of_time, unit: Unit::Percent }];
+    let mut facts = vec![Fact { name: "share of the time", value: of_time, unit: Unit::Percent }];
     let is_delayed = share > of_time + NOTED_PERCENT;
     facts.extend(is_delayed.then_some(Fact {
-        name: "part of the time in which its thread did not wait for a processor",
+        name: "share of the time in which its thread did not wait for a processor",
         value: share,
         unit: Unit::Percent,
     }));
@@ -250,7 +250,7 @@ fn location_candidate(
         facts: vec![
             Fact::count("calls", calls.len()),
             Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("outside of operators per step", context.per_step(ns)),
+            Fact::time("Python time outside of operators per step", context.per_step(ns)),
         ],
         kind: None,
         support: Support::Exact,

@@ -37,8 +37,7 @@ pub(super) const RULE: Rule = Rule {
             name: "calls",
             default: 4.0,
             range: (2.0, 1e6),
-            about: "check only collectives with at least this \
-             many calls of the same kind and size",
+            about: "check only collectives with at least this many calls of the same kind and size",
         },
     ],
     advice_variants: &[],
@@ -83,7 +82,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, of: Vec<EventId>) -> Option<
         facts: vec![
             Fact::time("median", median),
             Fact::time("longest", lengths.last().copied().unwrap_or(0)),
-            Fact::time("waiting per step", context.per_step(lost)),
+            Fact::time("wait time per step", context.per_step(lost)),
         ],
         events: waits,
         kind: None,

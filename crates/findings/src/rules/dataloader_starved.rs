@@ -20,12 +20,11 @@ pub(super) const RULE: Rule = Rule {
     gain_methods: &[GainMethod::Replay, GainMethod::Nothing],
     gain_text: "The reported share is the percentage of the critical path in data loading. The estimate adds as many \
                 DataLoader workers as are needed to avoid the wait (what-if operation `more-workers`). If a recording \
-                shows the number of free processors, the estimate adds at most that many workers. If the program \
-                loads batches itself, the estimate replaces the \
-         loading time by the time to take a batch from a worker. This time is at least the loading time divided by the \
-         number of workers. If a recording shows that the added workers would keep all processors busy, the gain is \
-         limited to the free processors, and the lower bound is 0. If all processors are busy already, more workers \
-         gain nothing.",
+                shows the number of free processors, the estimate adds at most that many workers. If the program loads \
+                batches itself, the estimate replaces the loading time by the time to take a batch from a worker. This \
+                time is at least the loading time divided by the number of workers. If a recording shows that the \
+                added workers would keep all processors busy, the free processors limit the gain, and the lower bound \
+                is 0. If all processors are busy already, more workers gain nothing.",
     advice: "Add workers to the DataLoader (num_workers), with pin_memory and persistent_workers. Reduce the cost of \
         loading (SL010).",
     example: (
@@ -37,13 +36,13 @@ pub(super) const RULE: Rule = Rule {
         recording counts the usable processors and the threads that need one. If all processors are busy, the finding \
         has no gain. Recordings also show the existing workers. For other traces, the rule assumes one existing \
         worker; multiply the reported number by the real number of workers. Only recordings show free processors, so \
-        only they give high confidence; they do not count threads of other programs. The gain assumes workers that \
-        load at the program's current speed, each on its own processor. The number of workers limits the gain, and so \
-        do the processors that a recording shows. In the second case the lower bound is 0, because other programs need \
-        processors, too. The estimate assumes that taking a batch from a worker costs 0.1 ms; the upper bound assumes \
-        0. The lower bound assumes 1.1 ms, as measured with all processors busy, plus the time to assemble the batch \
-        (aten::stack, aten::cat), but at most half of the loading. Reading a batch from a worker's memory can take \
-        that long.",
+        only findings of recordings have high confidence. Threads of other programs are not counted. The gain assumes \
+        workers that load at the program's current speed, each on its own processor. The number of workers limits the \
+        gain, and so does the number of processors in a recording. If the processors limit the gain, the lower bound \
+        is 0, because other programs need processors, too. The estimate assumes that taking a batch from a worker \
+        costs 0.1 ms; the upper bound assumes 0. The lower bound assumes 1.1 ms, as measured with all processors busy, \
+        plus the time to assemble the batch (aten::stack, aten::cat), but at most half of the loading. Reading a batch \
+        from a worker's memory can take that long.",
     source: "CTDA-CPA paper, section 5.4; DeepContext paper, section 6 (U-Net: 1.15 times)",
     needs: &[],
     settings: &[Setting {
@@ -124,7 +123,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         facts: [
             Fact::count("batches", take_calls.len()),
             Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("waiting per step", context.per_step(on_path)),
+            Fact::time("wait time per step", context.per_step(on_path)),
         ]
         .into_iter()
         .chain(add)

@@ -34,10 +34,10 @@ pub(super) const RULE: Rule = Rule {
         look up, so results differ slightly. DistributedDataParallel gathers sparse gradients instead of reducing them",
     false_positives: "A sparse gradient is not possible if the weights have another use, such as a last layer with \
         tied weights, or if gradients are clipped by their norm. Tables whose shape is an input of another matrix \
-        product are not reported. The gain assumes that operators on all rows take three times the share of rows in \
-        the largest lookup. The bounds are one and ten times that share, or three times the share of rows in all \
-        lookups of a step. Traces omit the shapes in long lists of tensors, so optimizer work on such lists does not \
-        count.",
+        product are not reported. The gain assumes that operators on all rows keep a share of their time: three times \
+        the share of rows in the largest lookup. The bounds assume one and ten times the share of these rows, or three \
+        times the share of rows in all lookups of a step. Traces omit the shapes in long lists of tensors, so \
+        optimizer work on such lists does not count.",
     source: "common practice; PyTorch's nn.Embedding(sparse=True)",
     needs: &[Requirement::Operators],
     settings: &[

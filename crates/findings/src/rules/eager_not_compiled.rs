@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
         kernel that keeps these values in registers.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "Of each sequence of consecutive elementwise kernels, the estimate removes all kernels except the \
-         longest (what-if operation `remove`). It also removes the operators that launch only removed kernels.",
+         longest (what-if operation `remove`). The estimate also removes the operators that launch only removed \
+         kernels.",
     advice: "Call torch.compile on the function that runs these kernels. If the program already compiles its model, \
         fix the graph break that excludes the function (TORCH_LOGS=graph_breaks).",
     example: ("y = activate(x)", "activate = torch.compile(activate)\ny = activate(x)"),
@@ -133,7 +134,10 @@ fn candidate(
         facts: vec![
             Fact::count("kernels", removable.len()),
             Fact::time("total time per step", context.per_step(context.total(&removable))),
-            Fact::time("operators that launch nothing else per step", context.per_step(context.total(&operators))),
+            Fact::time(
+                "time of operators that launch only these kernels, per step",
+                context.per_step(context.total(&operators)),
+            ),
             Fact::count("compiled kernels", compiled.unwrap_or(0)),
         ],
         gain_estimate: GainEstimate::Range(edits(&removable)?, vec![edits(most)?]),

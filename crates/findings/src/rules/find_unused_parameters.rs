@@ -38,7 +38,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     vec![Candidate {
         title: format!("Search for unused parameters: {} times in DistributedDataParallel", searches.len()),
         place: context.place(searches[0]),
-        facts: vec![Fact::count("searches", searches.len()), Fact::time("searching per step", context.per_step(ns))],
+        facts: vec![Fact::count("searches", searches.len()), Fact::time("search time per step", context.per_step(ns))],
         events: searches,
         kind: None,
         support: Support::Exact,

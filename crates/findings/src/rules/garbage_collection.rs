@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     code: "SL025",
     name: "garbage-collection",
     area: Area::Host,
-    about: "Python's garbage collection runs in steps, automatically or through gc.collect()",
+    about: "Python's garbage collection runs during steps, automatically or through gc.collect()",
     why: "A collection visits all live objects, and no other Python code runs meanwhile. A model consists of many \
          objects.",
     gain_methods: &[GainMethod::Replay],
@@ -28,10 +28,11 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "a few lines; cyclic garbage stays in memory longer",
     false_positives: "Collections are needed if the program creates so much cyclic garbage that memory runs out \
-        without them. Only recurring collections count: those in two or more steps after the first, or, in traces \
-        without steps, those in three of the four quarters of the window. Recordings do not distinguish gc.collect() \
-        from automatic collections. The finding names a line if nearly all collections happen there. Only recordings \
-        of `stackline record`, and traces made with record_python_gc_info, contain automatic collections.",
+        without them. Only recurring collections count: they occur in at least two steps after the first. In traces \
+        without steps, they occur in at least three quarters of the window, divided into four. Recordings do not \
+        distinguish gc.collect() from automatic collections. The finding names a line if nearly all collections happen \
+        there. Only recordings of `stackline record`, and traces made with record_python_gc_info, contain automatic \
+        collections.",
     source: "common practice",
     needs: &[],
     settings: &[Setting {

@@ -46,7 +46,8 @@ const REGION: &str = "Torch-Compiled Region";
 const RESUMED: &str = "torch_dynamo_resume_in_";
 const LOOKUP: &str = "TorchDynamo Cache Lookup";
 
-const MODEL: &str = "model: one guard check per break (SL027.check_us); upper bound: three times that";
+const MODEL: &str = "model: one guard check per break, of the duration SL027.check_us; upper bound: three times that \
+    time";
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let spans = [EventKind::Operator, EventKind::Annotation];
@@ -104,7 +105,7 @@ fn candidate(
     Some(Candidate {
         title: format!("Compiled function split by {}{}", counted(per_step), context.words().in_each_step()),
         place,
-        facts: vec![Fact::count("breaks", breaks.len()), Fact::count("checks in the trace", lookups.len())],
+        facts: vec![Fact::count("breaks", breaks.len()), Fact::count("guard checks in the trace", lookups.len())],
         events: breaks,
         kind: None,
         support: Support::Exact,

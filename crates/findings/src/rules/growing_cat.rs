@@ -182,8 +182,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -
     let largest = calls.iter().map(|call| call.all).max().unwrap_or(0);
     Some(Candidate {
         title: format!(
-            "Tensor grows by torch.cat {} times, and is copied each time: {share:.0} % of \
-             {whose}",
+            "Tensor grows by torch.cat {} times, and is copied each time: {share:.0} % of {whose}",
             calls.len()
         ),
         place,
@@ -191,7 +190,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -
             Fact::count("calls", calls.len()),
             Fact { name: "elements of the largest tensor", value: largest as f64, unit: Unit::None },
             Fact {
-                name: "repeated copies, share of all copied elements",
+                name: "elements that earlier calls already copied, share of all copied elements",
                 value: 100.0 * old / f64::max(all, 1.0),
                 unit: Unit::Percent,
             },

@@ -85,7 +85,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
     let sizes: Option<Vec<i64>> = copies.iter().map(|&copy| bytes(context, copy)).collect();
     let moved = sizes.map(|sizes| sizes.into_iter().fold(0_i64, i64::saturating_add));
     if let Some(moved) = moved {
-        facts.push(Fact { name: "GB/s", value: moved as f64 / all.max(1) as f64, unit: Unit::None });
+        facts.push(Fact { name: "bandwidth in GB/s", value: moved as f64 / all.max(1) as f64, unit: Unit::None });
     }
     let each = context.words().per_step_suffix();
     let a_step = |moved: i64| format!(" of {}{each}", format::bytes(context.per_step(moved).unsigned_abs()));

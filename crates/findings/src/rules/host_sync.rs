@@ -75,9 +75,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
                 true => (Support::Inferred, Confidence::Medium),
                 false => (Support::Exact, Confidence::High),
             };
-            let without_work = (idle > 0).then(|| Fact::count("waits without GPU work in the trace", idle));
-            let facts =
-                [Fact::count("waits", of.len()), Fact::time("waiting per step", context.per_step(context.total(&of)))];
+            let without_work = (idle > 0).then(|| Fact::count("waits during which the trace shows no GPU work", idle));
+            let facts = [
+                Fact::count("waits", of.len()),
+                Fact::time("wait time per step", context.per_step(context.total(&of))),
+            ];
             Some(Candidate {
                 title: format!("{} waits for the GPU{}", super::shorten_name(&what), frequency_text(context, &of)),
                 place,

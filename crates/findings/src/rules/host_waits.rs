@@ -34,17 +34,17 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "some lines; the program notices errors of the other thread or process later",
     false_positives: "If the other thread or process takes longer than a step, waiting later does not help; that \
-                      thread or process must become faster. Work of the other thread during the wait counts as \
-                      waiting if it is on the critical path and not in an operator. The estimated gain assumes that \
-                      the wait disappears. Recordings sample waiting threads 99 times per second \
-        (`record --wait-hz`), so rarer waits are imprecise. Before the first operator of a thread and after its last \
-        one, only sampled waits count. Waits with a timeout, for sockets and for files are not \
-        sampled. The rule infers these waits, and waits in recordings without such samples, from the time between two \
-        operators. From the time between two operators, it subtracts the time with CPU samples and the time in which \
-        threads waited for a processor. The source location of an inferred wait is the last common caller of the two \
-        operators; between two steps it is only the file. If such time is mostly logging or saving, SL029 reports it. \
-        SL026 reports waits of torch.compile for its \
-        compilers.",
+                      thread or process must become faster. Work of the other thread during the wait counts as waiting \
+                      if it is on the critical path and not in an operator. The estimated gain assumes that the wait \
+                      disappears. Recordings sample waiting threads 99 times per second (`record --wait-hz`), so the \
+                      times of rare waits are imprecise. Before the first operator of a thread and after its last one, \
+                      only sampled waits count. Waits with a timeout, waits for sockets and waits for files are not \
+                      sampled. The rule infers these waits, and waits in recordings without such samples, from the \
+                      time between two operators. From this time, the rule subtracts the time with CPU samples and the \
+                      time in which threads waited for a processor. The source location of an inferred wait is the \
+                      last common caller of the two operators; between two steps it is only the file. SL029 reports \
+                      time between operators that is mostly logging or saving. SL026 reports waits of torch.compile \
+                      for its compilers.",
     source: "common practice",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
@@ -112,8 +112,7 @@ pub(super) const RULE: Rule = Rule {
             wakes the thread at once.",
             (
                 "while not done():\n    time.sleep(0.01)",
-                "finished.wait()  # a threading.Event that the other thread \
-                 sets",
+                "finished.wait()  # a threading.Event that the other thread sets",
             ),
         ),
     ],
@@ -222,7 +221,7 @@ fn sampled_candidate(context: &RuleContext<'_>, place: SourceLocation, seen: &Sa
     if share < context.setting("share") {
         return None;
     }
-    let mut facts = vec![Fact { name: "part of the time", value: share, unit: Unit::Percent }];
+    let mut facts = vec![Fact { name: "share of the time", value: share, unit: Unit::Percent }];
     facts.extend(seen.facts(context));
     let begin_and_end = |&(before, after): &(EventId, EventId)| {
         (context.trace().events.end(before), context.trace().events.start[after.index()])
@@ -315,7 +314,7 @@ fn candidate(
         facts: vec![
             Fact::count("waits", frames.len()),
             Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("waiting per step", context.per_step(on_path)),
+            Fact::time("wait time per step", context.per_step(on_path)),
         ],
         events: frames,
         kind: candidate_kind(kind),

@@ -194,7 +194,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
         place: context.place(spans[0]),
         facts: vec![
             Fact::count(if in_model { "calls in the model" } else { "calls" }, spans.len()),
-            Fact::time("on the critical path per step", context.per_step(on_path_ns)),
+            Fact::time("time on the critical path per step", context.per_step(on_path_ns)),
             Fact::time("GPU work per step", context.per_step(gpu_ns)),
         ],
         events: spans,

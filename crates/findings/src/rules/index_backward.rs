@@ -97,15 +97,15 @@ fn candidate(
     let edit = context.edit(Action::Scale(scale), "operator:IndexBackward", &backward)?;
     let than = match forward_ns {
         0 => String::new(),
-        ns => format!(", {:.0} times its forward", backward_ns as f64 / ns as f64),
+        ns => format!(", {:.0} times its forward pass", backward_ns as f64 / ns as f64),
     };
     Some(Candidate {
         title: format!("Backward pass of indexing sums in a fixed order: {share:.0} % of GPU time{than}"),
         place,
         facts: vec![
             Fact::count("kernels", backward.len()),
-            Fact::time("backward per step", context.per_step(backward_ns)),
-            Fact::time("forward per step", context.per_step(forward_ns)),
+            Fact::time("time of the backward pass per step", context.per_step(backward_ns)),
+            Fact::time("time of the forward pass per step", context.per_step(forward_ns)),
         ],
         events: backward,
         kind: None,

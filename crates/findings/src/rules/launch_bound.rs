@@ -39,7 +39,12 @@ pub(super) const RULE: Rule = Rule {
             range: (0.0, 100.0),
             about: "report only if launching takes at least this percentage of the critical path",
         },
-        Setting { name: "idle", default: 30.0, range: (0.0, 100.0), about: "minimum GPU idle time, in percent" },
+        Setting {
+            name: "idle",
+            default: 30.0,
+            range: (0.0, 100.0),
+            about: "report only if the GPU is idle for at least this percentage of the time",
+        },
         Setting {
             name: "launch_us",
             default: 500.0,
@@ -51,8 +56,7 @@ pub(super) const RULE: Rule = Rule {
             name: "kernels",
             default: 30.0,
             range: (1.0, 1e6),
-            about: "report only steps with at least this many \
-             kernels",
+            about: "report only steps with at least this many kernels",
         },
         Setting {
             name: "scale",
@@ -172,7 +176,7 @@ fn candidate(
     }
     let scale = context.setting("scale");
     let gain_estimate =
-        context.scaled([scale, scale * MIN_SCALE, scale * MAX_SCALE], "operators that launch", &operators)?;
+        context.scaled([scale, scale * MIN_SCALE, scale * MAX_SCALE], "operators that launch kernels", &operators)?;
     let place = dominant_location(context, &operators);
     Some(Candidate {
         title: format!(
@@ -182,8 +186,8 @@ fn candidate(
         ),
         place,
         facts: vec![
-            Fact::time("launching on the critical path per step", context.per_step(launching)),
-            Fact::time("launching operators per step", context.per_step(context.total(&operators))),
+            Fact::time("launch time on the critical path per step", context.per_step(launching)),
+            Fact::time("time of operators that launch kernels, per step", context.per_step(context.total(&operators))),
             Fact::time("GPU work per step", context.per_step(context.gpu_ns())),
         ],
         events: operators,

@@ -73,7 +73,7 @@ fn gain_estimate(context: &RuleContext<'_>, converts: &[EventId]) -> Option<Gain
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         has(NORMALIZATIONS) && !has(CHANNELS_LAST)
     });
-    let faster = context.edit(Action::Scale(NORMALIZATION_REMAINING), "kernels of normalization", &normalize);
+    let faster = context.edit(Action::Scale(NORMALIZATION_REMAINING), "normalization kernels", &normalize);
     Some(match faster {
         Some(faster) => GainEstimate::Range(vec![remove.clone()], vec![vec![remove, faster]]),
         None => GainEstimate::Edits(vec![remove]),

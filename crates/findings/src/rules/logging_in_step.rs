@@ -171,7 +171,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging)
         (true, Some(seen)) => seen.samples.first().and_then(|&sample| outermost(sample)),
         _ => context.by_name(&frames).first().and_then(|(name, _)| kind_of(name)),
     }?;
-    let mut facts = vec![Fact::count("calls", frames.len()), Fact::count("waits for the GPU in them", waits)];
+    let mut facts = vec![Fact::count("calls", frames.len()), Fact::count("waits for the GPU in these calls", waits)];
     let (ns_each, a_step) = (duration(context.per_step(ns)), context.words().per_step_suffix());
     let title = format!("{kind} blocks the host: {ns_each}{a_step}{too}");
     let kind = candidate_kind(kind);
@@ -180,7 +180,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging)
         None => Vec::new(),
     };
     let Some(seen) = seen else {
-        facts.push(Fact::time("on the critical path per step", context.per_step(ns)));
+        facts.push(Fact::time("time on the critical path per step", context.per_step(ns)));
         let (support, confidence, gain_estimate) = (Support::Exact, Confidence::Medium, GainEstimate::Edits(remove));
         return Some(Candidate { title, place, facts, events: frames, kind, support, confidence, gain_estimate });
     };

@@ -18,8 +18,9 @@ pub(super) const RULE: Rule = Rule {
          kernels, most of the time is such overhead.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate replaces the kernels of each call by one kernel with their total time (what-if operation \
-         `fuse`). It removes all operators that launched them except the first (`remove`); the lower bound keeps these \
-         operators. Calls longer than ten times the median, such as a first call, stay unchanged.",
+         `fuse`). The estimate removes all operators that launched these kernels except the first (`remove`); the \
+         lower bound keeps these operators. Calls longer than ten times the median, such as a first call, stay \
+         unchanged.",
     advice: "Fuse the kernels: torch.compile the module, or use a fused implementation.",
     example: ("self.norm = RMSNorm(dim)", "self.norm = torch.compile(RMSNorm(dim))"),
     cost: "compilation at the first call and for each new shape",

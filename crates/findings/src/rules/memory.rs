@@ -53,8 +53,7 @@ pub(super) const EARLY_ALLOCATION: Rule = Rule {
                       that fill the object have changed by then. The change does not help if an additional allocation \
                       in the loop costs too much time for the saved bytes.",
     settings: &[kernels(
-        "report only objects with at least this many kernels (or operators) from the allocation to the \
-         first use",
+        "report only objects with at least this many kernels (or operators) from the allocation to the first use",
     )],
     ..COMMON
 };
@@ -78,8 +77,7 @@ pub(super) const LATE_DEALLOCATION: Rule = Rule {
     false_positives: "Freeing the object earlier is wrong if code that was not recorded still uses it, such as a \
          kernel of an extension through its address.",
     settings: &[kernels(
-        "report only objects with at least this many kernels (or operators) between the last use and \
-         the free",
+        "report only objects with at least this many kernels (or operators) between the last use and the free",
     )],
     ..COMMON
 };
@@ -101,8 +99,7 @@ pub(super) const REDUNDANT_ALLOCATION: Rule = Rule {
     settings: &[share(
         "tolerance",
         10.0,
-        "largest difference in size between two objects of a pair, in percent of the \
-         larger one",
+        "largest difference in size between two objects of a pair, in percent of the larger one",
     )],
     ..COMMON
 };
@@ -152,10 +149,10 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
          by batch, or move them to the CPU. Limit the size of caches.",
     example: ("losses.append(loss)", "losses.append(loss.detach())"),
     needs: &[Requirement::Memory, Requirement::MemoryEnd],
-    false_positives: "The finding is wrong if the memory is meant to be kept until the end. Not reported are known \
-                      parameters, gradients and optimizer state, and objects that a long program uses from its begin \
-                      to its end, such as the weights in inference. If the trace ends before the program, the objects \
-                      may be freed later, or they may belong to a cache that stops growing once it is full.",
+    false_positives: "The finding is wrong if the memory is meant to be kept until the end. The rule does not report \
+                      known parameters, gradients and optimizer state, nor objects that a long program uses from \
+                      beginning to end, such as the weights in inference. If the trace ends before the program, the \
+                      objects may be freed later, or they may belong to a cache that stops growing once it is full.",
     settings: &[Setting {
         name: "rounds",
         default: 5.0,
@@ -182,8 +179,8 @@ pub(super) const TEMPORARY_IDLENESS: Rule = Rule {
     ),
     cost: "if moved to the host, two copies (the finding lists their time at an assumed 25 GB/s); if recomputed, the \
            time of the operators",
-    false_positives: "The change does not help if copying out and back takes longer than the object is idle. It is \
-         unsafe if other code keeps a pointer to the object.",
+    false_positives: "The change does not help if copying out and back takes longer than the object is idle. The \
+        change is unsafe if other code keeps a pointer to the object.",
     settings: &[kernels("report only objects with at least this many kernels (or operators) between two uses")],
     ..COMMON
 };

@@ -34,8 +34,7 @@ pub(super) const RULE: Rule = Rule {
             name: "kernel_us",
             default: 10.0,
             range: (0.0, 1e6),
-            about: "report only kernels that take at least \
-             this long, in µs",
+            about: "report only kernels that take at least this long, in µs",
         },
         Setting {
             name: "scale",
@@ -101,7 +100,7 @@ fn candidate(context: &RuleContext<'_>, model: &str, kernels: Vec<EventId>) -> O
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     Some(Candidate {
         title: format!(
-            "Float32 products without tensor cores: {share:.0} % of the time of {model} (gain assumes that {scale} of \
+            "Float32 products without tensor cores: {share:.0} % of GPU time on {model} (gain assumes that {scale} of \
                  the time remains)"
         ),
         place,

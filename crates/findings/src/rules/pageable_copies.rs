@@ -15,10 +15,10 @@ pub(super) const RULE: Rule = Rule {
     why: "Such a copy goes through a buffer of the driver, which is slower, and the host waits until the copy ends.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate shortens the copies to the time that their bytes need from pinned memory (what-if \
-         operation `scale`). It also removes the waits of the host in the calls that copy (`remove`). The assumed \
-         bandwidth is that of other copies in the trace from pinned memory. Without such copies, it is that of the GPU \
-         model, or else the setting `SL011.gb_per_s`. The bounds of the gain assume copies that take 0.8 and 1.25 \
-         times the estimated time.",
+         operation `scale`). The estimate also removes the waits of the host in the calls that copy (`remove`). The \
+         assumed bandwidth is that of other copies in the trace from pinned memory. Without such copies, it is that of \
+         the GPU model, or else the setting `SL011.gb_per_s`. The bounds of the gain assume copies that take 0.8 and \
+         1.25 times the estimated time.",
     advice: "Pin the memory and copy asynchronously: pin_memory=True for the DataLoader, or tensor.pin_memory(), and \
          .to(device, non_blocking=True).",
     example: (
@@ -123,9 +123,9 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
         place,
         facts: vec![
             Fact::count("copies", copies.len()),
-            Fact { name: "GB/s", value: is, unit: stackline_model::Unit::None },
-            Fact { name: "GB/s of pinned memory", value: pinned, unit: stackline_model::Unit::None },
-            Fact::time("copying per step", context.per_step(context.total(&copies))),
+            Fact { name: "bandwidth in GB/s", value: is, unit: stackline_model::Unit::None },
+            Fact { name: "bandwidth of pinned memory in GB/s", value: pinned, unit: stackline_model::Unit::None },
+            Fact::time("copy time per step", context.per_step(context.total(&copies))),
         ],
         gain_estimate: GainEstimate::Range(edits(context, &copies, is / pinned)?, others),
         events: copies,

@@ -47,12 +47,13 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The finding is wrong if the values differ between steps: a trace records shapes, not values. The \
          rule checks lines and functions that only create tensors from sizes and Python values (arange, ones, full, \
          tensor) and compute with them element by element. In other functions, it checks only sequences of such \
-         operators on tensors with the shapes of the created ones. Random numbers are not reported. Tensors of zeros \
-         are usually filled with other values later. They are reported only if sines and cosines are written to parts \
-         of them, or if numbers are written to the same parts in each step. The second case requires recorded indices \
-         (record_shapes). A tensor that other code changes later cannot be built only once. The trace does not show \
-         if a reported line also reads a tensor of the step, or if the numbers in a list differ between steps. \
-         torch.from_numpy and torch.as_tensor of an array are not reported, because they read no list.",
+         operators on tensors with the same shapes as the created tensors. Random numbers are not reported. Tensors of \
+         zeros are usually filled with other values later. Such tensors are reported only if sines and cosines are \
+         written to parts of them, or if numbers are written to the same parts in each step. To see that the parts are \
+         the same, the trace needs recorded indices (record_shapes). A tensor that other code changes later cannot be \
+         built only once. The trace does not show if a reported line also reads a tensor of the step, or if the \
+         numbers in a list differ between steps. torch.from_numpy and torch.as_tensor of an array are not reported, \
+         because they read no list.",
     source: "common practice",
     needs: &[Requirement::Operators, Requirement::Steps],
     settings: &[Setting {
@@ -63,7 +64,7 @@ pub(super) const RULE: Rule = Rule {
              GPU work that they launch",
     }],
     advice_variants: &[AdviceVariant::for_all(
-        "that make tensors of Python lists",
+        "that make tensors from Python lists",
         CandidateKind::PythonLists,
         "Build the tensor once if its values do not change (register_buffer in __init__). Otherwise read the data \
              into a NumPy array (np.asarray) instead of a list: torch.as_tensor of an array copies nothing.",

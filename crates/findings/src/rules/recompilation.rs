@@ -14,8 +14,8 @@ pub(super) const RULE: Rule = Rule {
     name: "recompilation-in-steady-state",
     area: Area::Host,
     about: "torch.compile compiles again in steps after the first",
-    why: "A compilation takes as long as many steps. It repeats for each new shape or value that the compiled code \
-         does not support.",
+    why: "A compilation takes as long as many steps. Compilation repeats for each new shape or value that the compiled \
+         code does not support.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes compilation in steps after the first (what-if operation `remove`). If one \
          compilation span contains others, only the outer one counts. A trace with one marked step counts as a trace \
@@ -94,7 +94,7 @@ fn candidate(
         place,
         facts: vec![
             Fact::count("compilations", spans.len()),
-            Fact::time("compiling per step", context.per_step(context.total(&spans))),
+            Fact::time("compilation time per step", context.per_step(context.total(&spans))),
         ],
         events: spans,
         kind: None,

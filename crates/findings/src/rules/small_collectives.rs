@@ -202,7 +202,7 @@ impl Merged {
     fn likely_edits(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
         let longer = 1.0 + self.moved_ns as f64 / context.total(&self.kept).max(1) as f64;
         let removable = self.removal_edit(context, &[])?;
-        let grown = context.edit(Action::Scale(longer), "collective:those put together", &self.kept);
+        let grown = context.edit(Action::Scale(longer), "collective:combined collectives", &self.kept);
         Some(std::iter::once(removable).chain(grown.filter(|_| self.moved_ns > 0)).collect())
     }
 
@@ -214,7 +214,7 @@ impl Merged {
     fn removal_edit(&self, context: &RuleContext<'_>, also: &[EventId]) -> Option<Edit> {
         let events = self.kernels.iter().chain(&self.operators).chain(also).copied().collect();
         let chosen = Chosen { events, ranges: self.runs.clone(), ..Chosen::default() };
-        context.edit_of(Action::Remove, "collective:small ones put together", chosen)
+        context.edit_of(Action::Remove, "collective:small collectives to combine", chosen)
     }
 }
 
@@ -252,5 +252,5 @@ fn runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<(EventId, Event
 /// Reduce the time in collectives by the given amount in ns.
 fn halved(context: &RuleContext<'_>, events: &[EventId], saved_ns: i64) -> Option<Vec<Edit>> {
     let left = 1.0 - saved_ns as f64 / context.total(events).max(1) as f64;
-    Some(vec![context.edit(Action::Scale(left.clamp(0.0, 1.0)), "collective:small ones put together", events)?])
+    Some(vec![context.edit(Action::Scale(left.clamp(0.0, 1.0)), "collective:small collectives to combine", events)?])
 }

@@ -17,9 +17,9 @@ pub(super) const RULE: Rule = Rule {
     why: "torch.tensor(…, device=\"cuda\") creates a tensor on the host, copies it to the GPU and waits for the copy, \
          all for a few bytes.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes the `aten::to` operators that copy such tensors, and their copies (`remove`). The \
-         rule recognizes them by the calls of `torch.tensor(…, device=…)`: a small copy right before the tensor is \
-         returned.",
+    gain_text: "The estimate removes the `aten::to` operators that copy such tensors, and their copies (what-if \
+        operation `remove`). The rule recognizes these operators in calls of `torch.tensor(…, device=…)`: each makes a \
+        small copy right before the call returns the tensor.",
     advice: "Create constants once, outside of the loop (as buffers of the module). Compute values that depend on GPU \
          data on the GPU: torch.arange, torch.full, torch.where.",
     example: (
@@ -36,8 +36,7 @@ pub(super) const RULE: Rule = Rule {
             name: "kib",
             default: 4.0,
             range: (0.0, 1e6),
-            about: "largest size of a copy that counts as small, \
-             in KiB",
+            about: "largest size of a copy that counts as small, in KiB",
         },
         Setting {
             name: "steps",

@@ -19,20 +19,20 @@ pub(super) const RULE: Rule = Rule {
           there, is the cause of the delay. If it explains all of the wait, it alone has the gain.",
     gain_methods: &[GainMethod::Model],
     gain_text: "For each rank, the rule measures the exposed collective time: the time in which collectives run alone. \
-         The rank that arrives last has the shortest. The gain is the second shortest exposed collective time minus \
-         that of the last rank. The lower bound is 0, and the upper bound is the median of the other ranks minus the \
-         time of the last rank. The gain \
-         excludes the gain of the finding that is the cause on the last rank, so that no time counts twice.",
+         The rank that arrives last has the shortest exposed collective time. The gain is the second shortest exposed \
+         collective time minus that of the last rank. The lower bound is 0, and the upper bound is the median of the \
+         other ranks minus the time of the last rank. The gain excludes the gain of the finding that is the cause on \
+         the last rank, so that no time counts twice.",
     advice: "Check the other findings of that rank, and compare it with another rank (`stackline diff`). Common \
          causes: more data or longer sequences, a slower or hotter GPU, a busier host, or work that rank 0 does for \
          all ranks.",
     example: ("if rank == 0:\n    log(model)  # in each step", "if rank == 0 and step % 100 == 0:\n    log(model)"),
     cost: "depends on the cause of the delay",
     false_positives: "The ranks may have different work by design, as in pipelines. The rule compares how long \
-                      collectives run alone on each rank; it does not need synchronized clocks. It leaves out ranks \
-                      without collectives and traces with \
-         missing records, and reports nothing if step lengths differ by more than a quarter between ranks. The gain is \
-         a model: the second shortest exposed collective time minus that of the last rank.",
+                      collectives run alone on each rank; it does not need synchronized clocks. The rule leaves out \
+                      ranks without collectives and traces with missing records, and reports nothing if step lengths \
+                      differ by more than a quarter between ranks. The gain is a model: the second shortest exposed \
+                      collective time minus that of the last rank.",
     source: "common practice; HTA's and XProf's straggler analyses",
     needs: &[Requirement::Ranks, Requirement::Collectives],
     settings: &[Setting {
@@ -88,8 +88,8 @@ pub(crate) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> 
         facts: vec![
             Fact { name: "ranks".to_owned(), value: ranks.len() as f64, unit: Unit::None },
             fact("exposed collective time of this rank per step", least),
-            fact("median of the others", median),
-            fact("maximum of the others", longest),
+            fact("median of the other ranks", median),
+            fact("maximum of the other ranks", longest),
         ],
         kind: None,
         support: Support::Inferred,

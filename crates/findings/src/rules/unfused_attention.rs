@@ -113,7 +113,7 @@ fn candidate(context: &RuleContext<'_>, Parts { between, all, calls }: Parts) ->
         facts: vec![
             Fact::count("softmax", calls.len()),
             Fact::count("kernels between the products", between.len()),
-            Fact::time("between the products per step", context.per_step(ns)),
+            Fact::time("time between the products per step", context.per_step(ns)),
         ],
         events: between,
         kind: None,

@@ -15,9 +15,10 @@ pub(super) const RULE: Rule = Rule {
          largest tensors.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes the kernels of `nll_loss` and of copies in the loss, and the operators that \
-         launch only these kernels (what-if operation `remove`). It multiplies the time of the `log_softmax` kernels, \
-         forward and backward, by the setting `SL013.scale` (`scale`), and by half of this setting if the logits are \
-         converted to another dtype. The bounds of the gain assume that 0.5 and 1.7 times this time remains.",
+         launch only these kernels (what-if operation `remove`). The estimate multiplies the time of the `log_softmax` \
+         kernels, forward and backward, by the setting `SL013.scale` (`scale`), and by half of this setting if the \
+         logits are converted to another dtype. The bounds of the gain assume that 0.5 and 1.7 times this time \
+         remains.",
     advice: "Compile the loss (torch.compile), or use a fused cross entropy that also computes the gradient.",
     example: ("loss = F.cross_entropy(logits.float(), y)", "loss = torch.compile(F.cross_entropy)(logits, y)"),
     cost: "compilation at the first call, or another dependency",
@@ -127,8 +128,8 @@ fn candidate(context: &RuleContext<'_>, softmax: Vec<EventId>, others: Vec<Event
         place: place.unwrap_or_default(),
         facts: vec![
             Fact::count("kernels", all.len()),
-            Fact::time("log_softmax per step", context.per_step(context.total(&softmax))),
-            Fact::time("nll_loss and copies per step", context.per_step(context.total(&others))),
+            Fact::time("log_softmax time per step", context.per_step(context.total(&softmax))),
+            Fact::time("time of nll_loss and copies per step", context.per_step(context.total(&others))),
         ],
         events: all,
         kind: None,

@@ -19,11 +19,10 @@ pub(super) const RULE: Rule = Rule {
          optimizer states again, and the host handles each tensor between the passes.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "On a GPU, the estimate replaces the kernels of an optimizer step by one kernel with their total time \
-         (what-if operation `fuse`). It removes all operators that launch kernels except one (`remove`). If the \
-         optimizer makes many passes, it also shortens the kernels to 0.4 (bounds: 0.25 and 1) of their time \
-         (`scale`). \
-         On a CPU, the remaining time is 3 µs per parameter plus 0.35 (bounds: 0.2 and 1) times the part of each \
-         operator's time beyond 2.5 µs (`scale`).",
+         (what-if operation `fuse`). The estimate removes all operators that launch kernels except one (`remove`). If \
+         the optimizer makes many passes, it also shortens the kernels to 0.4 (bounds: 0.25 and 1) of their time \
+         (`scale`). On a CPU, the remaining time is 3 µs per parameter plus 0.35 (bounds: 0.2 and 1) times the part of \
+         each operator's time beyond 2.5 µs (`scale`).",
     advice: "Create the optimizer with fused=True, or with foreach=True where it has no fused version.",
     example: ("torch.optim.AdamW(params, foreach=False)", "torch.optim.AdamW(params, fused=True)"),
     cost: "one argument; foreach needs memory for intermediate lists",

@@ -34,13 +34,12 @@ pub(super) const RULE: Rule = Rule {
     cost: "depends on the cause",
     false_positives: "Steps may differ by design: evaluation, checkpoints, inputs of different lengths. In a \
          recording, the rule estimates a gain only if a known cause accounts for at least half of the additional time \
-         and is no random variation. For that, the cause must occur more often in the slow step than in any usual \
-         step, or not be host computation. An operator or function that is slower only once may have waited for a \
-         processor that another \
-         program used: a note reports it instead of a finding. A step lasts until its GPU work ends. The first step of \
-         a trace never counts as slow, because it is a warm-up and starts with an idle GPU. The last step of a process \
-         does not count either, because it includes the end of the program or profile (a wait for the GPU, joined \
-         workers, a saved trace).",
+         and is no random variation. A cause is no random variation if it occurs more often in the slow step than in \
+         any usual step, or if it is not host computation. An operator or function that is slower only once may have \
+         waited for a processor that another program used: a note reports it instead of a finding. A step lasts until \
+         its GPU work ends. The first step of a trace never counts as slow, because it is a warm-up and starts with an \
+         idle GPU. The last step of a process does not count either, because it includes the end of the program or \
+         profile (a wait for the GPU, joined workers, a saved trace).",
     source: "common practice",
     needs: &[Requirement::Steps],
     settings: &[
@@ -66,7 +65,8 @@ pub(super) const RULE: Rule = Rule {
 /// Least number of steps that show the usual length.
 const MIN_STEPS: usize = 4;
 
-const NOISE: &str = "no work of the program is known to cause this, so another program may have used the processor";
+const NOISE: &str = "no work of the program is known to cause the delay, so another program may have used the \
+    processor";
 
 const MORE_WORK: &str = "that step runs more operators than the other steps, possibly in an evaluation or a \
                          checkpoint; see the findings on evaluations and checkpoints";
@@ -165,16 +165,8 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     // Recordings come from busy machines: possible noise gains nothing.
     let is_noise = context.recording().is_some() && !(is_known && grown.is_more_work(context, of));
     let (name, event) = if is_known { (name, event) } else { ("", None) };
-    let others = if slow.len() > 1 {
-        format!(
-            ", {} of {} steps are \
-         slow",
-            slow.len(),
-            steps.len()
-        )
-    } else {
-        String::new()
-    };
+    let others =
+        if slow.len() > 1 { format!(", {} of {} steps are slow", slow.len(), steps.len()) } else { String::new() };
     let in_what = if name.is_empty() { String::new() } else { format!(", mostly in {}", super::shorten_name(name)) };
     Candidate {
         title: format!(

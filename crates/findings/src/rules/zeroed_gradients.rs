@@ -61,7 +61,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
     let (kernels, sum_kernels) = (of(calls), of(&sums));
     let edit = |text: String, events: &[EventId]| context.edit(Action::Remove, text, events);
     let filling = [(format!("operators of {name}"), &operators), (format!("kernels of {name}"), &kernels)];
-    let adding = [("sums of gradients", &sums), ("kernels of these sums", &sum_kernels)];
+    let adding = [("additions to zeroed gradients", &sums), ("kernels of these additions", &sum_kernels)];
     let least: Vec<Edit> = filling.into_iter().filter_map(|(text, events)| edit(text, events)).collect();
     let adding = adding.into_iter().filter_map(|(text, events)| edit(text.to_owned(), events));
     let likely = least.iter().cloned().chain(adding).collect();
@@ -72,7 +72,10 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
     ];
     if !kernels.is_empty() {
         facts.push(Fact::time("kernel time per step", context.per_step(context.total(&kernels))));
-        facts.push(Fact::time("kernels that add to zeros per step", context.per_step(context.total(&sum_kernels))));
+        facts.push(Fact::time(
+            "time of kernels that add to zeros, per step",
+            context.per_step(context.total(&sum_kernels)),
+        ));
     }
     Some(Candidate {
         title: title(name, per_call),

@@ -95,7 +95,7 @@ impl Use {
             Self::Temporary => "temporary",
             Self::Workspaces => "library workspaces",
             Self::Inputs => "inputs",
-            Self::Older => "older than the records",
+            Self::Older => "allocated before the recording",
             Self::Other => "other",
         }
     }

@@ -18,9 +18,9 @@ pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     };
     match suggestion.more.len() {
         0 => first,
-        1 if suggestion.objects() == 1 => format!("{first}; likewise once more at another time"),
-        1 => format!("{first}; likewise once more {which}"),
-        more => format!("{first}; likewise {more} more times {which}"),
+        1 if suggestion.objects() == 1 => format!("{first}; the same change once more at another time"),
+        1 => format!("{first}; the same change once more {which}"),
+        more => format!("{first}; the same change {more} more times {which}"),
     }
 }
 

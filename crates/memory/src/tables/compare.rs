@@ -32,7 +32,7 @@ pub(super) fn highest_peaks(trace: &MemoryTrace) -> BTreeMap<String, HighestPeak
             let is_older = objects.allocated_by[row].is_none();
             let key = match (text.is_empty(), is_older) {
                 (false, _) => text.clone(),
-                (true, true) => "(older than the records)".to_owned(),
+                (true, true) => "(allocated before the recording)".to_owned(),
                 (true, false) => "(no call path)".to_owned(),
             };
             // Requested bytes, because block sizes differ between runs of the same program.

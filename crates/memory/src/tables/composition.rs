@@ -24,6 +24,6 @@ pub fn composition_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
 
 /// True if the use of all memory is unknown.
 pub fn is_unknown(table: &Table) -> bool {
-    let unknown = |part: &Option<String>| matches!(part.as_deref(), Some("older than the records" | "other"));
+    let unknown = |part: &Option<String>| matches!(part.as_deref(), Some("allocated before the recording" | "other"));
     table.column("use").is_none_or(|column| matches!(&column.values, Values::Str(uses) if uses.iter().all(unknown)))
 }

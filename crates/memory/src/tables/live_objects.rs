@@ -66,8 +66,11 @@ impl By {
         match self {
             Self::Place | Self::Path => {
                 let text = if self == Self::Place { place_text } else { path_text };
-                let unknown =
-                    if objects.allocated_by[row].is_none() { "(older than the records)" } else { "(no call path)" };
+                let unknown = if objects.allocated_by[row].is_none() {
+                    "(allocated before the recording)"
+                } else {
+                    "(no call path)"
+                };
                 or(&text(trace, objects.stack[row]), unknown)
             }
             Self::Kind => trace.kind_at(object, at).name().to_owned(),

@@ -300,8 +300,8 @@ impl SeveralMemories {
         let grows = self.growth().into_iter().find(|row| peaks.len() > 1 && row.change() > 0);
         if let Some(row) = grows {
             sentences.push(format!(
-                "The memory of source line {} grew most, from {} to {}. It grew in {} of the {} intervals between \
-                 files.",
+                "The memory of source line {} grew most, from {} to {}. The memory of this line grew in {} of the {} \
+                    intervals between files.",
                 row.place,
                 words(row.first()),
                 words(row.last()),

@@ -105,8 +105,8 @@ pub(super) fn apply<'e>(
     if !pinned.is_empty() {
         let how = match keep_up {
             true => {
-                "the workers have idle time, so the prediction assumes that each batch is ready when requested; the \
-                 lower bound assumes that batches become ready when they did in the recording"
+                "the data loader's workers have idle time, so the prediction assumes that each batch is ready when \
+                 requested; the lower bound assumes that batches become ready when they did in the recording"
             }
             false => {
                 "the prediction assumes that batches become ready when they did in the recording; the upper bound \

@@ -62,7 +62,7 @@ pub(super) fn confidence(time: Time) -> Confidence {
 pub(super) fn facts(context: &CallRuleContext<'_>, time: Time) -> Vec<Fact> {
     let share = Fact { name: "share of the thread's time", value: context.percent(time.ns), unit: Unit::Percent };
     let samples = Fact { name: "samples", value: time.samples as f64, unit: Unit::None };
-    let waiting = Fact::time("waiting per step", context.per_step(time.waits_ns));
+    let waiting = Fact::time("wait time per step", context.per_step(time.waits_ns));
     let mut facts = vec![share, Fact::time("total time per step", context.per_step(time.ns))];
     facts.extend((time.waits_ns > 0 && time.waits_ns < time.ns).then_some(waiting));
     facts.extend((time.samples > 0).then_some(samples));

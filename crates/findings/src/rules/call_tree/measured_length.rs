@@ -177,7 +177,7 @@ mod tests {
         // An evaluation after the loop may run once per epoch. It may then be blocked, too.
         let found = found((300, 10), (51, 0));
         assert_eq!(found.step_ns, 120 * MS as i64);
-        let note = "between the ends of the first and the last step, samples do not show 1800 ms of the analyzed \
+        let note = "between the ends of the first and the last step, samples do not cover 1800 ms of the analyzed \
                     thread, 180.0 ms for each step";
         assert!(found.notes.iter().any(|text| text.starts_with(note)), "{:?}", found.notes);
     }

@@ -341,9 +341,9 @@ fn between_note(context: &CallRuleContext<'_>) -> Option<String> {
     (between > 0).then(|| {
         let (all, each) = (duration(call_candidate::signed(between)), duration(context.per_step(between)));
         format!(
-            "between the ends of the first and the last step, samples do not show {all} of the analyzed thread, \
-             {each} for each step. This time is not counted, because it may lie between steps: code after the loop \
-             also runs, possibly after each epoch. In this time, the thread {BLOCKED}"
+            "between the ends of the first and the last step, samples do not cover {all} of the analyzed thread, \
+             {each} for each step. This time is not counted, because it may lie outside of steps, such as in code \
+             after the loop, which may run once per epoch. In this time, the thread {BLOCKED}"
         )
     })
 }
@@ -399,8 +399,8 @@ fn maybe_after_note(context: &CallRuleContext<'_>) -> Option<String> {
     let place = context.place(context.tree.nodes.frame.get(first.index()).copied()?);
     let and = if lines.len() > 1 { " and the lines below it" } else { "" };
     Some(format!(
-        "{}{and} may run after the loop instead of in each step: {} per step. Call counts do not show which; record \
-             with `stackline record --mode trace` to see it",
+        "{}{and} may run after the loop instead of in each step: {} per step. Call counts do not show which of the two \
+            is true; record with `stackline record --mode trace` to see it",
         place.text(),
         duration(context.per_step(all))
     ))

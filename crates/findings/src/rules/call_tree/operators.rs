@@ -248,7 +248,7 @@ fn loop_candidate(context: &CallRuleContext<'_>, lines: &[Line], python: Time) -
             Fact::count("operators", usize::try_from(calls).unwrap_or(usize::MAX)),
             Fact { name: "share of the thread's time", value: share, unit: Unit::Percent },
             Fact::time("time of these operators and their backward operators per step", context.per_step(ns)),
-            Fact::time("Python between operators per step", context.per_step(python.ns)),
+            Fact::time("Python time between operators per step", context.per_step(python.ns)),
         ],
         kind: None,
         confidence: Confidence::Medium,
