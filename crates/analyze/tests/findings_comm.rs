@@ -346,7 +346,11 @@ fn wait_for_another_rank_is_an_effect() {
     // finding.
     let [straggler] = of("SL040")[..] else { panic!("{}", text(&found.findings)) };
     assert_eq!((straggler.detail_rank(), straggler.gain, &straggler.edits), (Some(1), None, &Vec::new()));
-    assert!(straggler.title.ends_with("; SL009 on that rank explains this wait and has the gain"), "{}", straggler.title);
+    assert!(
+        straggler.title.ends_with("; SL009 on that rank explains this wait and has the gain"),
+        "{}",
+        straggler.title
+    );
     let without = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
     let without = without.findings.iter().find(|f| f.rule.code == "SL040").unwrap();
     assert_eq!(Identity::from_finding(straggler), Identity::from_finding(without));

@@ -303,9 +303,8 @@ impl Run {
         Err(Lacks::new(Path::new(&trace.meta.name), Part::Memory, []).into())
     }
 
-    /// Memory trace of one rank, or of the run ([`Self::memory`]); `None` if there is none. For a rank: the memory
-    /// trace that a run stores under the name of its trace (of a recording, the process with the highest peak), else
-    /// the memory events of the trace.
+    /// Memory trace of one rank, or of the run ([`Self::memory`]), if any. For a rank: the memory trace that is stored
+    /// under its trace's name (of a recording, the process with the highest peak), else memory events of the trace.
     ///
     /// # Errors
     /// If it cannot be read, or the rank does not exist.

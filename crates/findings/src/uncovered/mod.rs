@@ -153,8 +153,7 @@ impl LargeGroup {
         self.kind == LargeKind::Call && self.percent.max(self.path_percent) >= LARGE_PERCENT
     }
 
-    /// True if lists show the group's share of the window (`percent`), false for that of the critical path
-    /// (`path_percent`).
+    /// True if lists show the share of the window (`percent`), false for that of the critical path (`path_percent`).
     pub fn is_of_window(&self) -> bool {
         match self.kind {
             LargeKind::Call => self.percent > self.path_percent || self.is_wait(),

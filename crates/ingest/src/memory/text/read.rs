@@ -371,10 +371,8 @@ impl Reader {
         let name = if what == "y" { String::new() } else { self.word("the name of the synchronization event")? };
         let waited = self.events.get(&name).copied();
         if what == "w" && waited.is_none() {
-            return self.error(
-                1,
-                format!("synchronization event `{name}` is not recorded yet; record it first with: e {name}"),
-            );
+            let why = format!("synchronization event `{name}` is not recorded yet; record it first with: e {name}");
+            return self.error(1, why);
         }
         let options = self.options()?;
         let (kind, target) = match (what, waited) {
