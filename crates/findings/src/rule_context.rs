@@ -225,7 +225,7 @@ impl<'a> RuleContext<'a> {
         })
     }
 
-    /// Time on the critical path by cause, in ns, without standstills.
+    /// Time on the critical path with this cause, in ns, without standstills (gaps much longer than a step).
     pub(crate) fn path_of(&self, category: Category) -> i64 {
         self.segments().filter(|segment| segment.category == category).map(|segment| segment.end - segment.start).sum()
     }

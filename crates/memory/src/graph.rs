@@ -1,4 +1,5 @@
-//! Happens-before order of calls, by waves and vector clocks.
+//! Happens-before order of memory calls (allocations, accesses, frees) on streams, by longest-path depth and vector
+//! clocks.
 //!
 //! The dependency graph is that of DrGPUM's definition 5.1: calls of a stream follow each other; reads follow writes,
 //! and writes and frees follow writes and reads of the same object. Event waits and host waits are added. All edges

@@ -33,7 +33,7 @@ pub(crate) struct NativeRun {
     pub(crate) memory: Option<Arc<MemoryTrace>>,
 }
 
-/// Diagnostic of the read report as a dictionary, with its trace and rank.
+/// Problem found while reading a trace, as a Python dictionary with the name and rank of the trace.
 pub(crate) fn problem_dict<'py>(
     py: Python<'py>,
     problem: &Problem,

@@ -27,7 +27,7 @@ pub enum ThreadRule {
 }
 
 impl ThreadRule {
-    /// Name of the rule for continued threads in tables and files.
+    /// Stable name, for tables and files, of the rule that explains why a waiting thread continued.
     pub fn name(self) -> &'static str {
         match self {
             Self::BackwardStarts => "backward_starts",

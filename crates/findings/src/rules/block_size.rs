@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "one changed number, and a measurement of the kernel with the new number",
     false_positives: "Another block size does not help if the kernel is memory-bound or launches few blocks. The gain \
         assumes that idle lanes would do useful work.",
-    source: "vendors' programming guides; DeepContext table 3 (threads per block)",
+    source: "vendors' programming guides; DeepContext paper, table 3 (threads per block)",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
         Setting {

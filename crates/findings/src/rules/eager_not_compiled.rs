@@ -29,7 +29,7 @@ pub(super) const RULE: Rule = Rule {
         The gain assumes that only the longest kernel of each sequence remains. The upper bound assumes that \
         reductions between such kernels are fused, too. Optimizer kernels are reported by SL015. In a program without \
         compiled code, only sequences of at least three kernels count.",
-    source: "DeepContext table 3 (kernel counts of eager and compiled programs)",
+    source: "DeepContext paper, table 3 (kernel counts of eager and compiled programs)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
         Setting {

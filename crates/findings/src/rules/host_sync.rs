@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
         bottleneck, the gain is 0. If the trace shows no GPU work during a call, the call waits for work that was not \
         recorded, or the call itself takes the time. If most calls are of this kind, the finding is marked as \
         inferred.",
-    source: "common practice; DeepContext 4.3, CPU latency analysis",
+    source: "common practice; DeepContext paper, section 4.3, CPU latency analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls],
     settings: &[Setting {
         name: "wait_us",

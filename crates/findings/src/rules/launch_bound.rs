@@ -30,7 +30,7 @@ pub(super) const RULE: Rule = Rule {
          is the part of the operators' time that remains; the bounds are 0.7 and 1.2 times `scale`. The rule reports \
          nothing if CUDA graphs launch most kernels, or if operators take less than a third of the launch time. Host \
          work of more than 250 µs without a launch does not count as launching.",
-    source: "common practice; DeepContext 6.3, kernel fusion analysis",
+    source: "common practice; DeepContext paper, section 6.3, kernel fusion analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Operators, Requirement::GpuRecords],
     settings: &[
         Setting {

@@ -73,7 +73,7 @@ pub(super) const LATE_DEALLOCATION: Rule = Rule {
         "hidden = encode(batch)\nlogits = head(hidden)\nloss = big_loss(logits)",
         "hidden = encode(batch)\nlogits = head(hidden)\ndel hidden\nloss = big_loss(logits)",
     ),
-    cost: "none, except that less work overlaps if freeing the memory waits for a stream",
+    cost: "none, unless another stream still uses the memory: freeing then waits for that stream, so less work overlaps",
     false_positives: "Freeing the object earlier is wrong if code that was not recorded still uses it, such as a \
          kernel of an extension through its address.",
     settings: &[kernels(

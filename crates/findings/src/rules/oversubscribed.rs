@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
          rule analyzes each process alone. The rule misses several processes that share processors if each has as many \
          threads as there are processors. The gain comes from a model: it assumes that the time in the OpenMP library \
          vanishes, and that the other CPU time is divided evenly among the processors.",
-    source: "common practice; DeepContext 6.2 has a similar case of more DataLoader workers than processors, which \
+    source: "common practice; DeepContext paper, section 6.2 has a similar case of more DataLoader workers than processors, which \
          this rule does not detect",
     needs: &[Requirement::Processors],
     settings: &[

@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "a few lines",
     false_positives: "No vectorized kernel can be used if the tensor is not contiguous. The estimate assumes that the \
          setting `scale` is the part of the time that remains.",
-    source: "DeepContext table 3 (Llama 3); the default of `scale` was measured for conversions of equal size in both \
+    source: "DeepContext paper, table 3 (Llama 3); the default of `scale` was measured for conversions of equal size in both \
          directions on H100 and MI300",
     needs: &[Requirement::GpuWork],
     settings: &[
