@@ -128,7 +128,7 @@ fn objects_of_one_line_are_one_row() {
     assert_eq!((first.objects(), first.total_bytes(), ranked[0].savings[0]), (24, 24_000, 24_000));
     assert_eq!(
         describe(&trace, first),
-        "free h0 (model.py:30 forward) just after kernel mm (call 2); the same change 23 more times at this line"
+        "free h0 (model.py:30 forward) just after kernel mm (call 2); the same change also applies to 23 more objects at this line"
     );
     let table = tables::suggestions_table(&trace, &ranked, &tables::listed(&ranked, None), &peaks);
     let cell = |name: &str| format!("{:?}", table.column(name).unwrap().values);
@@ -275,8 +275,8 @@ fn descriptions_of_repeated_work() {
     let ends = |times: usize, end: &str| {
         idle(times).iter().any(|description| description.starts_with("move X to") && description.ends_with(end))
     };
-    assert!(ends(2, "; the same change once more at another time"), "{:?}", idle(2));
-    assert!(ends(3, "; the same change 2 more times at other times"), "{:?}", idle(3));
+    assert!(ends(2, "; the same change also applies at 1 other time"), "{:?}", idle(2));
+    assert!(ends(3, "; the same change also applies at 2 other times"), "{:?}", idle(3));
     let small = descriptions("a C 9000; k k C[0:3000]>C[0:3000]; f C; end");
     assert!(small.iter().any(|description| description == "allocate 3000 B for C instead of 9000 B"), "{small:?}");
 }

@@ -1,4 +1,4 @@
-//! Shortening of texts to the width of table cells.
+//! Shortening of texts to the width of table cells, so that different texts stay different.
 
 use std::collections::HashMap;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};

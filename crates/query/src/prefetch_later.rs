@@ -1,5 +1,4 @@
-//! Queries that a report answers beyond its first views, in order, as far as there is room. A report contains as many
-//! of these as there is room for, in this order.
+//! Queries whose answers a report embeds after those of its first views, most important first, as far as there is room.
 
 use crate::OpenRun;
 use crate::prefetch::{Part, Question, Stage, stage_questions};

@@ -10,17 +10,16 @@ use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 /// One sentence: the change, with its call and line. For several members, the first one and the number of the others.
 pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     let first = describe_first(trace, suggestion);
-    let which = match suggestion.objects() {
-        1 => "at other times",
-        _ if place(trace, trace.objects.stack[suggestion.object.index()]).is_some() => "at this line",
+    let has_line = || place(trace, trace.objects.stack[suggestion.object.index()]).is_some();
+    let more = suggestion.more.len();
+    let times = |more: usize| if more == 1 { "1 other time".to_owned() } else { format!("{more} other times") };
+    let objects = |more: usize| if more == 1 { "1 more object".to_owned() } else { format!("{more} more objects") };
+    match suggestion.objects() {
+        _ if more == 0 => first,
+        1 => format!("{first}; the same change also applies at {}", times(more)),
+        _ if has_line() => format!("{first}; the same change also applies to {} at this line", objects(more)),
         // Without a line, objects of one name are one change.
-        _ => "for objects of this name",
-    };
-    match suggestion.more.len() {
-        0 => first,
-        1 if suggestion.objects() == 1 => format!("{first}; the same change once more at another time"),
-        1 => format!("{first}; the same change once more {which}"),
-        more => format!("{first}; the same change {more} more times {which}"),
+        _ => format!("{first}; the same change also applies to {} of this name", objects(more)),
     }
 }
 

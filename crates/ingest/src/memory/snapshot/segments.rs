@@ -159,7 +159,8 @@ impl Reader<'_> {
         self.field(dict, key)?;
         let requested = self.size(dict, key).filter(|requested| *requested <= given);
         if requested.is_none() {
-            self.count_damaged(&format!("{} of a block of {given} bytes", self.trace.strings.get(key).to_owned()));
+            let key = self.trace.strings.get(key).to_owned();
+            self.count_damaged(&format!("{key} is no valid size of a block of {given} bytes"));
         }
         requested
     }
