@@ -388,6 +388,32 @@ fn cause_of_a_straggler_counts_once() {
     assert_eq!((straggler.gain, found.combined), (None, last.combined), "{}", text(&found.findings));
 }
 
+/// All ranks wait for the GPU in each step, and only one runs a slow function: the function is the cause, although the
+/// wait gains more on that rank than on the other, which waits in the collective.
+#[test]
+fn cause_of_a_straggler_is_what_other_ranks_lack() {
+    let rank = |us: i64, waits: i64| {
+        let program = steps(|p, _| {
+            if us > 0 {
+                p.python("aug.py(17): tokenize", |p| p.work(us));
+            }
+            p.op("aten::mm", |p| p.kernel("gemm", 2000));
+            collective(p, waits, 7);
+            p.op("aten::_local_scalar_dense", |p| p.sync("cudaStreamSynchronize"));
+        });
+        program.findings()
+    };
+    let found = merged(vec![(0, rank(0, 3100)), (1, rank(3000, 100))]);
+    let of = |code: &str| found.findings.iter().find(|f| f.rule.code == code);
+    // The others wait for 3,100 - 100 µs, and the gain of the function assumes that half of its 3,000 µs are saved.
+    let waits = |code: &str| of(code).and_then(|f| f.facts.last()).map(|fact| (fact.name.contains("wait"), fact.value));
+    assert_eq!(waits("SL005"), Some((true, 3000.0)), "{}", text(&found.findings));
+    assert_ne!(waits("SL004").map(|(_, value)| value), Some(3000.0), "{}", text(&found.findings));
+    let straggler = of("SL040").unwrap();
+    assert!(straggler.title.ends_with("; SL005 on that rank explains this and has the gain"), "{}", straggler.title);
+    assert_eq!(straggler.gain, None);
+}
+
 #[test]
 fn cpu_collectives_identify_the_last_rank() {
     let found = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
