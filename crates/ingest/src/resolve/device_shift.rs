@@ -5,8 +5,8 @@
 //! right after its launch.
 //!
 //! Differences below 1 ms stay as recorded unless causality proves them ([`proven_shift`]), or a constant launch delay
-//! shows them ([`shift_by_constant_delay`]): drivers' own conversions leave small differences. Outliers are ignored: only
-//! the largest group of delays from launch to start is used.
+//! shows them ([`shift_by_constant_delay`]): drivers' own conversions leave small differences. Outliers are ignored:
+//! only the largest group of delays from launch to start is used.
 
 use super::constant_delay::{WaitDelays, shift_by_constant_delay};
 use super::launches::shared_ids;
