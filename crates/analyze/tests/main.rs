@@ -48,6 +48,7 @@ mod findings_recordings;
 mod findings_repeated;
 mod findings_samples;
 mod findings_scale;
+mod findings_small_collectives;
 mod findings_steps;
 mod findings_support;
 mod findings_uncovered;

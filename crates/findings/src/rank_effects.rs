@@ -4,6 +4,7 @@ use super::finding::{Fact, Finding, RankGain};
 use super::rules::is_wait_for_ranks;
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::Unit;
+use std::cmp::Reverse;
 
 /// Factor by which the waits of a rank must gain less than those of others, to be the rank that the others wait for.
 const MIN_GAIN_RATIO: i64 = 4;
@@ -14,30 +15,35 @@ const COLLECTIVES: &str = "SL019";
 /// Fact of the cause: the time that other ranks wait for its rank, which limits the gain of the job.
 const WAIT_OF_OTHERS: &str = "minimum wait of the other ranks for this rank per step";
 
-/// Remove findings that waits for the last-arriving rank explain, and return notes about them. Findings of collectives
-/// are replaced by those of the last rank, from `on_last`. A finding that only the last rank has, or that is much
-/// larger there, is the cause of the delay: the straggler's finding keeps only the gain that the cause does not
-/// explain.
-pub(super) fn remove_effects(
+/// End of the names of facts that state a time per step.
+const PER_STEP: &str = "per step";
+
+/// Remove findings that the last rank explains, and return notes about them. `same_on_ranks` returns the findings of
+/// all ranks that are the same as a merged one, with the rank of each. Findings of collectives are replaced by those of
+/// the last rank. A finding by which the last rank differs from the others is the cause of the delay: the straggler's
+/// finding keeps only the gain that the cause does not explain.
+pub(super) fn remove_effects<'f>(
     straggler: &mut Finding,
     findings: &mut Vec<Finding>,
     least_ns: i64,
-    on_last: impl Fn(&Finding) -> Option<Finding>,
+    same_on_ranks: impl Fn(&Finding) -> Vec<(i64, &'f Finding)>,
 ) -> Vec<String> {
     let Some(last) = straggler.detail_rank() else { return Vec::new() };
     let mut notes = Vec::new();
     let mut reason = straggler.rule.code.clone();
-    if let Some(at) = find_cause(last, least_ns, findings) {
-        let (delay, cause) = (straggler.title.clone(), &mut findings[at]);
-        subtract_cause(straggler, cause);
+    if let Some(waits) = straggler.gain
+        && let Some((at, cause)) = find_cause(last, waits, least_ns, findings, &same_on_ranks)
+    {
+        let (delay, finding) = (straggler.title.clone(), &mut findings[at]);
+        subtract_cause(straggler, waits, &cause, finding);
         if straggler.gain.is_some_and(|rest| rest.ns < least_ns.max(1)) {
             notes.push(format!(
-                "{delay} ({reason}); the list contains only the cause on that rank, {}",
-                cause.rule.code
+                "{delay} ({reason}); {reason} is not listed, because its cause on that rank is listed: {}",
+                finding.rule.code
             ));
         }
         if straggler.gain_ns() < least_ns.max(1) {
-            reason.clone_from(&cause.rule.code);
+            reason.clone_from(&finding.rule.code);
         }
     }
     // The last rank may wait as well, for the response to its own message, but much less.
@@ -52,10 +58,11 @@ pub(super) fn remove_effects(
         (finding.rule.code == COLLECTIVES || is_wait_for_ranks(finding)) && finding.detail_rank() != Some(last)
     };
     for finding in findings.iter_mut().filter(|finding| is_longer(finding)) {
-        if let Some(there) = on_last(finding) {
+        let there = same_on_ranks(finding).into_iter().find(|(rank, _)| *rank == last);
+        if let Some((_, there)) = there {
             let gain_ns = |of: &RankGain| of.gain_ns.filter(|_| of.rank == last);
             let ranks = finding.ranks.iter().map(|of| RankGain { rank: of.rank, gain_ns: gain_ns(of) }).collect();
-            *finding = Finding { ranks, ..there };
+            *finding = Finding { ranks, ..there.clone() };
         }
     }
     effects.extend(findings.extract_if(.., |finding| is_longer(finding)));
@@ -71,61 +78,123 @@ pub(super) fn remove_effects(
     notes
 }
 
+/// Finding that explains best why a rank is late, with its position in the list.
+fn find_cause<'f>(
+    last: i64,
+    waits: Gain,
+    least_ns: i64,
+    findings: &[Finding],
+    same_on_ranks: &impl Fn(&Finding) -> Vec<(i64, &'f Finding)>,
+) -> Option<(usize, Cause)> {
+    let cause = |finding: &Finding| Cause::new(finding, last, waits, &same_on_ranks(finding));
+    let causes = findings.iter().enumerate().filter_map(|(at, finding)| Some((at, cause(finding)?)));
+    let large = causes.filter(|(_, cause)| cause.gain.ns >= least_ns.max(1));
+    large.max_by_key(|(_, cause)| cause.strength(waits))
+}
+
 /// Reduce the straggler's gain by that of the cause on the last rank, which has its own finding with replayed edits. The
-/// cause receives the waits of the other ranks as a fact.
-fn subtract_cause(straggler: &mut Finding, cause: &mut Finding) {
-    let (Some(waits), Some(gain)) = (straggler.gain, cause.gain) else { return };
-    let rest = unexplained_gain(waits, gain);
+/// cause's finding receives the waits of the other ranks as a fact.
+fn subtract_cause(straggler: &mut Finding, waits: Gain, cause: &Cause, finding: &mut Finding) {
+    let rest = unexplained_gain(waits, cause.gain, cause.excess_ns);
     // Without a rest, the finding only tells which rank is late: its gain is that of the cause.
     straggler.gain = Some(rest).filter(|rest| rest.ns > 0);
     straggler.ranks.iter_mut().for_each(|of| of.gain_ns = straggler.gain.map(|rest| rest.ns));
-    let code = &cause.rule.code;
+    let code = &finding.rule.code;
     straggler.title = match rest.ns {
         0 => format!("{}; {code} on that rank explains this wait and has the gain", straggler.title),
         _ => format!("{}; {code} on that rank explains a part of this wait, which this gain excludes", straggler.title),
     };
-    cause.facts.push(Fact { name: WAIT_OF_OTHERS.to_owned(), value: waits.ns as f64 / 1e3, unit: Unit::Us });
+    finding.facts.push(Fact { name: WAIT_OF_OTHERS.to_owned(), value: waits.ns as f64 / 1e3, unit: Unit::Us });
 }
 
 /// Part of the waits of the other ranks that a cause on the last rank does not explain. At each collective, a change on
-/// that rank saves time until the next rank is the last one, so its gain is part of the waits. Both are estimates: a
-/// cause of nine tenths of the waits explains all of them, and so does one of half of them whose upper bound exceeds
-/// them. The lower bound is 0, as that of the waits.
-fn unexplained_gain(waits: Gain, cause: Gain) -> Gain {
-    let is_explained = 10 * cause.ns >= 9 * waits.ns || (2 * cause.ns >= waits.ns && cause.high_ns >= waits.ns);
+/// that rank saves time until the next rank is the last one, so its gain is part of the waits. Both are estimates, and
+/// many gains assume that half of the time is saved: a cause of nine tenths of the waits explains all of them, and so
+/// does one of about half of them whose upper bound, or whose excess of time on that rank, is about as long as the
+/// waits. The lower bound is 0, as that of the waits.
+fn unexplained_gain(waits: Gain, cause: Gain, excess_ns: i64) -> Gain {
+    let is_most = |ns: i64| 10 * ns >= 9 * waits.ns;
+    let is_explained = is_most(cause.ns) || is_most(2 * cause.ns) && is_most(cause.high_ns.max(excess_ns));
     let ns = if is_explained { 0 } else { (waits.ns - cause.ns).max(0) };
     Gain { ns, low_ns: 0, high_ns: (waits.high_ns - cause.low_ns).max(ns) }
 }
 
-/// Finding of a rank with at least some gain that is not a wait for others, and that only this rank has, or with at
-/// least twice the gain of any other rank. Prefers repairs to speculative changes, then the largest gain.
-fn find_cause(rank: i64, least_ns: i64, findings: &[Finding]) -> Option<usize> {
-    let gain_on = |finding: &Finding, is: &dyn Fn(&RankGain) -> bool| {
-        finding.ranks.iter().filter(|of| is(of)).filter_map(|of| of.gain_ns).max()
+/// Difference of the last rank from the others in one finding.
+struct Cause {
+    /// Gain on the last rank, minus the largest one on the other ranks.
+    gain: Gain,
+    /// Time per step on the last rank, minus the largest one on the other ranks, in ns; 0 if unknown.
+    excess_ns: i64,
+    /// True unless the gain is speculative.
+    is_repair: bool,
+}
+
+impl Cause {
+    /// Compare a finding of the last rank with the same finding on the other ranks. `None` for a wait for other ranks,
+    /// and for a finding that the other ranks have as well and that takes about as long there. Its gain alone tells
+    /// nothing: a rank that waits in a collective gains little from any change before it.
+    fn new(finding: &Finding, last: i64, waits: Gain, same: &[(i64, &Finding)]) -> Option<Self> {
+        let own = finding.gain.filter(|_| finding.detail_rank() == Some(last) && !is_wait_for_ranks(finding))?;
+        let others: Vec<&Finding> = same.iter().filter(|(rank, _)| *rank != last).map(|(_, of)| *of).collect();
+        let other_ns = others.iter().map(|of| of.gain_ns()).max().unwrap_or(0);
+        let excess_ns = excess_ns(finding, &others);
+        let differs = match excess_ns {
+            _ if others.is_empty() => true,
+            Some(excess_ns) => 2 * excess_ns >= waits.ns,
+            None => finding.is_repair() && own.ns >= 2 * other_ns,
+        };
+        let less = |ns: i64| (ns - other_ns).max(0);
+        differs.then(|| Self {
+            gain: Gain { ns: less(own.ns), low_ns: less(own.low_ns), high_ns: less(own.high_ns) },
+            excess_ns: excess_ns.unwrap_or(0),
+            is_repair: finding.is_repair(),
+        })
+    }
+
+    /// Order of causes: those that explain at least half of the waits, then repairs, then those that explain most.
+    fn strength(&self, waits: Gain) -> (bool, bool, Reverse<i64>, i64) {
+        let rest = unexplained_gain(waits, self.gain, self.excess_ns).ns;
+        (2 * rest <= waits.ns, self.is_repair, Reverse(rest), self.gain.ns)
+    }
+}
+
+/// Largest difference between a time per step of a finding and the longest such time of others, in ns; `None` if the
+/// finding states no time per step.
+fn excess_ns(finding: &Finding, others: &[&Finding]) -> Option<i64> {
+    let elsewhere = |name: &str| {
+        let facts = others.iter().flat_map(|of| &of.facts).filter(|fact| fact.name == name);
+        facts.map(|fact| fact.value).fold(0.0, f64::max)
     };
-    let own = |finding: &Finding| gain_on(finding, &|of| of.rank == rank).filter(|ns| *ns >= least_ns.max(1));
-    let is_alone = |finding: &Finding| finding.ranks.iter().all(|of| of.rank == rank);
-    let is_its = |finding: &Finding| {
-        let others = gain_on(finding, &|of| of.rank != rank).unwrap_or(0);
-        let counts = finding.is_repair() || is_alone(finding);
-        !is_wait_for_ranks(finding) && counts && own(finding).is_some_and(|ns| ns >= 2 * others)
-    };
-    let its = findings.iter().enumerate().filter(|(_, finding)| is_its(finding));
-    its.max_by_key(|(_, finding)| (finding.is_repair(), own(finding), is_alone(finding))).map(|(at, _)| at)
+    let per_step = finding.facts.iter().filter(|fact| fact.unit == Unit::Us && fact.name.ends_with(PER_STEP));
+    per_step.map(|fact| ((fact.value - elsewhere(&fact.name)) * 1e3) as i64).max()
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Gain, unexplained_gain};
 
+    const NO_EXCESS: i64 = 0;
+
     #[test]
     fn gain_of_a_cause_is_subtracted_from_the_waits() {
         let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
         let waits = gain(500, 0, 700);
-        assert_eq!(unexplained_gain(waits, gain(300, 250, 400)), gain(200, 0, 450));
-        assert_eq!(unexplained_gain(waits, gain(300, 250, 900)), gain(0, 0, 450), "the upper bound explains all");
-        assert_eq!(unexplained_gain(waits, gain(100, 0, 900)), gain(400, 0, 700), "less than half explains a part");
-        assert_eq!(unexplained_gain(waits, gain(460, 440, 480)), gain(0, 0, 260), "more than nine tenths");
-        assert_eq!(unexplained_gain(waits, gain(900, 800, 1000)), gain(0, 0, 0));
+        assert_eq!(unexplained_gain(waits, gain(300, 250, 400), NO_EXCESS), gain(200, 0, 450));
+        assert_eq!(
+            unexplained_gain(waits, gain(300, 250, 900), NO_EXCESS),
+            gain(0, 0, 450),
+            "the upper bound explains all"
+        );
+        assert_eq!(
+            unexplained_gain(waits, gain(100, 0, 900), NO_EXCESS),
+            gain(400, 0, 700),
+            "less than half explains a part"
+        );
+        assert_eq!(unexplained_gain(waits, gain(460, 440, 480), NO_EXCESS), gain(0, 0, 260), "more than nine tenths");
+        assert_eq!(unexplained_gain(waits, gain(900, 800, 1000), NO_EXCESS), gain(0, 0, 0));
+        // The gain assumes that half of the 520 that this takes longer than on the other ranks is saved.
+        assert_eq!(unexplained_gain(waits, gain(260, 0, 260), 520), gain(0, 0, 700));
+        assert_eq!(unexplained_gain(waits, gain(260, 0, 260), 300), gain(240, 0, 700), "too short for these waits");
+        assert_eq!(unexplained_gain(waits, gain(100, 0, 100), 520), gain(400, 0, 700), "it may be overlapped");
     }
 }

@@ -217,12 +217,16 @@ fn explain_waits(
 ) -> (Option<Gain>, Vec<String>) {
     let rank = straggler.detail_rank();
     let there = all.iter().find(|(of, _)| Some(*of) == rank).map(|(_, found)| found);
-    let on_last = |finding: &Finding| {
-        let same = |other: &&Finding| rank_identity(other) == rank_identity(finding);
-        there.and_then(|found| found.findings.iter().chain(&found.small).find(same).cloned())
-    };
-    let notes = remove_effects(straggler, findings, least_ns, on_last);
+    let notes = remove_effects(straggler, findings, least_ns, |finding| same_on_ranks(all, finding));
     (there.and_then(|found| found.combined), notes)
+}
+
+/// Findings of the ranks that are the same as a merged one, also small ones, with the rank of each.
+fn same_on_ranks<'f>(all: &'f [(i64, Findings)], merged: &Finding) -> Vec<(i64, &'f Finding)> {
+    let identity = rank_identity(merged);
+    let is_same = |other: &&Finding| rank_identity(other) == identity;
+    let on_rank = |found: &'f Findings| found.findings.iter().chain(&found.small).find(is_same);
+    all.iter().filter_map(|(rank, found)| on_rank(found).map(|same| (*rank, same))).collect()
 }
 
 /// Keep inferred steps only if all ranks share them; otherwise use the whole traces. Returns a note.

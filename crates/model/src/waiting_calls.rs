@@ -91,6 +91,33 @@ pub fn waiting_calls(trace: &Trace) -> Vec<WaitingCall> {
     waits
 }
 
+/// Find calls that wait for work that the trace does not name: all waits without the `named` ones. Each is returned for
+/// every device of its process, with the end of all work that the process launched there before. The call may wait for
+/// less than that.
+#[must_use]
+pub fn unnamed_waits(trace: &Trace, named: &[WaitingCall]) -> Vec<WaitingCall> {
+    let process = |call: EventId| trace.tracks.get(trace.events.track[call.index()]).process;
+    let launches = trace.gpu.ids().filter_map(|gpu| Some((trace.gpu.launch[gpu.index()].some()?, gpu)));
+    let used: BTreeSet<(ProcessId, i32)> =
+        launches.map(|(call, gpu)| (process(call), trace.gpu.device[gpu.index()])).collect();
+    let is_call = |call: &EventId| trace.kind(*call).is_api_call() && trace.events.is_plausible(*call);
+    let calls: Vec<EventId> = trace.events.ids().filter(is_call).collect();
+    let names: FxHashSet<StrId> = calls.iter().map(|call| trace.events.name[call.index()]).collect();
+    let is_wait = |name: &StrId| kind_of_name(trace.strings.get(*name)).is_some_and(CallKind::is_wait);
+    let names: FxHashSet<StrId> = names.into_iter().filter(is_wait).collect();
+    let named: FxHashSet<EventId> = named.iter().map(|wait| wait.call).collect();
+    let mut on_queues = Vec::new();
+    for call in calls.into_iter().filter(|call| names.contains(&trace.events.name[call.index()])) {
+        if named.contains(&call) {
+            continue;
+        }
+        let launched_before = trace.events.start[call.index()];
+        let queues = used.iter().filter(|(of, _)| *of == process(call)).map(|&(of, device)| (of, device, None));
+        on_queues.extend(queues.map(|queue| QueueWait { call, queue, launched_before, is_for_event: false }));
+    }
+    queue_waits(trace, &on_queues)
+}
+
 /// Find calls that wait for a device, for a stream or for a copy, by the wait types of their names.
 fn find_by_roles(
     trace: &Trace,

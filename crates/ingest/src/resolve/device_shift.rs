@@ -4,15 +4,17 @@
 //! waiting call returns before its awaited work ends. Without waiting calls, an operation on an idle device starts
 //! right after its launch.
 //!
-//! Differences below 1 ms stay as recorded unless causality proves them ([`proven_shift`]): drivers' own conversions
-//! leave small differences. Outliers are ignored: only the largest group of delays from launch to start is used.
+//! Differences below 1 ms stay as recorded unless causality proves them ([`proven_shift`]), or a constant launch delay
+//! shows them ([`shift_by_constant_delay`]): drivers' own conversions leave small differences. Outliers are ignored:
+//! only the largest group of delays from launch to start is used.
 
+use super::constant_delay::{WaitDelays, shift_by_constant_delay};
+use super::launches::shared_ids;
 use super::order_shift::by_order;
 use super::proven_shift::{LEAST_PROVEN_NS, Proof, lowest, proven_shift};
 use super::shifted_events::move_events;
 use crate::diagnostics;
-use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::waiting_calls::waiting_calls;
+use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags, names};
 use std::collections::BTreeMap;
 
@@ -124,8 +126,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     let group = GROUP_NS.max(host.1.saturating_sub(host.0));
     let Work { mut launched, unlinked } = work(trace);
     let linked: BTreeMap<i32, usize> = launched.iter().map(|(&device, all)| (device, all.len())).collect();
-    let mut lateness: FxHashMap<i32, Vec<i64>> = FxHashMap::default();
-    let mut missing = 0;
+    let (mut delays, mut missing) = (WaitDelays::default(), 0);
     // In most traces no launch is late or early enough.
     if launched.values().any(|all| may_be_off(all)) {
         // Fills and copies take negligible time, and some profilers omit fills.
@@ -133,15 +134,12 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
         missing = trace.find_unrecorded_launches().into_iter().filter(is_kernel).count();
         let shared = shared_ids(trace);
         launched.values_mut().for_each(|all| all.retain(|l| !shared.contains(&l.id)));
-        for wait in waiting_calls(trace).into_iter().filter(|wait| !wait.is_for_event) {
-            lateness.entry(wait.device).or_default().push(wait.return_delay_ns(trace));
-        }
+        delays = WaitDelays::find(trace);
     }
     let mut found = Found::default();
     let mut limited = Vec::new();
     for (&device, all) in launched.iter().filter(|(_, all)| may_be_off(all)) {
         let kept = largest_group(all, group);
-        let waits = lateness.remove(&device).unwrap_or_default();
         let all = Device {
             launched: &kept,
             unlinked: unlinked.get(&device).map_or(&[], Vec::as_slice),
@@ -151,7 +149,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
         let starts = || kept.iter().map(|l| l.ran.0);
         let (Some(first), Some(last)) = (starts().min(), starts().max()) else { continue };
         let (from, to) = (first.saturating_sub(group), last.saturating_add(group));
-        match decide(&all, &waits, host) {
+        match decide(&all, (delays.exact(device), delays.unsure(device)), host) {
             Some(Err(contradiction)) => found.contradicted.push((device, contradiction)),
             Some(Ok((by, is_limit))) => {
                 found.shifts.insert(device, Shift { by, from, to, is_by_order: false });
@@ -169,12 +167,18 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     found
 }
 
-/// Shift of a device, and true if it is only a limit; an error if no shift agrees with its launches and waits.
-fn decide(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<Result<(i64, bool), Contradiction>> {
+/// Shift of a device, and true if it is only a limit; an error if no shift agrees with its launches and waits. `unsure`
+/// has the delays of waits that may wait for less than the device's work.
+fn decide(
+    device: &Device<'_>,
+    (waits, unsure): (&[i64], &[i64]),
+    host: (i64, i64),
+) -> Option<Result<(i64, bool), Contradiction>> {
+    let by_delay = || shift_by_constant_delay(device.launched, waits, unsure).filter(|_| device.is_complete());
     let known = shift(device, waits).filter(|by| by.saturating_abs() >= LEAST_NS);
     let (by, is_limit) = match known {
         Some(by) => (by, false),
-        None => match proven_shift(device.launched, waits) {
+        None => match proven_shift(device.launched, waits).or_else(by_delay) {
             Some(Proof::Shift(by)) => return Some(Ok((by, false))),
             Some(Proof::Contradiction { least, most }) => return Some(Err(Contradiction { least, most: Some(most) })),
             None => (largest_shift(device, waits, host)?, true),
@@ -249,19 +253,6 @@ fn work(trace: &Trace) -> Work {
     found
 }
 
-/// Correlation IDs of several calls: the launch of their operation was inferred from the times in question.
-fn shared_ids(trace: &Trace) -> FxHashSet<i64> {
-    let correlation = super::launches::correlation(trace);
-    let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call()).map(correlation).filter(|id| *id > 0);
-    let (mut seen, mut shared) = (FxHashSet::default(), FxHashSet::default());
-    for id in calls {
-        if !seen.insert(id) {
-            shared.insert(id);
-        }
-    }
-    shared
-}
-
 /// The largest group of delays: sorted, neighbors differ by at most `apart`. Of equally large groups, the one nearest
 /// to zero delay.
 fn largest_group(all: &[Launched], apart: i64) -> Vec<Launched> {
@@ -282,6 +273,14 @@ struct Device<'w> {
     linked: usize,
     /// Launches of kernels and graphs without a recorded operation, on any device.
     missing: usize,
+}
+
+impl Device<'_> {
+    /// Check that few operations lack a launch or a record. These may have kept the device busy.
+    fn is_complete(&self) -> bool {
+        let known = self.launched.len();
+        known * 10 >= 9 * (self.linked + self.unlinked.len()) && self.missing * 100 <= known
+    }
 }
 
 /// Shortest delay of launches, which are sorted by delay, without outliers.
@@ -336,9 +335,7 @@ fn largest_shift(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option
 /// Shortest time from the return of a launch to the start of its first operation, over operations on an idle device.
 /// `None` if there are few of them, or one started at once.
 fn delay_when_idle(device: &Device<'_>) -> Option<i64> {
-    // Operations that are missing here may have kept the device busy.
-    let known = device.launched.len();
-    if known * 10 < 9 * (device.linked + device.unlinked.len()) || device.missing * 100 > known {
+    if !device.is_complete() {
         return None;
     }
     let launched = device.launched.iter().map(|l| (l.ran, Some(l)));

@@ -258,3 +258,16 @@ fn nearest_earlier_call(
     let others = || best(&mut calls.iter().filter(|c| !home.is_foreign(pid(trace, c.2), device)));
     at_home.or_else(others).into()
 }
+
+/// Correlation IDs of several calls: the launch of their operation was inferred from the times in question.
+pub(super) fn shared_ids(trace: &Trace) -> FxHashSet<i64> {
+    let correlation = correlation(trace);
+    let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call()).map(correlation).filter(|id| *id > 0);
+    let (mut seen, mut shared) = (FxHashSet::default(), FxHashSet::default());
+    for id in calls {
+        if !seen.insert(id) {
+            shared.insert(id);
+        }
+    }
+    shared
+}

@@ -3,6 +3,7 @@
 
 mod backward;
 mod clocks;
+mod constant_delay;
 mod device_shift;
 pub(crate) mod garbled;
 pub(crate) mod host;

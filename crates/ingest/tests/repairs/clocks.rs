@@ -89,6 +89,29 @@ fn contradictory_bounds_are_reported() {
     assert!(clock.is_contradictory() && clock.shift_ns().is_none(), "{clock:?}");
 }
 
+/// Forty launches, whose kernels of 4 µs start 4 µs after their call by a clock that is so many µs ahead. After every
+/// tenth, the program waits for an event that the trace does not name.
+fn clock_ahead(us: i64) -> Trace {
+    let mut events = Vec::new();
+    for i in 0..40 {
+        let at = 100 + 20 * i;
+        events.push(call("cudaLaunchKernel", (at, 5), i + 1));
+        events.push(work("kernel", "k", 0, (at + 4 + us, 4), i + 1));
+        if i % 10 == 9 {
+            events.push(call("cudaEventSynchronize", (at + 6, 3), 100 + i));
+        }
+    }
+    read(&list(&events))
+}
+
+#[test]
+fn constant_launch_delays_show_a_clock_ahead() {
+    let shift = |us: i64| clock_ahead(us).meta.clocks[0].applied_ns;
+    // The launches require -304 µs at least. The waits return at 9 µs, and the work ends at 308 µs: -299 µs at most.
+    assert_eq!(shift(300), -301_500);
+    assert_eq!((shift(0), shift(20)), (0, 0), "small differences");
+}
+
 /// Clocks of one driver agree to some µs: the bounds of real traces contain 0, or nearly.
 #[test]
 fn clock_bounds_of_real_traces_are_consistent() {
