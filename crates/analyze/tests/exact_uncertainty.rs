@@ -8,7 +8,7 @@
 )]
 
 use crate::support::{mini, read};
-use stackline_critical_path::exact::{Category, Exact, ExactPath, PathSegment, WindowChoice};
+use stackline_critical_path::exact::{Category, Exact, ExactPath, PathSegment, WindowChoice, what_if};
 use stackline_critical_path::gpu_order::Evidence;
 use stackline_model::Trace;
 use stackline_testkit::mini::MiniTrace;
@@ -114,6 +114,55 @@ fn host_time_is_inferred_where_launches_or_kernels_are_missing() {
     let path = exact.path(&WindowChoice::Whole).unwrap();
     assert_eq!(exact.report(&path).unreliable().count(), 0);
     assert!(segments_of(&trace, &path, "aten::mm").any(|h| h.evidence == Evidence::Exact));
+}
+
+/// Operators that launch one kernel each, 100 µs apart, and wait for it; `calls` of the launch calls have a record.
+fn operators_with_calls(operators: i64, calls: i64) -> MiniTrace {
+    let mut t = mini("");
+    for i in 0..operators {
+        let id = i + 1;
+        t.add_at(100 * i, &format!("10/10 cpu_op aten::mm 0+90 External id={id}"));
+        if i < calls {
+            let call = format!("10/10 cuda_runtime cudaLaunchKernel 5+5 External id={id} correlation={id}");
+            t.add_at(100 * i, &call);
+        }
+        t.add_at(100 * i, &format!("gpu0/7 kernel work 10+70 External id={id} correlation={id}"));
+    }
+    t
+}
+
+/// An external ID links an operation to its operator, but the waits of that operator remain unknown.
+#[test]
+fn operators_are_no_substitute_for_launch_calls() {
+    let edit = what_if::Edit::parse("scale kernel:work 0.5").unwrap();
+    for (operators, calls, count) in [(4, 0, Some(4)), (4, 3, Some(1)), (8, 7, None), (4, 4, None)] {
+        let trace = read(operators_with_calls(operators, calls).json());
+        assert!(trace.gpu.ids().all(|gpu| trace.gpu.operator[gpu.index()].is_some()));
+        let exact = Exact::new(&trace);
+        let path = exact.path(&WindowChoice::Whole).unwrap();
+        let found: Vec<_> = exact.report(&path).unreliable().map(|warning| (warning.code, warning.count)).collect();
+        let expected: Vec<_> = count.map(|count| ("launches_not_recorded", count)).into_iter().collect();
+        assert_eq!(found, expected, "{calls} of {operators}");
+        let notes = what_if::predict(&trace, &WindowChoice::Whole, std::slice::from_ref(&edit)).unwrap().notes;
+        let is_said = notes.iter().any(|note| note.starts_with("the path's bound is not known: many GPU operations"));
+        assert_eq!(is_said, count.is_some(), "{notes:?}");
+    }
+}
+
+/// Three of eight kernels were launched before the recording began, as their correlation IDs show.
+#[test]
+fn launches_before_the_recording_are_not_missing() {
+    let mut t = mini("10/10 cpu_op aten::mm 0+1000");
+    for i in 0..8_i64 {
+        let correlation = i + 1;
+        t.add_at(100 * i, &format!("gpu0/7 kernel work 20+80 correlation={correlation}"));
+        if i >= 3 {
+            t.add_at(10 * i, &format!("10/10 cuda_runtime cudaLaunchKernel 0+5 correlation={correlation}"));
+        }
+    }
+    let trace = read(t.json());
+    let (warnings, _) = path(&trace);
+    assert!(!warnings.contains(&"launches_not_recorded"), "{warnings:?}");
 }
 
 /// Two graphs of 29 kernels and two single kernels have records, four launches have none: half of the launches, but

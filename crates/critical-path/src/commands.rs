@@ -40,12 +40,14 @@ impl Commands {
         // Correlation IDs are unique per process only, and ranks may share a file. So keys of records contain the
         // process.
         let pid = |call: EventId| trace.tracks.pid(trace.events.track[call.index()]);
+        // The record of another process may have the same ID.
+        let record_of = |call| records.record_of_call(call, |record| streams.may_use(pid(call), record.device));
         let all = trace.events.ids().filter(|&e| trace.events.is_plausible(e));
         let calls: Vec<(EventId, CallKind)> = all.filter_map(|e| Some((e, kinds.kind_of(trace, e)?))).collect();
         let mut recorded_on: FxHashMap<RecordKey, usize> = FxHashMap::default();
         for &(call, _) in &calls {
-            let Some(record) = records.record_of_call(call) else { continue };
-            if let Some(stream) = streams.stream_by_number(record.device, record.on_stream) {
+            let Some(record) = record_of(call) else { continue };
+            if let Some(stream) = streams.stream_by_number(pid(call), record.device, record.on_stream) {
                 recorded_on.entry((pid(call), record.event_record)).or_insert(stream);
             }
         }
@@ -58,9 +60,8 @@ impl Commands {
         }
         for (call, kind) in calls {
             let id = records.id(call);
-            let record = records.record_of_call(call);
+            let record = record_of(call);
             let at = trace.events.start[call.index()];
-            let stream = |number: i64, device: i32| streams.stream_by_number(device, number);
             let (rank, command) = match kind {
                 CallKind::Record => match recorded_on.get(&(pid(call), id)) {
                     Some(&stream) => (1, Command::Record { record: (pid(call), id), stream }),
@@ -74,7 +75,7 @@ impl Commands {
                 CallKind::DeviceSync | CallKind::StreamSync | CallKind::EventSync | CallKind::Free => {
                     let device = record.map_or(-1, |r| r.device);
                     let known = |id: i64| Some((pid(call), id)).filter(|_| id > 0);
-                    let stream = record.and_then(|r| stream(r.stream, r.device));
+                    let stream = record.and_then(|r| streams.stream_by_number(pid(call), r.device, r.stream));
                     (
                         3,
                         Command::Sync {
@@ -103,7 +104,7 @@ impl Commands {
         streams: &Streams,
     ) -> Option<Command> {
         let Some(record) = record else { return Some(Command::UnknownWait { call, stream: None }) };
-        let stream = streams.stream_by_number(record.device, record.stream)?;
+        let stream = streams.stream_by_number(process, record.device, record.stream)?;
         if self.has_wait_records {
             Some(Command::Wait { stream, record: (process, record.event_record) })
         } else {

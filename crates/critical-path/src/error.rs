@@ -66,7 +66,7 @@ pub enum CriticalPathError {
     EmptyWindow,
     /// The window has no operator, runtime call or launched GPU work.
     #[error(
-        "the {} ({window_ns} ns, {rows} events) contains no operator, runtime call or launched GPU work that other work depends on; {}",
+        "the {} ({window_ns} ns, {rows} events) has no critical path, because it contains no dependencies between operators, runtime calls and GPU operations; {}",
         if *whole_trace { "whole trace" } else { "window" },
         match (*whole_trace, *rows) {
             (true, 0) => "this method excludes events shorter than 1 µs; use --method exact, which includes all events",

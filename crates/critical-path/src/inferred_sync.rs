@@ -119,7 +119,7 @@ pub(super) fn infer_polling_waits(
     let mut by_end: Vec<(i64, GpuId)> = streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
     by_end.sort_unstable_by_key(|&(end, id)| (end, streams.rank[id.index()]));
     let mut finish = |run: &mut Vec<EventId>| {
-        match polling_wait(trace, run, &by_end) {
+        match polling_wait(trace, streams, run, &by_end) {
             Some(sync) => syncs.push(sync),
             None if run.len() > 1 => loops.add(trace, run),
             None => {}
@@ -146,11 +146,13 @@ pub(super) fn infer_polling_waits(
 }
 
 /// Wait of a polling loop. The query before the last one still found the work running.
-fn polling_wait(trace: &Trace, run: &[EventId], by_end: &[(i64, GpuId)]) -> Option<SyncCall> {
+fn polling_wait(trace: &Trace, streams: &Streams, run: &[EventId], by_end: &[(i64, GpuId)]) -> Option<SyncCall> {
     let (&first, &[before, call]) = (run.first()?, run.last_chunk::<2>()?);
     let (after, until) = (trace.events.start[before.index()], trace.events.start[call.index()]);
-    let last = by_end.partition_point(|&(ended, _)| ended <= until).checked_sub(1)?;
-    let (ended, on) = by_end[last];
+    let process = trace.tracks.pid(trace.events.track[call.index()]);
+    let ended = &by_end[..by_end.partition_point(|&(ended, _)| ended <= until)];
+    let mut recent = ended.iter().rev().take_while(|(ended, _)| *ended > after);
+    let &(_, on) = recent.find(|(_, id)| streams.may_wait_for(process, *id))?;
     let from = trace.events.start[first.index()];
-    (ended > after).then(|| SyncCall { call, from, on: vec![on], reason: Reason::Polling })
+    Some(SyncCall { call, from, on: vec![on], reason: Reason::Polling })
 }

@@ -136,18 +136,28 @@ impl Simulation<'_> {
                 let waiter = stream.map_or(Waiter::Thread(track.0), Waiter::Stream);
                 let at = self.trace.events.start[call.index()];
                 // Finished work causes no wait.
-                let held = self.running_at(at);
+                let held = self.running_at(self.trace.tracks.pid(track), at);
                 self.unknown_waits.insert(waiter, held);
             }
             Command::Sync { call, kind, stream, device, record } => self.sync(call, kind, stream, device, record),
         }
     }
 
-    /// Unfinished last operation of each stream at a time.
-    fn running_at(&mut self, at: i64) -> Vec<GpuId> {
-        let (trace, pending) = (self.trace, &self.pending);
-        let streams = self.running.at(|stream| end(trace, pending[stream].last) <= at);
-        streams.iter().map(|&stream| pending[stream].last).collect()
+    /// Unfinished last operation at a time of each stream for which a process may wait.
+    fn running_at(&mut self, process: Key, at: i64) -> Vec<GpuId> {
+        let (trace, pending, streams) = (self.trace, &self.pending, self.streams);
+        let running = self.running.at(|stream| end(trace, pending[stream].last) <= at);
+        let own = running.iter().filter(|&&stream| streams.may_wait(process, stream));
+        own.map(|&stream| pending[stream].last).collect()
+    }
+
+    /// Last operation of each stream for which a process may wait; only of one device if it is given.
+    fn last_of_process(&self, process: Key, device: Option<i32>) -> Vec<GpuId> {
+        let is_own = |stream: usize| {
+            self.streams.may_wait(process, stream) && device.is_none_or(|device| self.streams.device[stream] == device)
+        };
+        let own = self.pending.iter().enumerate().filter(|(stream, _)| is_own(*stream));
+        own.filter_map(|(_, pending)| pending.last.some()).collect()
     }
 
     /// Possibly unfinished work of a stream: its last operation and the waits after it.
@@ -264,21 +274,19 @@ impl Simulation<'_> {
         on
     }
 
-    /// Operations that a call waits for according to its record or name.
+    /// Operations that a call of a process waits for according to its record or name.
     fn awaited(
         &self,
+        process: Key,
         kind: CallKind,
         stream: Option<usize>,
         device: i32,
         record: Option<RecordKey>,
     ) -> Option<Vec<GpuId>> {
         match kind {
-            CallKind::DeviceSync
-                if self.streams.is_one_process && (device >= 0 || self.streams.only_device.is_some()) =>
-            {
-                let of_device = |s: usize| device < 0 || self.streams.device[s] == device;
-                let all = self.pending.iter().enumerate().filter(|(s, _)| of_device(*s));
-                Some(all.filter_map(|(_, p)| p.last.some()).collect())
+            CallKind::DeviceSync if self.streams.are_processes_known() => {
+                let device = if device >= 0 { Some(device) } else { self.streams.only_device(process) };
+                device.map(|device| self.last_of_process(process, Some(device)))
             }
             CallKind::StreamSync => stream.map(|stream| self.unfinished_work(stream)),
             CallKind::EventSync => record.and_then(|r| self.events.get(&r).cloned()),
@@ -290,7 +298,7 @@ impl Simulation<'_> {
         let trace = self.trace;
         let process = trace.tracks.pid(trace.events.track[call.index()]);
         let (from, to) = (trace.events.start[call.index()], trace.events.end(call));
-        let known = self.awaited(kind, stream, device, record);
+        let known = self.awaited(process, kind, stream, device, record);
         let is_aim_unknown = known.is_none() && kind != CallKind::Free;
         let finds_nothing = known.as_ref().is_none_or(Vec::is_empty);
         if is_aim_unknown || (finds_nothing && self.missing_records.may_miss_between(process, i64::MIN, from)) {
@@ -316,7 +324,7 @@ impl Simulation<'_> {
                 let ended = |id: &GpuId| end(trace, *id) <= to;
                 let streams = self.streams;
                 let key = |id: &GpuId| (end(trace, *id), streams.rank[id.index()]);
-                let running = self.running_at(from);
+                let running = self.running_at(process, from);
                 if let Some(on) = running.into_iter().filter(ended).max_by_key(key) {
                     self.found.syncs.push(SyncCall { call, from, on: vec![on], reason: Reason::UnrecordedSync });
                 }
@@ -353,11 +361,80 @@ impl Simulation<'_> {
     /// threads are faster.
     fn sync_free(&mut self, call: EventId) {
         let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
-        let last = self.pending.iter().filter_map(|p| p.last.some());
-        let on: Vec<GpuId> = last.filter(|&id| end(self.trace, id) <= to).collect();
+        let process = self.trace.tracks.pid(self.trace.events.track[call.index()]);
+        let mut on = self.last_of_process(process, None);
+        on.retain(|&id| end(self.trace, id) <= to);
         let on = self.latest(on);
         if !on.is_empty() {
             self.found.syncs.push(SyncCall { call, from, on, reason: Reason::Free });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call_kind_cache::CallKindCache;
+    use crate::gpu_order::GpuOrder;
+    use stackline_ingest::{ReadOptions, read_bytes};
+    use stackline_testkit::mini::MiniTrace;
+
+    /// Process 10 launches `other`, which ends at 95 µs; process 20 launches `own`, which ends at 50 µs. Each operation
+    /// runs on stream 7 of the given device.
+    fn two_processes(other: u32, own: u32, calls: &str) -> Trace {
+        let mut t = MiniTrace::new("");
+        t.add("10/10 cuda_runtime cudaLaunchKernel 0+10 correlation=1");
+        t.add("20/20 cuda_runtime cudaLaunchKernel 5+5 correlation=2");
+        t.add(&format!("gpu{other}/7 kernel other 10+85 correlation=1"));
+        t.add(&format!("gpu{own}/7 kernel own 12+38 correlation=2"));
+        t.add(calls);
+        read_bytes("t.json", t.json().as_bytes(), &ReadOptions::default()).unwrap()
+    }
+
+    /// Names of the awaited operations and rule of each call that waits.
+    fn waits(trace: &Trace) -> Vec<(Vec<&str>, Reason)> {
+        let order = GpuOrder::new(trace, &CallKindCache::new(trace));
+        let name = |&id: &GpuId| trace.name(trace.gpu.event[id.index()]);
+        order.syncs.iter().map(|sync| (sync.on.iter().map(name).collect(), sync.reason)).collect()
+    }
+
+    /// `other` ends during the calls of process 20, which wait for `own` only.
+    #[test]
+    fn calls_wait_for_work_of_their_process() {
+        let known = [(vec!["own"], Reason::Synchronization)];
+        for (other, own) in [(0, 1), (0, 0)] {
+            let call = "20/20 cuda_runtime cudaDeviceSynchronize 60+40 correlation=3";
+            assert_eq!(waits(&two_processes(other, own, call)), known, "device {own}");
+            let free = two_processes(other, own, "20/20 cuda_runtime cudaFree 60+40 correlation=3");
+            assert_eq!(waits(&free), [(vec!["own"], Reason::Free)], "device {own}");
+        }
+        // Without a record, the awaited stream is unknown; own work ended before the call.
+        for call in ["cudaStreamSynchronize", "cudaEventSynchronize"] {
+            let call = format!("20/20 cuda_runtime {call} 60+40 correlation=3");
+            assert!(waits(&two_processes(0, 1, &call)).is_empty(), "{call}");
+        }
+        let polls = "20/20 cuda_runtime cudaEventQuery 60+1 correlation=3
+                     20/20 cuda_runtime cudaEventQuery 80+1 correlation=4
+                     20/20 cuda_runtime cudaEventQuery 96+1 correlation=5";
+        assert!(waits(&two_processes(0, 1, polls)).is_empty(), "polling");
+    }
+
+    /// Both processes wait at the same time, by calls with the same correlation ID.
+    #[test]
+    fn records_of_waits_belong_to_the_process_that_uses_their_device() {
+        let calls = "10/10 cuda_runtime cudaStreamSynchronize 40+60 correlation=3
+                     20/20 cuda_runtime cudaStreamSynchronize 40+60 correlation=3
+                     gpu0/7 cuda_sync \"Stream Sync\" 40+60 correlation=3
+                     gpu1/7 cuda_sync \"Stream Sync\" 40+60 correlation=3";
+        let known = |name| (vec![name], Reason::Synchronization);
+        assert_eq!(waits(&two_processes(0, 1, calls)), [known("other"), known("own")]);
+    }
+
+    /// Streams of two processes have the same number on a shared device.
+    #[test]
+    fn streams_of_a_shared_device_belong_to_the_launching_process() {
+        let call = "20/20 cuda_runtime cudaStreamSynchronize 40+20 correlation=3
+                    gpu0/7 cuda_sync \"Stream Sync\" 40+20 correlation=3";
+        assert_eq!(waits(&two_processes(0, 0, call)), [(vec!["own"], Reason::Synchronization)]);
     }
 }

@@ -1,7 +1,7 @@
 //! GPU streams of a trace, with their operations in order.
 
-use rustc_hash::FxHashMap;
-use stackline_model::{GpuId, Key, Trace};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{GpuId, Key, Trace, TrackId};
 
 /// GPU operations of each stream, in order.
 pub(crate) struct Streams {
@@ -17,62 +17,90 @@ pub(crate) struct Streams {
     pub(crate) device: Vec<i32>,
     /// True if no two processes share a stream number on a device number.
     pub(crate) is_one_process: bool,
-    /// Device of all streams, if all belong to one device of one process.
-    pub(crate) only_device: Option<i32>,
+    /// Process whose calls launch on each stream, or else on its device; `None` if no record states it.
+    user: Vec<Option<Key>>,
+    /// Device of all streams of a process; `None` if there are several.
+    only_device: FxHashMap<Option<Key>, Option<i32>>,
+    /// Processes by device.
+    users_of_device: FxHashMap<i32, Vec<Option<Key>>>,
     /// Position in time order per operation, with ties in the order of device, stream, correlation ID and name,
     /// independent of the order of rows.
     pub(crate) rank: Vec<u32>,
-    /// Stream by device and number; `None` if several processes of a file use the same device and number.
-    by_number: FxHashMap<(i32, i64), Option<u32>>,
+    /// Stream by its process, device and number; `None` if there are several.
+    by_number: FxHashMap<(Option<Key>, i32, i64), Option<u32>>,
 }
 
 impl Streams {
     pub(super) fn new(trace: &Trace) -> Self {
         let gpu = &trace.gpu;
-        let none = vec![u32::MAX; gpu.len()];
-        let previous = vec![GpuId::NONE; gpu.len()];
-        let by_number = FxHashMap::default();
-        let (operations, device, rank) = (Vec::new(), Vec::new(), vec![u32::MAX; gpu.len()]);
-        let (is_one_process, only_device) = (true, None);
-        let process = Vec::new();
-        let mut streams =
-            Self { of: none, previous, operations, process, device, is_one_process, only_device, rank, by_number };
-        // Devices of several processes (ranks in one file) may have the same number; tracks distinguish them.
-        let mut by_process: FxHashMap<(Key, i32, i64), u32> = FxHashMap::default();
-        // Tracks distinguish streams without number.
-        let mut by_track: FxHashMap<u32, u32> = FxHashMap::default();
+        let mut streams = Self {
+            of: vec![u32::MAX; gpu.len()],
+            previous: vec![GpuId::NONE; gpu.len()],
+            operations: Vec::new(),
+            process: Vec::new(),
+            device: Vec::new(),
+            is_one_process: true,
+            user: Vec::new(),
+            only_device: FxHashMap::default(),
+            users_of_device: FxHashMap::default(),
+            rank: vec![u32::MAX; gpu.len()],
+            by_number: FxHashMap::default(),
+        };
         let mut ids: Vec<GpuId> = gpu.ids().filter(|id| is_usable(trace, *id)).collect();
         ids.sort_by_key(|&id| (start(trace, id), end(trace, id), tie_breaker(trace, id)));
+        let main_process = main_processes(trace, &ids);
+        // Devices of several processes (ranks in one file) may have the same number; tracks distinguish them. Processes
+        // that share a device may have streams of the same number on one track; their launches distinguish them.
+        let mut by_process: FxHashMap<(Option<Key>, Key, i32, i64), u32> = FxHashMap::default();
+        // Tracks distinguish streams without number.
+        let mut by_track: FxHashMap<(Option<Key>, TrackId), u32> = FxHashMap::default();
         for (rank, id) in ids.into_iter().enumerate() {
             streams.rank[id.index()] = rank as u32;
             let (device, number) = (gpu.device[id.index()], gpu.stream[id.index()]);
             let next = streams.operations.len() as u32;
-            let track = trace.events.track[gpu.event[id.index()].index()];
+            let track = track_of(trace, id);
+            let user = launched_by(trace, id).or_else(|| main_process.get(&track).copied());
             let stream = if number >= 0 {
-                *by_process.entry((trace.tracks.pid(track), device, number)).or_insert(next)
+                *by_process.entry((user, trace.tracks.pid(track), device, number)).or_insert(next)
             } else {
-                *by_track.entry(track.0).or_insert(next)
+                *by_track.entry((user, track)).or_insert(next)
             };
             if stream == next {
-                if number >= 0 {
-                    streams.by_number.entry((device, number)).and_modify(|known| *known = None).or_insert(Some(next));
-                }
                 streams.operations.push(Vec::new());
                 streams.device.push(device);
             }
             streams.of[id.index()] = stream;
             streams.operations[stream as usize].push(id);
         }
-        streams.is_one_process = streams.by_number.values().all(Option::is_some);
-        let is_one_device = streams.is_one_process && streams.device.windows(2).all(|d| d[0] == d[1]);
-        streams.only_device = streams.device.first().copied().filter(|_| is_one_device);
         for operations in &streams.operations {
             for pair in operations.windows(2) {
                 streams.previous[pair[1].index()] = pair[0];
             }
         }
-        streams.process = processes(trace, &streams.operations);
+        streams.user = users(trace, &streams.operations);
+        streams.process = processes(&streams.user);
+        streams.index(trace);
         streams
+    }
+
+    /// Index streams by number, and processes by device.
+    fn index(&mut self, trace: &Trace) {
+        let mut numbers = FxHashSet::default();
+        for (stream, operations) in self.operations.iter().enumerate() {
+            let (user, device) = (self.user[stream], self.device[stream]);
+            let only = self.only_device.entry(user).or_insert(Some(device));
+            *only = only.filter(|&known| known == device);
+            let users = self.users_of_device.entry(device).or_default();
+            if !users.contains(&user) {
+                users.push(user);
+            }
+            let number = operations.first().map_or(-1, |id| trace.gpu.stream[id.index()]);
+            if number >= 0 {
+                self.is_one_process &= numbers.insert((device, number));
+                let known = self.by_number.entry((user, device, number));
+                known.and_modify(|known| *known = None).or_insert(Some(stream as u32));
+            }
+        }
     }
 
     /// Process that launched a GPU operation, or else the process of its stream.
@@ -80,11 +108,59 @@ impl Streams {
         launched_by(trace, id).unwrap_or_else(|| self.process[self.of[id.index()] as usize])
     }
 
-    /// Find the stream with a number on a device. A negative `device` matches any, if all streams are on one device.
-    pub(crate) fn stream_by_number(&self, device: i32, number: i64) -> Option<usize> {
-        let known = |device: i32| self.by_number.get(&(device, number)).copied().flatten().map(|s| s as usize);
-        known(device).or_else(|| self.only_device.filter(|_| device < 0).and_then(known))
+    /// True if calls of a process may wait for a stream: the process uses it, or its process is unknown.
+    pub(crate) fn may_wait(&self, process: Key, stream: usize) -> bool {
+        self.user[stream].is_none_or(|user| user == process)
     }
+
+    /// True if calls of a process may wait for an operation with usable times.
+    pub(crate) fn may_wait_for(&self, process: Key, id: GpuId) -> bool {
+        self.may_wait(process, self.of[id.index()] as usize)
+    }
+
+    /// True if a process may use a device, or if nothing of the trace runs on the device.
+    pub(crate) fn may_use(&self, process: Key, device: i32) -> bool {
+        let is_user = |user: &Option<Key>| user.is_none_or(|user| user == process);
+        self.users_of_device.get(&device).is_none_or(|users| users.iter().any(is_user))
+    }
+
+    /// Device for which calls of a process wait that name none: the only one with streams of the process. `None` if
+    /// there are several.
+    pub(crate) fn only_device(&self, process: Key) -> Option<i32> {
+        let unknown = self.only_device.get(&None).copied();
+        match (self.only_device.get(&Some(process)).copied(), unknown) {
+            (Some(own), Some(other)) => own.filter(|_| own == other),
+            (own, other) => own.or(other).flatten(),
+        }
+    }
+
+    /// True if it is known for each operation of a device which process may wait for it.
+    pub(crate) fn are_processes_known(&self) -> bool {
+        self.is_one_process || !self.only_device.contains_key(&None)
+    }
+
+    /// Stream of a process with a number on a device; on its only device if `device` is negative.
+    pub(crate) fn stream_by_number(&self, process: Key, device: i32, number: i64) -> Option<usize> {
+        let device = if device < 0 { self.only_device(process).unwrap_or(device) } else { device };
+        let of_user = |user: Option<Key>| self.by_number.get(&(user, device, number));
+        of_user(Some(process)).or_else(|| of_user(None)).copied().flatten().map(|stream| stream as usize)
+    }
+}
+
+/// Track of an operation.
+fn track_of(trace: &Trace, id: GpuId) -> TrackId {
+    trace.events.track[trace.gpu.event[id.index()].index()]
+}
+
+/// First process that launches on each track, of operations in time order.
+fn main_processes(trace: &Trace, ids: &[GpuId]) -> FxHashMap<TrackId, Key> {
+    let mut found = FxHashMap::default();
+    for &id in ids {
+        if let Some(process) = launched_by(trace, id) {
+            found.entry(track_of(trace, id)).or_insert(process);
+        }
+    }
+    found
 }
 
 /// Process of the call that launched an operation.
@@ -93,31 +169,33 @@ fn launched_by(trace: &Trace, id: GpuId) -> Option<Key> {
     Some(trace.tracks.pid(trace.events.track[call.index()]))
 }
 
-/// Process per stream: the one that launches on it. Streams without launches belong to the process that uses their
-/// device, or to the only process with launches.
-fn processes(trace: &Trace, operations: &[Vec<GpuId>]) -> Vec<Key> {
+/// Process that launches on each stream. Streams without launches belong to the process that uses their device.
+fn users(trace: &Trace, operations: &[Vec<GpuId>]) -> Vec<Option<Key>> {
     let known: Vec<Option<Key>> =
         operations.iter().map(|ids| ids.iter().find_map(|&id| launched_by(trace, id))).collect();
     let device = |ids: &Vec<GpuId>| {
-        let event = trace.gpu.event[ids.first()?.index()];
-        Some(trace.tracks.pid(trace.events.track[event.index()]))
+        let &first = ids.first()?;
+        Some((trace.tracks.pid(track_of(trace, first)), trace.gpu.device[first.index()]))
     };
-    let mut by_device: FxHashMap<Key, Key> = FxHashMap::default();
+    let mut by_device: FxHashMap<(Key, i32), Key> = FxHashMap::default();
     for (ids, process) in operations.iter().zip(&known) {
         if let (Some(device), Some(process)) = (device(ids), process) {
             by_device.entry(device).or_insert(*process);
         }
     }
-    let first = known.iter().flatten().next().copied();
-    let only = first.filter(|first| known.iter().flatten().all(|other| other == first)).unwrap_or(Key::None);
-    let of = |(ids, known): (&Vec<GpuId>, &Option<Key>)| {
-        known.or_else(|| by_device.get(&device(ids)?).copied()).unwrap_or(only)
-    };
+    let of = |(ids, known): (&Vec<GpuId>, &Option<Key>)| known.or_else(|| by_device.get(&device(ids)?).copied());
     operations.iter().zip(&known).map(of).collect()
 }
 
-/// The GPU operation that ended last, and the last one on any other stream. For every stream, one of the two is from a
-/// different stream.
+/// Process per stream: its user, or else the only process that uses any stream.
+fn processes(users: &[Option<Key>]) -> Vec<Key> {
+    let first = users.iter().flatten().next().copied();
+    let only = first.filter(|first| users.iter().flatten().all(|other| other == first)).unwrap_or(Key::None);
+    users.iter().map(|user| user.unwrap_or(only)).collect()
+}
+
+/// Operation that ended last, and the one that ended last on any other stream. For every stream, one of the two is from
+/// a different stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastOfTwo<S, T> {
     slots: [Option<(S, T)>; 2],

@@ -73,9 +73,10 @@ impl<'a> SyncRecords<'a> {
         number(&self.correlation, call, self.trace)
     }
 
-    /// Synchronization record of a call: the nearest in time of those with the same correlation ID. Other processes
-    /// reuse correlation IDs, and ranks may share a file, so a record far from the call belongs to another call.
-    pub(super) fn record_of_call(&self, call: EventId) -> Option<SyncRecord> {
+    /// Record of a call: the nearest in time of those with the same correlation ID. Other processes reuse correlation
+    /// IDs, and ranks may share a file, so a record far from the call belongs to another call, and `accepts` can reject
+    /// records of other processes.
+    pub(super) fn record_of_call(&self, call: EventId, accepts: impl Fn(&SyncRecord) -> bool) -> Option<SyncRecord> {
         if self.is_empty() {
             return None;
         }
@@ -86,6 +87,6 @@ impl<'a> SyncRecords<'a> {
             let (begins, ends) = (events.start[r.event.index()], events.end(r.event));
             begins <= to + MAX_DISTANCE_NS && ends + MAX_DISTANCE_NS >= from
         };
-        self.by_correlation.get(&self.id(call))?.iter().filter(is_near).min_by_key(apart).copied()
+        self.by_correlation.get(&self.id(call))?.iter().filter(|r| is_near(r) && accepts(r)).min_by_key(apart).copied()
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn value_reads(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sync
         for (at, &span) in events.iter().enumerate().filter(|&(_, &e)| is_wait(e)) {
             let from = last_work_within(trace, &events[at..]);
             let copies = trace.name(span) == READ;
-            if let Some(on) = awaited(trace, &by_end, (span, copies)) {
+            if let Some(on) = awaited(trace, streams, &by_end, (span, copies)) {
                 let from = from.min(end(trace, on));
                 syncs.push(SyncCall { call: span, from, on: vec![on], reason: Reason::ValueRead });
             }
@@ -65,7 +65,8 @@ const MAX_END_DISTANCE_NS: i64 = 10_000;
 
 /// Awaited operation of a span: the last that ended within the span, of those launched before the span's end. For
 /// copies to the host, only copies launched within the span count.
-fn awaited(trace: &Trace, by_end: &[GpuId], (span, copies): (EventId, bool)) -> Option<GpuId> {
+fn awaited(trace: &Trace, streams: &Streams, by_end: &[GpuId], (span, copies): (EventId, bool)) -> Option<GpuId> {
+    let process = trace.tracks.pid(trace.events.track[span.index()]);
     let (from, to) = (trace.events.start[span.index()], trace.events.end(span));
     let ended = &by_end
         [by_end.partition_point(|&id| end(trace, id) <= from)..by_end.partition_point(|&id| end(trace, id) <= to)];
@@ -73,7 +74,7 @@ fn awaited(trace: &Trace, by_end: &[GpuId], (span, copies): (EventId, bool)) -> 
         true => is_copy_to_host(trace, **id) && launched_at(trace, **id) >= from,
         false => launched_at(trace, **id) < to,
     };
-    ended.iter().rev().find(is_of_span).copied()
+    ended.iter().rev().find(|id| streams.may_wait_for(process, **id) && is_of_span(id)).copied()
 }
 
 fn is_copy_to_host(trace: &Trace, id: GpuId) -> bool {

@@ -91,7 +91,8 @@ impl CriticalPath {
         let edges = self.graph.edges.iter().filter(|e| self.selects(&any_name, None, e));
         let names: BTreeSet<&str> = edges.map(|e| self.events.name(e.attributed)).filter(|n| !n.is_empty()).collect();
         let Some(pattern) = &select.name else {
-            return "the dependency graph has no time of the selected kind".to_owned();
+            return "no dependency in the graph is of the selected kind and on the selected device (CPU or GPU)"
+                .to_owned();
         };
         let near = nearest(names, &pattern.replace('*', ""));
         if near.is_empty() {

@@ -118,7 +118,7 @@ impl<'a> RuleContext<'a> {
         threads.map(of_window).collect()
     }
 
-    /// Busy time of all GPUs in the window, in ns.
+    /// Time in the window during which at least one GPU is busy, in ns.
     pub(crate) fn gpu_busy_ns(&self) -> i64 {
         let trace = self.trace();
         let (from, to) = self.window();

@@ -109,8 +109,8 @@ fn subtract_cause(straggler: &mut Finding, waits: Gain, cause: &Cause, finding: 
 
 /// Part of the waits of the other ranks that a cause on the last rank does not explain. At each collective, a change on
 /// that rank saves time until the next rank is the last one, so its gain is part of the waits. Both are estimates, and
-/// many gains assume that half of the time is saved: a cause of nine tenths of the waits explains all of them, and so
-/// does one of about half of them whose upper bound, or whose excess of time on that rank, is about as long as the
+/// many gains assume that half of the time is saved. So a cause of nine tenths of the waits explains all of them. A
+/// cause of about half of them does, too, if its upper bound or its excess time on that rank is about as long as the
 /// waits. The lower bound is 0, as that of the waits.
 fn unexplained_gain(waits: Gain, cause: Gain, excess_ns: i64) -> Gain {
     let is_most = |ns: i64| 10 * ns >= 9 * waits.ns;
@@ -131,8 +131,8 @@ struct Cause {
 
 impl Cause {
     /// Compare a finding of the last rank with the same finding on the other ranks. `None` for a wait for other ranks,
-    /// and for a finding that the other ranks have as well and that takes about as long there. Its gain alone tells
-    /// nothing: a rank that waits in a collective gains little from any change before it.
+    /// and for a finding that the other ranks have as well and that takes about as long there. Its gain alone does
+    /// not show a cause: a rank that waits in a collective gains little from any change before it.
     fn new(finding: &Finding, last: i64, waits: Gain, same: &[(i64, &Finding)]) -> Option<Self> {
         let own = finding.gain.filter(|_| finding.detail_rank() == Some(last) && !is_wait_for_ranks(finding))?;
         let others: Vec<&Finding> = same.iter().filter(|(rank, _)| *rank != last).map(|(_, of)| *of).collect();

@@ -60,6 +60,11 @@ impl<'a> LaunchTimes<'a> {
         self.recorded(gpu).or_else(inferred).unwrap_or_else(began)
     }
 
+    /// True if an operation was launched before the recording began.
+    pub fn is_before_recording(&self, gpu: GpuId) -> bool {
+        self.inferred.get(&gpu).is_some_and(|launched| launched.at == BEFORE_RECORDING)
+    }
+
     /// Launch time of an event; `None` if it is not GPU work.
     pub fn of_event(&self, event: EventId) -> Option<Launched> {
         self.trace.gpu_operation(event).map(|gpu| self.launch_of(gpu))

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use stackline_critical_path::exact::{ExactReport, ExactWarning};
+use stackline_critical_path::exact::{ExactReport, ExactWarning, reasons_in_words};
 use stackline_critical_path::hta;
 use stackline_critical_path::large_calls::LargeCall;
 use stackline_model::Trace;
@@ -77,14 +77,6 @@ impl<'a> FoundPath<'a> {
     }
 }
 
-/// Text of the warnings that make the causes on a critical path unreliable, with their numbers of records; `None`
-/// without such warnings.
-pub(crate) fn reasons_in_words<'a>(unreliable: impl Iterator<Item = &'a ExactWarning>) -> Option<String> {
-    let reasons = unreliable.map(|warning| format!("{} ({} records)", warning.message, warning.count));
-    let reasons: Vec<String> = reasons.collect();
-    (!reasons.is_empty()).then(|| format!("{}{}", ExactWarning::CONSEQUENCE, reasons.join("; ")))
-}
-
 /// Calls that take much of the window: their share of it and of the path, in percent.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
@@ -140,21 +132,4 @@ pub(crate) fn hta_json(trace: &Trace, with_steps: bool) -> Map<String, Value> {
         }
     };
     if let Value::Object(keys) = json { keys } else { Map::new() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{ExactWarning, reasons_in_words};
-
-    #[test]
-    fn several_reasons_have_one_consequence() {
-        let warning = |count, message| ExactWarning { code: "code", count, message, is_unreliable: true };
-        let both = [warning(2, "clocks jump"), warning(9, "kernels are missing")];
-        assert_eq!(
-            reasons_in_words(both.iter()).as_deref(),
-            Some("the path's bound is not known: clocks jump (2 records); kernels are missing (9 records)")
-        );
-        assert_eq!(both[0].sentence(), "the path's bound is not known: clocks jump");
-        assert_eq!(reasons_in_words([].iter()), None);
-    }
 }

@@ -1,13 +1,11 @@
 //! Content of a report, independent of its format: computed from traces, or loaded from the run directory of `import`.
 
-use crate::critical_path::{
-    AfterStepsTime, CriticalPath, ExactSummary, FoundPath, StartUpTime, hta_json, reasons_in_words,
-};
+use crate::critical_path::{AfterStepsTime, CriticalPath, ExactSummary, FoundPath, StartUpTime, hta_json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stackline_analyze::Analysis;
 use stackline_critical_path::CriticalPathError;
-use stackline_critical_path::exact::{Category, Exact, ExactReport, WindowChoice};
+use stackline_critical_path::exact::{Category, Exact, ExactReport, WindowChoice, reasons_in_words};
 use stackline_critical_path::large_calls::{LargeCall, large_calls};
 use stackline_engine::{Error, RunOptions, cache};
 use stackline_model::{ReadReport, Table, Trace, TraceMeta, TraceSet};

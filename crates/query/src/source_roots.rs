@@ -32,7 +32,7 @@ impl SourceRoots {
         Self { opened: directories(paths), ..Self::default() }
     }
 
-    /// Apply the user's settings to another run: named directories, or no text at all.
+    /// Copy the user's settings to another run: further directories, and whether source text may be read at all.
     pub(crate) fn apply_to(&self, other: &mut Self) {
         other.is_off |= self.is_off;
         other.named.extend(self.named.iter().cloned());

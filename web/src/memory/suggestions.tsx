@@ -43,7 +43,7 @@ export function highest(row: Row, numbers: readonly number[]): string {
   const reserved = typeof row.reserved_before === "number" ? `; peak of reserved memory, predicted by the allocator model: ${bytes(Number(row.reserved_before))} → ${bytes(Number(row.reserved_after))}` : "";
   const applied = numbersOf(`${row.applied}`.replaceAll(" ", ""));
   const part = applied.length === numbers.length ? "" : applied.length === 0 ? " (none of them applies to this device)" : ` (applied: ${which(applied)})`;
-  return `Highest memory use on ${row.device}: ${bytes(Number(row.peak_before))} → ${bytes(Number(row.peak_after))}, at call ${row.at_call}${part}${reserved}.`;
+  return `Highest memory use on ${row.device}: ${bytes(Number(row.peak_before))} → ${bytes(Number(row.peak_after))} (the new peak is at memory call ${row.at_call})${part}${reserved}.`;
 }
 
 export function Suggestions({ query, onObject }: { query: QueryState<AnswerTo<"memory-suggestions">>; onObject: (object: number) => void }) {

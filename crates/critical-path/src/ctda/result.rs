@@ -1,4 +1,4 @@
-//! Result of method `ctda`, which can be used without the trace.
+//! Critical path by method `ctda` (cross-thread dependency-aware) with its graph; can be used without the trace.
 
 use super::build::Nodes;
 use super::gpu::Gpu;

@@ -58,7 +58,7 @@ impl<'a> Waits<'a> {
         let trace = self.trace;
         let calls = || trace.events.ids().filter(|&e| trace.kind(e).is_api_call());
         for call in calls() {
-            if let Some(record) = self.records.record_of_call(call).filter(|r| r.event_record >= 0)
+            if let Some(record) = self.records.record_of_call(call, |_| true).filter(|r| r.event_record >= 0)
                 && let Some(on) = self.gpu.stream_by_number(record.device, record.on_stream)
             {
                 self.recorded_on.insert((self.process(call), record.event_record), on);
@@ -93,7 +93,7 @@ impl<'a> Waits<'a> {
         streams: &[StreamId],
         last: Option<StreamId>,
     ) -> Vec<u32> {
-        let record = self.records.record_of_call(mark.event);
+        let record = self.records.record_of_call(mark.event, |_| true);
         let one = |op: Option<u32>| op.into_iter().collect::<Vec<u32>>();
         match kind {
             SyncKind::OwnCopy => self.gpu.launched_by(mark.event).to_vec(),
@@ -139,7 +139,7 @@ impl<'a> Waits<'a> {
         streams: &[StreamId],
         next: Option<(StreamId, u32)>,
     ) -> (Option<StreamId>, Vec<u32>) {
-        let record = self.records.record_of_call(mark.event);
+        let record = self.records.record_of_call(mark.event, |_| true);
         let waiting = record.map_or_else(|| next.map(|n| n.0), |record| self.stream(&record));
         if let Some(record) = record
             && (self.records.has_stream_wait_targets || waiting.is_none())

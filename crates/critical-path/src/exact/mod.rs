@@ -33,7 +33,7 @@ pub use backward_pass::{ExactPath, PathSegment};
 pub use category::Category;
 pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
 pub use merged_segments::{MergedSegment, SegmentReport, SegmentReports};
-pub use report::{ExactReport, ExactWarning};
+pub use report::{ExactReport, ExactWarning, reasons_in_words};
 pub use segment_list::PathSegments;
 pub use slack::{EventSlack, FalseHotspot};
 pub use stackline_timeline::window_choice::WindowChoice;

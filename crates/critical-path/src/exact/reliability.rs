@@ -3,7 +3,8 @@
 use super::Window;
 use super::report::ExactWarning;
 use super::thread_timelines::ThreadTimeline;
-use stackline_model::Trace;
+use stackline_model::launch_times::LaunchTimes;
+use stackline_model::{GpuId, Trace};
 
 /// Contradiction of a device's clock in ns that matters in windows of any length.
 const LEAST_NS: i64 = 1_000_000;
@@ -12,8 +13,9 @@ const LEAST_NS: i64 = 1_000_000;
 /// records are uncertain only near them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reliability {
-    /// Operations without launch call or operator, if more than three in four.
-    unlinked: u64,
+    /// Operations without launch call, if calls of at least one in four are missing. The operator of an operation is no
+    /// substitute: where launch calls are missing, waits for the GPU may be missing, too.
+    unlaunched: u64,
     /// Launches without kernel, if more than one in four kernels lacks a record.
     unrecorded: u64,
 }
@@ -21,21 +23,24 @@ pub(super) struct Reliability {
 impl Reliability {
     pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
         let operations = trace.gpu.len();
-        let unlinked = trace.gpu.ids().filter(|&gpu| trace.gpu.launcher(gpu).is_none()).count();
+        let (unlaunched, missing) = unlaunched(trace);
         let records = trace.gpu_records();
         let (_, unrecorded) = records.launches;
         let (kernels, lost) = records.kernels;
         let counted = |count: usize, is_many: bool| if is_many { count as u64 } else { 0 };
         Self {
             // Without threads, the path has only GPU work.
-            unlinked: counted(unlinked, !lanes.is_empty() && unlinked * 4 > operations * 3),
+            unlaunched: counted(
+                unlaunched,
+                !lanes.is_empty() && unlaunched > 0 && (missing * 4 >= operations || unlaunched * 4 > operations * 3),
+            ),
             unrecorded: counted(unrecorded, operations > 0 && records.lack_launches && lost * 4 > kernels),
         }
     }
 
     /// True if missing records may hide GPU work, or waits for GPU work, in host time on a path.
     pub(super) fn is_host_doubtful(&self) -> bool {
-        self.unlinked > 0 || self.unrecorded > 0
+        self.unlaunched > 0 || self.unrecorded > 0
     }
 
     /// One warning for each kind of records of which too many are missing.
@@ -43,9 +48,9 @@ impl Reliability {
         let all = [
             (
                 "launches_not_recorded",
-                self.unlinked,
-                "most GPU operations have no recorded launch call or operator, so it is not known when host and GPU \
-                 waited for each other",
+                self.unlaunched,
+                "many GPU operations have no recorded launch call, so it is not known when host and GPU waited for \
+                 each other",
             ),
             (
                 "kernels_not_recorded",
@@ -57,6 +62,20 @@ impl Reliability {
         let warn = |(code, count, message)| ExactWarning { code, count, message, is_unreliable: true };
         all.into_iter().filter(|(_, count, _)| *count > 0).map(warn)
     }
+}
+
+/// Number of operations without a recorded launch call, and number of those whose call was not recorded although it was
+/// made during the recording. Calls before the recording began have no record in complete traces either; an operator of
+/// the trace shows that the call was made during it.
+fn unlaunched(trace: &Trace) -> (usize, usize) {
+    let is_unlaunched = |gpu: &GpuId| trace.gpu.launch[gpu.index()].is_none();
+    let unlaunched: Vec<GpuId> = trace.gpu.ids().filter(is_unlaunched).collect();
+    if unlaunched.is_empty() {
+        return (0, 0);
+    }
+    let times = LaunchTimes::new(trace);
+    let is_missing = |gpu: &&GpuId| trace.gpu.operator[gpu.index()].is_some() || !times.is_before_recording(**gpu);
+    (unlaunched.len(), unlaunched.iter().filter(is_missing).count())
 }
 
 /// Warning about devices whose recorded times contradict causality for every constant clock offset. `None` if the

@@ -42,6 +42,15 @@ impl ExactWarning {
     }
 }
 
+/// Text of the warnings because of which the causes of a path are not known, with their numbers of records; `None`
+/// without such warnings.
+#[must_use]
+pub fn reasons_in_words<'a>(unreliable: impl Iterator<Item = &'a ExactWarning>) -> Option<String> {
+    let reasons = unreliable.map(|warning| format!("{} ({} records)", warning.message, warning.count));
+    let reasons: Vec<String> = reasons.collect();
+    (!reasons.is_empty()).then(|| format!("{}{}", ExactWarning::CONSEQUENCE, reasons.join("; ")))
+}
+
 /// Document of `critical-path --method exact --format json`, without the read report and the full path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExactReport {
@@ -226,5 +235,22 @@ impl Exact<'_> {
         let warn = |(code, count, message)| ExactWarning { code, count, message, is_unreliable: false };
         let others = all.into_iter().filter(|(_, count, _)| *count > 0).map(warn);
         self.reliability.warnings().chain(others).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ExactWarning, reasons_in_words};
+
+    #[test]
+    fn several_reasons_have_one_consequence() {
+        let warning = |count, message| ExactWarning { code: "code", count, message, is_unreliable: true };
+        let both = [warning(2, "clocks jump"), warning(9, "kernels are missing")];
+        assert_eq!(
+            reasons_in_words(both.iter()).as_deref(),
+            Some("the path's bound is not known: clocks jump (2 records); kernels are missing (9 records)")
+        );
+        assert_eq!(both[0].sentence(), "the path's bound is not known: clocks jump");
+        assert_eq!(reasons_in_words([].iter()), None);
     }
 }

@@ -229,7 +229,7 @@ impl NativeStack {
         unsafe { self.memo.find(generation, hint, sp, extent) }
     }
 
-    /// Store a value for the segment of the last walk, which began at `sp`.
+    /// Cache the caller's value for the part of the stack, from `sp`, that was unwound last.
     pub(super) fn store_cached(
         &mut self,
         generation: u32,

@@ -80,10 +80,12 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
 /// Redundant write, and the write that overwrites it.
 fn dead_write(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
     let call = |call| describe_call(facts.trace, call);
-    let which = format!("{} before any read of the data written by {}", call(found.to), call(found.from));
+    let written = format!("data written by {}", call(found.from));
     match found.times {
-        0 | 1 => format!("overwritten by {which}"),
-        times => format!("overwritten {times} times without being read, first by {which}"),
+        0 | 1 => format!("{written} are overwritten by {} without having been read", call(found.to)),
+        times => {
+            format!("{written} are overwritten {times} times without having been read, first by {}", call(found.to))
+        }
     }
 }
 

@@ -34,8 +34,8 @@ pub(super) const RULE: Rule = Rule {
             name: "calls",
             default: 3.0,
             range: (3.0, 1e6),
-            about: "report only sequences of at least this many growing calls at one source location (20 times as \
-                    many in traces with fewer than three steps; 34 times as many if sizes also restart)",
+            about: "report only sequences of at least this many calls of torch.cat at one line with growing input \
+                    (20 times as many if they span fewer than three steps; 34 times as many if sizes also start again)",
         },
         Setting {
             name: "share",

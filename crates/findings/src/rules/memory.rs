@@ -212,21 +212,21 @@ pub(super) const OVERALLOCATION: Rule = Rule {
     gain_methods: &[GainMethod::Memory, GainMethod::Nothing],
     gain_text: "The rule needs a trace with the byte ranges that kernels access. To estimate the saving, Stackline \
          simulates the memory trace again with only the used part of the object allocated. If the unused bytes are in \
-         many pieces, the finding reports them without advising a smaller size.",
+         many pieces, the finding reports them without advising a smaller object.",
     advice: "If the unused bytes are in few pieces, allocate only the used part: for example, pad to the longest \
          sequence of the batch rather than of the data set.",
     example: ("cache = torch.empty(batch, 32768, width)", "cache = torch.empty(batch, longest + new_tokens, width)"),
     cost: "all code that uses the object needs the new size and offsets",
     needs: BYTES,
     false_positives: "The unused bytes are needed if kernels access them with other inputs of the program. If they \
-                      are in many small pieces, the finding reports them without advising a smaller size.",
+                      are in many small pieces, the finding reports them without advising a smaller object.",
     settings: &[
         share("touched", 80.0, "report only objects of which kernels access at most this percentage of the bytes"),
         share(
             "fragmentation",
             80.0,
-            "the finding advises no smaller size if at least this percentage of the unused bytes is outside of the \
-             largest unused piece",
+            "if at least this percentage of the unused bytes lies outside of the largest contiguous unused range, the \
+             finding does not advise allocating a smaller object",
         ),
     ],
     ..COMMON

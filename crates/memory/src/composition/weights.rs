@@ -1,4 +1,4 @@
-//! Parameters that no set of sizes identifies: frozen ones without gradients or optimizer state, and those of programs
+//! Parameters without a gradient or optimizer state of equal size, which would identify them: frozen ones without gradients or optimizer state, and those of programs
 //! without a backward pass.
 //!
 //! Evidence for a frozen weight: an optimizer step (or backward pass) has ended in which other weights got state

@@ -211,7 +211,7 @@ fn accesses(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     files.read("memory_accesses", &columns, |file, batch| {
         for &call in batch.values::<UInt32Type>(0)? {
             let count = ends.get_mut(call as usize).filter(|_| call >= last);
-            *count.ok_or_else(|| file.damaged("memory calls are missing or out of order"))? += 1;
+            *count.ok_or_else(|| file.damaged("a memory access refers to a call that does not exist, or accesses are not in the order of their calls"))? += 1;
             last = call;
         }
         let object = handles(batch, 1, MemoryObjectId)?;

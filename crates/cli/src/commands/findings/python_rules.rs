@@ -231,5 +231,10 @@ fn text(path: &Path) -> Result<&str> {
             "with --rules, give rules and inputs as files, because standard input can be read only once",
         ));
     }
-    path.to_str().ok_or_else(|| wrong_use(format!("{}: --rules needs names in UTF-8", path.display())))
+    path.to_str().ok_or_else(|| {
+        wrong_use(format!(
+            "{}: this file name is not valid UTF-8, which --rules requires of rule files and inputs",
+            path.display()
+        ))
+    })
 }

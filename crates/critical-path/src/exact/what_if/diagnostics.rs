@@ -7,6 +7,7 @@ use super::replay::Mode;
 use super::{Measured, WhatIf};
 use crate::exact::backward_pass::PathSegment;
 use crate::exact::graph::{NONE, NodeKind};
+use crate::exact::{ExactWarning, reasons_in_words};
 
 /// Maximum gain in percent of the removed path time that requires an explanation.
 const EXPLAIN_BELOW_PERCENT: i64 = 75;
@@ -19,6 +20,13 @@ fn in_ms(ns: i64) -> String {
 }
 
 impl WhatIf<'_, '_> {
+    /// Note that the causes of the path are not known, with the reasons; `None` if they are known.
+    pub(super) fn unknown_bound(&self) -> Option<String> {
+        let warnings: Vec<ExactWarning> = self.exact.reliability.warnings().collect();
+        let reasons = reasons_in_words(warnings.iter())?;
+        Some(format!("{reasons}; the prediction and its bounds may be wrong"))
+    }
+
     /// Time that the edits remove from the original path, in ns.
     pub(super) fn removed_path_ns(&self, measured: &Measured, applied: &Applied) -> i64 {
         let path = self.exact.path_of(measured.window);

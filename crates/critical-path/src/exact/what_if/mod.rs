@@ -189,6 +189,7 @@ impl WhatIf<'_, '_> {
         let mut notes = std::mem::take(&mut applied.notes);
         notes.extend(edits.iter().filter_map(|edit| edit.missing(self.exact.trace)));
         let taken = self.removed_path_ns(&measured, &applied);
+        notes.extend(self.unknown_bound());
         notes.extend(self.exact.clocks_disagree().then(|| CLOCKS_DISAGREE.to_owned()));
         notes.extend(self.no_gain(&measured, &applied, (taken, gain.ns)));
         notes.extend(self.replacing_cause(taken, gain.ns, (&before, &after)));

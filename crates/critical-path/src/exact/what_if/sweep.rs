@@ -123,7 +123,8 @@ impl WhatIf<'_, '_> {
         let (window_ns, tried) = (measured.window.length_ns(), found.len());
         let (candidates, edits) = merge_same_time(found, &path).into_iter().unzip();
         let (planned, interrupted) = (planned.len(), requested());
-        Ok((Sweep { window_ns, candidates, planned, tried, left_out, interrupted, notes: Vec::new() }, edits))
+        let notes = self.unknown_bound().into_iter().collect();
+        Ok((Sweep { window_ns, candidates, planned, tried, left_out, interrupted, notes }, edits))
     }
 
     /// Gain of each list of edits, applied together. `None` for lists that cannot be applied, and after a stop request.

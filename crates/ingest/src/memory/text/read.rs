@@ -352,7 +352,7 @@ impl Reader {
         loop {
             let begin = self.number("the first byte")?;
             self.mark(':')?;
-            let end = self.number("the end of the range")?;
+            let end = self.number("the end of the byte range")?;
             let times = if self.take(&Token::Mark('*')) { self.number("the number of accesses")? } else { 1 };
             let after = ranges.last().map_or(0, |last| last.end);
             let size = self.trace.objects.bytes[object.index()];

@@ -111,7 +111,7 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    /// Set the stack of an event to that of its source.
+    /// Set the stack of an event to the source lines of its HLO instruction.
     pub(super) fn attach(&mut self, trace: &mut Trace, event: EventId, found: &Found) {
         if found.source.places.is_empty() {
             return;

@@ -17,7 +17,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum OverlayError {
     /// Writing failed.
-    #[error("cannot write the overlay: {0}")]
+    #[error("cannot write the trace file with the critical path overlaid: {0}")]
     Io(#[from] std::io::Error),
     /// The original cannot be read.
     #[error("cannot read the trace file: {0}")]

@@ -10,8 +10,8 @@ pub fn gain(saved: &MemoryGain) -> String {
     if saved.lowers_bytes < saved.bytes {
         let lowers = match (saved.lowers_bytes, saved.low_bytes) {
             (0, _) => "does not lower the peak, because memory use is as high at another time".to_owned(),
-            (most, 0) => format!("lowers the peak by 0 to {}", bytes(most)),
-            (most, low) if low < most => format!("lowers the peak by {} to {}", bytes(low), bytes(most)),
+            (most, 0) => format!("lowers the peak by between 0 and {}", bytes(most)),
+            (most, low) if low < most => format!("lowers the peak by between {} and {}", bytes(low), bytes(most)),
             (most, _) => format!("lowers the peak by {}", bytes(most)),
         };
         let share = saved.percent();
