@@ -10,6 +10,7 @@ use crate::rule_context::RuleContext;
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::{Category, PathSegment};
 use stackline_model::{EventId, EventKind, SampleWeights, StrId, TrackId};
+use stackline_timeline::frame_functions::FrameFunctions;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -79,9 +80,9 @@ impl SampledGaps {
         let is_function = |&event: &EventId| trace.kind(event) == EventKind::PythonFunction;
         let names: FxHashSet<StrId> =
             trace.events.ids().filter(is_function).map(|event| trace.events.name[event.index()]).collect();
-        let weights = SampleWeights::new(trace);
+        let (weights, functions) = (SampleWeights::new(trace), FrameFunctions::new(trace));
         for host_gap in &context.host_gaps().all {
-            let division = division(context, host_gap, (covered, &names), &weights);
+            let division = division(context, host_gap, (covered, &names), (&weights, &functions));
             let Some(track) = host_gap.track.filter(|_| !division.functions.is_empty()) else { continue };
             let at = found.divisions.len();
             found.divisions.push(division);
@@ -124,7 +125,7 @@ fn division(
     context: &RuleContext<'_>,
     host_gap: &HostGap,
     (covered, names): (&FxHashSet<EventId>, &FxHashSet<StrId>),
-    weights: &SampleWeights<'_>,
+    (weights, functions_of_frames): (&SampleWeights<'_>, &FrameFunctions),
 ) -> Division {
     let lists = match host_gap.wall.events.is_empty() {
         true => [&host_gap.cpu.events[..], &host_gap.waits.events[..]],
@@ -133,7 +134,8 @@ fn division(
     let mut by_functions: BTreeMap<SampledFunctions, i64> = BTreeMap::new();
     for &sample in lists.into_iter().flatten() {
         let ns = weights.get(sample).map_or(0, |(_, ns)| ns);
-        let functions = || context.frames_of_sample(sample).filter(|name| names.contains(name));
+        let frames = || context.frames_of_sample(sample).map(|frame| functions_of_frames.of(frame));
+        let functions = || frames().filter(|name| names.contains(name));
         let innermost = functions().next();
         let own = functions().find(|&name| context.is_own_name(name));
         let mut keys: Vec<GroupKey> = innermost.into_iter().chain(own).map(|name| (LargeKind::Frame, name)).collect();
