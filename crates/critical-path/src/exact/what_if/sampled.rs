@@ -143,7 +143,8 @@ fn thread_gaps(
     let mut by_callers: BTreeMap<(Caller, Caller), Gaps> = BTreeMap::new();
     for pair in operators.windows(2) {
         let (from, to) = (trace.events.end(pair[0]), trace.events.start[pair[1].index()]);
-        if from >= to || is_whole((from, to)) {
+        let track = trace.events.track[pair[0].index()];
+        if from >= to || is_whole((from, to)) || trace.overlaps_unrecorded(track, (from, to)) {
             continue;
         }
         let gaps = by_callers.entry((caller(trace, pair[0]), caller(trace, pair[1]))).or_default();
