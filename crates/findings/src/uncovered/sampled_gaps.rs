@@ -4,6 +4,7 @@
 //! functions of a gap's samples divide the time of all its occurrences, as in findings and in `what-if`.
 
 use super::LargeKind;
+use super::covered_gaps::reaches_beyond;
 use super::groups::GroupKey;
 use crate::host_gaps::HostGap;
 use crate::rule_context::RuleContext;
@@ -54,8 +55,8 @@ impl Division {
     }
 }
 
-/// Key of a function in this order: the middle of its next part relative to its sampled time. The lowest is next, so each function
-/// receives its share of the time, within about one part.
+/// Key of a function in this order: the middle of its next part relative to its sampled time. The lowest is next, so
+/// each function receives its share of the time, within about one part.
 fn turn(sampled: i64, received: i64, part_ns: i64) -> i128 {
     let middle = i128::from(received) + i128::from(part_ns / 2);
     (middle << 32) / i128::from(sampled.max(1))
@@ -95,8 +96,8 @@ impl SampledGaps {
         found
     }
 
-    /// Functions of a critical-path segment in a gap; `None` elsewhere. An event that begins in the gap and is no
-    /// function is work of its own.
+    /// Functions of a critical-path segment in a gap; `None` elsewhere. An event that begins and ends in the gap and is
+    /// no function is work of its own.
     pub(super) fn functions_of(
         &mut self,
         context: &RuleContext<'_>,
@@ -111,8 +112,8 @@ impl SampledGaps {
         let middle = segment.start + (segment.end - segment.start) / 2;
         let last = gaps.partition_point(|gap| gap.0 <= middle).checked_sub(1)?;
         let &(from, to, at) = gaps.get(last).filter(|gap| middle < gap.1)?;
-        let is_around = |event: EventId| trace.events.start[event.index()] <= from && trace.events.end(event) >= to;
-        let is_of_gap = |event: EventId| trace.kind(event) == EventKind::PythonFunction || is_around(event);
+        let is_of_gap =
+            |event: EventId| trace.kind(event) == EventKind::PythonFunction || reaches_beyond(trace, event, (from, to));
         if !event.is_none_or(is_of_gap) {
             return None;
         }
