@@ -282,7 +282,7 @@ fn thread_gaps(
     let mut by_callers: BTreeMap<(Caller, Caller), HostGap> = BTreeMap::new();
     for pair in operators.windows(2) {
         let (begin, end) = (trace.events.end(pair[0]), trace.events.start[pair[1].index()]);
-        if begin >= end || !(from..to).contains(&begin) {
+        if begin >= end || !(from..to).contains(&begin) || trace.overlaps_unrecorded(track, (begin, end)) {
             continue;
         }
         let host_gap = by_callers.entry((caller(trace, pair[0]), caller(trace, pair[1]))).or_default();

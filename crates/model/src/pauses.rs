@@ -9,7 +9,7 @@
 //! processes may have events in them.
 
 use crate::names::STEP_PREFIX;
-use crate::{EventKind, Key, RECORDING_FORMAT, Step, Trace, UNRECORDED};
+use crate::{EventKind, Key, RECORDING_FORMAT, Step, Trace, TrackId, UNRECORDED};
 use std::collections::BTreeMap;
 
 /// Time between two steps that was not recorded. In other traces than recordings, no thread and no device has an event
@@ -62,6 +62,18 @@ impl Trace {
     #[must_use]
     pub fn pauses(&self) -> &[Pause] {
         self.pauses.get_or_init(|| self.find_pauses())
+    }
+
+    /// True if a thread's time range overlaps unrecorded time between two steps of a recording (`stackline record
+    /// --every`). Processes without steps are recorded meanwhile.
+    #[must_use]
+    pub fn overlaps_unrecorded(&self, track: TrackId, (from, to): (i64, i64)) -> bool {
+        if self.meta.format != RECORDING_FORMAT {
+            return false;
+        }
+        let first = self.pauses().partition_point(|pause| pause.end <= from);
+        let overlaps = self.pauses().get(first).is_some_and(|pause| pause.start < to);
+        overlaps && self.steps.iter().any(|step| self.process_of(step) == self.tracks.pid(track))
     }
 
     fn find_pauses(&self) -> Vec<Pause> {
@@ -284,6 +296,18 @@ mod tests {
         assert_eq!(found([3, 4, 14, 15], "[[-90, 0], [450, 900]]"), [], "before the first and after the last step");
         assert_eq!(found([3, 4, 14, 15], "[[120, 180]]"), [], "within a step");
         assert_eq!(found([3, 4, 14, 15], "damaged"), []);
+    }
+
+    #[test]
+    fn threads_of_processes_with_steps_have_unrecorded_time() {
+        let mut recording = steps([3, 4, 14, 15], 50, &[]);
+        recording.meta.format = RECORDING_FORMAT.to_owned();
+        recording.meta.entries.push((UNRECORDED.to_owned(), "[[200, 250]]".to_owned()));
+        let [own, other] = [1, 2].map(|pid| recording.tracks.track(Key::Int(pid), Key::Int(1), TrackKind::Thread));
+        let found =
+            [(100, 200), (190, 210), (0, 900), (250, 300)].map(|range| recording.overlaps_unrecorded(own, range));
+        assert_eq!(found, [false, true, true, false]);
+        assert!(!recording.overlaps_unrecorded(other, (0, 900)), "it has no steps");
     }
 
     #[test]

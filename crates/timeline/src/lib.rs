@@ -6,6 +6,7 @@
 pub mod after_steps;
 pub mod classify;
 pub mod confidence;
+pub mod frame_functions;
 pub mod frame_names;
 pub mod gpu_view;
 pub mod host_collectives;

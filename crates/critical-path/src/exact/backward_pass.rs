@@ -25,8 +25,8 @@ pub struct PathSegment {
     pub event: EventId,
     /// Evidence of the cause.
     pub evidence: Evidence,
-    /// Rule of the segment: `innermost_span`, `gap` and `wait_samples` for host time, `record` for GPU work, otherwise
-    /// that of the dependency.
+    /// Rule of the segment: `innermost_span`, `gap`, `wait_samples` and `unrecorded_steps` for host time, `record` for
+    /// GPU work, otherwise that of the dependency.
     pub rule: &'static str,
     /// Node of the graph; for lags, the node after the lag.
     pub node: u32,

@@ -56,6 +56,7 @@ use names::Names;
 use reliability::Reliability;
 use rustc_hash::FxHashSet;
 use sampled_waits::SampledWaits;
+pub use sampled_waits::UNRECORDED_RULE;
 use stackline_model::{DeviceClock, EventId, GpuId, Key, Trace};
 use stackline_timeline::recording::Recording;
 use std::collections::BTreeSet;

@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 /// Rule of path segments in which samples show the thread blocked.
 const RULE: &str = "wait_samples";
 
+/// Rule of path segments between recorded steps (`stackline record --every`), in which nothing is known of the program.
+pub const UNRECORDED_RULE: &str = "unrecorded_steps";
+
 /// Part of a host thread's time with one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostPart {
@@ -23,8 +26,12 @@ pub(super) struct HostPart {
     pub(super) rule: &'static str,
 }
 
-/// Time ranges per lane in which samples show the thread blocked, disjoint and in time order.
-pub(super) struct SampledWaits(Vec<Vec<(i64, i64)>>);
+/// Time ranges per lane in which samples show the thread blocked, and in which it was not recorded. Each list is
+/// disjoint and in time order.
+pub(super) struct SampledWaits {
+    waits: Vec<Vec<(i64, i64)>>,
+    unrecorded: Vec<Vec<(i64, i64)>>,
+}
 
 impl SampledWaits {
     pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
@@ -38,21 +45,26 @@ impl SampledWaits {
                 }
             }
         }
-        Self(lanes.iter().map(|lane| by_track.remove(&lane.track).unwrap_or_default()).collect())
+        let waits = lanes.iter().map(|lane| by_track.remove(&lane.track).unwrap_or_default()).collect();
+        let pauses = || trace.pauses().iter().map(|pause| (pause.start, pause.end));
+        let unrecorded = |lane: &ThreadTimeline| {
+            pauses().filter(|&pause| trace.overlaps_unrecorded(lane.track, pause)).collect::<Vec<_>>()
+        };
+        Self { waits, unrecorded: lanes.iter().map(unrecorded).collect() }
     }
 
-    /// Number of waits of all lanes.
+    /// Number of time ranges of all lanes.
     fn count(&self) -> usize {
-        self.0.iter().map(Vec::len).sum()
+        self.waits.iter().chain(&self.unrecorded).map(Vec::len).sum()
     }
+}
 
-    /// Waits of a lane that overlap a time range.
-    fn during(&self, lane: usize, (from, to): (i64, i64)) -> &[(i64, i64)] {
-        let waits = self.0.get(lane).map_or(&[][..], Vec::as_slice);
-        let first = waits.partition_point(|&(_, end)| end <= from);
-        let last = waits.partition_point(|&(start, _)| start < to);
-        &waits[first..last.max(first)]
-    }
+/// Time ranges of a lane that overlap another time range.
+fn during(by_lane: &[Vec<(i64, i64)>], lane: usize, (from, to): (i64, i64)) -> &[(i64, i64)] {
+    let ranges = by_lane.get(lane).map_or(&[][..], Vec::as_slice);
+    let first = ranges.partition_point(|&(_, end)| end <= from);
+    let last = ranges.partition_point(|&(start, _)| start < to);
+    &ranges[first..last.max(first)]
 }
 
 /// Time ranges that the samples of one thread represent, each with the value next to its sample. A sample represents
@@ -89,12 +101,31 @@ impl Exact<'_> {
         2 * self.sampled_waits().count()
     }
 
-    /// Divide time of a host thread into running and waiting parts, in time order. Python code is a wait
-    /// ([`Category::HostBlocked`]) where samples show the thread blocked. The time must have one innermost span.
+    /// Divide time of a host thread into running, waiting and unrecorded parts, in time order. Python code is a wait
+    /// ([`Category::HostBlocked`]) where samples show the thread blocked. Its cause is unknown where the recording
+    /// paused. The time must have one innermost span.
     pub(super) fn host_parts(&self, lane: usize, whole: HostPart) -> impl DoubleEndedIterator<Item = HostPart> {
         let range = (whole.start, whole.end);
+        // Operators are recorded until their end.
+        let unrecorded: &[(i64, i64)] = match whole.category {
+            Category::HostPython | Category::HostDataLoading => during(&self.sampled_waits().unrecorded, lane, range),
+            _ => &[],
+        };
+        divide(unrecorded, range).flat_map(move |(start, end, is_unrecorded)| {
+            let (category, evidence) = (Category::Unknown, Evidence::Inferred);
+            let part = match is_unrecorded {
+                true => HostPart { start, end, category, evidence, rule: UNRECORDED_RULE },
+                false => HostPart { start, end, ..whole },
+            };
+            self.waiting_parts(lane, part)
+        })
+    }
+
+    /// Divide time of a host thread at the sampled waits in Python code.
+    fn waiting_parts(&self, lane: usize, whole: HostPart) -> impl DoubleEndedIterator<Item = HostPart> {
+        let range = (whole.start, whole.end);
         let waits: &[(i64, i64)] = match whole.category {
-            Category::HostPython => self.sampled_waits().during(lane, range),
+            Category::HostPython => during(&self.sampled_waits().waits, lane, range),
             _ => &[],
         };
         divide(waits, range).map(move |(start, end, is_wait)| match is_wait {

@@ -10,6 +10,11 @@ use stackline_critical_path::exact::PathSegment;
 use stackline_model::{EventId, SampleWeights, Trace, TrackId};
 use std::collections::BTreeMap;
 
+/// True if an event contains an end of a gap: it is around the gap, or is a step that begins or ends in the gap.
+pub(super) fn reaches_beyond(trace: &Trace, event: EventId, (from, to): (i64, i64)) -> bool {
+    trace.events.start[event.index()] <= from || trace.events.end(event) >= to
+}
+
 /// Start and end of each occurrence of a covered gap, by thread and start. Occurrences of one thread do not overlap.
 #[derive(Default)]
 pub(super) struct CoveredGaps(BTreeMap<TrackId, Vec<(i64, i64)>>);
@@ -38,14 +43,41 @@ impl CoveredGaps {
         found
     }
 
-    /// Check if a segment is in a covered gap. An event that begins in the gap is work of its own.
+    /// Check if a segment is in a covered gap. An event that begins and ends in the gap is work of its own.
     pub(super) fn contains(&self, trace: &Trace, segment: &PathSegment, event: Option<EventId>) -> bool {
         let gaps = self.0.get(&segment.track).map_or(&[][..], Vec::as_slice);
         let middle = segment.start + (segment.end - segment.start) / 2;
         let last = gaps.partition_point(|gap| gap.0 <= middle).checked_sub(1);
         let is_around = |&(from, to): &(i64, i64)| {
-            middle < to && event.is_none_or(|event| trace.events.start[event.index()] <= from)
+            middle < to && event.is_none_or(|event| reaches_beyond(trace, event, (from, to)))
         };
         last.and_then(|last| gaps.get(last)).is_some_and(is_around)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::{EventKind, Key, NewEvent, Phase, StrId, TrackKind, flags};
+
+    #[test]
+    fn steps_that_begin_or_end_in_a_gap_are_no_work_of_the_gap() {
+        let mut trace = Trace::default();
+        let track = trace.tracks.track(Key::Int(1), Key::Int(1), TrackKind::Thread);
+        let name = trace.strings.intern("ProfilerStep#1");
+        for (start, dur, is_covered) in [(50, 200, true), (50, 80, true), (120, 300, true), (120, 30, false)] {
+            let event = trace.events.push(NewEvent {
+                start,
+                dur,
+                track,
+                name,
+                category: StrId::NONE,
+                kind: EventKind::Annotation,
+                phase: Phase::Complete,
+                flags: flags::HAS_DURATION,
+                source_index: 0,
+            });
+            assert_eq!(reaches_beyond(&trace, event, (100, 200)), is_covered, "{start} {dur}");
+        }
     }
 }

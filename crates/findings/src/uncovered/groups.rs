@@ -9,7 +9,7 @@ use super::waits::CallsInProgress;
 use crate::rule_context::RuleContext;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::Gain;
-use stackline_critical_path::exact::{Category, PathSegment};
+use stackline_critical_path::exact::{Category, PathSegment, UNRECORDED_RULE};
 use stackline_model::gpu_calls::is_kernel_launch;
 use stackline_model::{EventId, EventKind, StrId, TrackId};
 use std::cmp::{Ordering, Reverse};
@@ -209,6 +209,10 @@ impl PathByGroup {
             let event = event_of(&segment, calls);
             let part = Part { at, ns, wait_ns, event: event.unwrap_or(EventId::NONE) };
             found.path_ns += ns;
+            // Time between recorded steps is no wait of the program; a note states it.
+            if segment.rule == UNRECORDED_RULE {
+                continue;
+            }
             let keys = match event {
                 Some(event) if *known.entry(event).or_insert_with(|| covered.is_covered(event)) => {
                     found.covered_ns += ns;

@@ -4,12 +4,14 @@
 //! functions of a gap's samples divide the time of all its occurrences, as in findings and in `what-if`.
 
 use super::LargeKind;
+use super::covered_gaps::reaches_beyond;
 use super::groups::GroupKey;
 use crate::host_gaps::HostGap;
 use crate::rule_context::RuleContext;
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::{Category, PathSegment};
 use stackline_model::{EventId, EventKind, SampleWeights, StrId, TrackId};
+use stackline_timeline::frame_functions::FrameFunctions;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -53,8 +55,8 @@ impl Division {
     }
 }
 
-/// Key of a function in this order: the middle of its next part relative to its sampled time. The lowest is next, so each function
-/// receives its share of the time, within about one part.
+/// Key of a function in this order: the middle of its next part relative to its sampled time. The lowest is next, so
+/// each function receives its share of the time, within about one part.
 fn turn(sampled: i64, received: i64, part_ns: i64) -> i128 {
     let middle = i128::from(received) + i128::from(part_ns / 2);
     (middle << 32) / i128::from(sampled.max(1))
@@ -79,9 +81,9 @@ impl SampledGaps {
         let is_function = |&event: &EventId| trace.kind(event) == EventKind::PythonFunction;
         let names: FxHashSet<StrId> =
             trace.events.ids().filter(is_function).map(|event| trace.events.name[event.index()]).collect();
-        let weights = SampleWeights::new(trace);
+        let (weights, functions) = (SampleWeights::new(trace), FrameFunctions::new(trace));
         for host_gap in &context.host_gaps().all {
-            let division = division(context, host_gap, (covered, &names), &weights);
+            let division = division(context, host_gap, (covered, &names), (&weights, &functions));
             let Some(track) = host_gap.track.filter(|_| !division.functions.is_empty()) else { continue };
             let at = found.divisions.len();
             found.divisions.push(division);
@@ -94,8 +96,8 @@ impl SampledGaps {
         found
     }
 
-    /// Functions of a critical-path segment in a gap; `None` elsewhere. An event that begins in the gap and is no
-    /// function is work of its own.
+    /// Functions of a critical-path segment in a gap; `None` elsewhere. An event that begins and ends in the gap and is
+    /// no function is work of its own.
     pub(super) fn functions_of(
         &mut self,
         context: &RuleContext<'_>,
@@ -110,8 +112,8 @@ impl SampledGaps {
         let middle = segment.start + (segment.end - segment.start) / 2;
         let last = gaps.partition_point(|gap| gap.0 <= middle).checked_sub(1)?;
         let &(from, to, at) = gaps.get(last).filter(|gap| middle < gap.1)?;
-        let is_around = |event: EventId| trace.events.start[event.index()] <= from && trace.events.end(event) >= to;
-        let is_of_gap = |event: EventId| trace.kind(event) == EventKind::PythonFunction || is_around(event);
+        let is_of_gap =
+            |event: EventId| trace.kind(event) == EventKind::PythonFunction || reaches_beyond(trace, event, (from, to));
         if !event.is_none_or(is_of_gap) {
             return None;
         }
@@ -124,7 +126,7 @@ fn division(
     context: &RuleContext<'_>,
     host_gap: &HostGap,
     (covered, names): (&FxHashSet<EventId>, &FxHashSet<StrId>),
-    weights: &SampleWeights<'_>,
+    (weights, functions_of_frames): (&SampleWeights<'_>, &FrameFunctions),
 ) -> Division {
     let lists = match host_gap.wall.events.is_empty() {
         true => [&host_gap.cpu.events[..], &host_gap.waits.events[..]],
@@ -133,7 +135,8 @@ fn division(
     let mut by_functions: BTreeMap<SampledFunctions, i64> = BTreeMap::new();
     for &sample in lists.into_iter().flatten() {
         let ns = weights.get(sample).map_or(0, |(_, ns)| ns);
-        let functions = || context.frames_of_sample(sample).filter(|name| names.contains(name));
+        let frames = || context.frames_of_sample(sample).map(|frame| functions_of_frames.of(frame));
+        let functions = || frames().filter(|name| names.contains(name));
         let innermost = functions().next();
         let own = functions().find(|&name| context.is_own_name(name));
         let mut keys: Vec<GroupKey> = innermost.into_iter().chain(own).map(|name| (LargeKind::Frame, name)).collect();

@@ -12,6 +12,7 @@
 use super::super::Exact;
 use super::index::{Index, ThreadRange};
 use stackline_model::{EventId, EventKind, SampleMetric, StackId, StrId, Trace, TrackId};
+use stackline_timeline::frame_functions::FrameFunctions;
 use stackline_timeline::sampling_error::count_bounds;
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ struct Sample {
     at: i64,
     ns: i64,
     is_wall: bool,
-    /// True if the sample contains the frame.
+    /// True if the frame ran, or called what ran.
     contains_frame: bool,
 }
 
@@ -109,9 +110,10 @@ pub(super) fn partial_gaps(
 
 /// Samples of each thread, in time order.
 fn samples(trace: &Trace, names: &dyn Fn(StrId) -> bool) -> BTreeMap<TrackId, Vec<Sample>> {
-    let table = trace.samples();
+    let (table, functions) = (trace.samples(), FrameFunctions::new(trace));
+    let is_selected = |frame: StrId| names(functions.of(frame));
     let contains_frame: Vec<bool> =
-        table.locations().iter().map(|&location| trace.frames_at(location).any(names)).collect();
+        table.locations().iter().map(|&location| trace.frames_at(location).any(is_selected)).collect();
     let mut found: BTreeMap<TrackId, Vec<Sample>> = BTreeMap::new();
     let is_time = |metric: SampleMetric| metric != SampleMetric::Count;
     for (series, rows) in table.series().filter(|(series, _)| series.metric.is_some_and(is_time)) {
@@ -141,7 +143,8 @@ fn thread_gaps(
     let mut by_callers: BTreeMap<(Caller, Caller), Gaps> = BTreeMap::new();
     for pair in operators.windows(2) {
         let (from, to) = (trace.events.end(pair[0]), trace.events.start[pair[1].index()]);
-        if from >= to || is_whole((from, to)) {
+        let track = trace.events.track[pair[0].index()];
+        if from >= to || is_whole((from, to)) || trace.overlaps_unrecorded(track, (from, to)) {
             continue;
         }
         let gaps = by_callers.entry((caller(trace, pair[0]), caller(trace, pair[1]))).or_default();
