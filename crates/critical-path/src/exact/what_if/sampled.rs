@@ -37,7 +37,7 @@ struct Sample {
     at: i64,
     ns: i64,
     is_wall: bool,
-    /// True if the frame ran, or called what ran.
+    /// True if the frame ran, or called the work that ran.
     contains_frame: bool,
 }
 
