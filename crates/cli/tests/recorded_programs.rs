@@ -89,7 +89,7 @@ fn counts(run: &Path, is_job: bool) -> Counts {
         ]
         .concat(),
     );
-    if String::from_utf8_lossy(&output.stderr).contains("no metric \"call_time\" in this run") {
+    if String::from_utf8_lossy(&output.stderr).contains("this run has no metric \"call_time\"") {
         return Counts::new();
     }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
