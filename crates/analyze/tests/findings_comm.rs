@@ -417,7 +417,11 @@ fn cause_of_a_straggler_is_what_other_ranks_lack() {
     assert_eq!(waits("SL005"), Some((true, 3000.0)), "{}", text(&found.findings));
     assert_ne!(waits("SL004").map(|(_, value)| value), Some(3000.0), "{}", text(&found.findings));
     let straggler = of("SL040").unwrap();
-    assert!(straggler.title.ends_with("; SL005 on that rank explains this wait and has the gain"), "{}", straggler.title);
+    assert!(
+        straggler.title.ends_with("; SL005 on that rank explains this wait and has the gain"),
+        "{}",
+        straggler.title
+    );
     assert_eq!(straggler.gain, None);
 }
 

@@ -101,7 +101,7 @@ impl OrderTracker {
         Self::within(trace, MOST_CLOCK_ENTRIES)
     }
 
-    /// Tracker for the calls of a trace, with another limit on clock entries than [`MOST_CLOCK_ENTRIES`].
+    /// Tracker for the calls of a trace, with another limit on clock entries than `MOST_CLOCK_ENTRIES`.
     pub fn within(trace: &MemoryTrace, most_entries: usize) -> Self {
         let streams = clock_size(trace);
         let is_wait = |call: &MemoryCallId| trace.calls.kind[call.index()] == MemoryCallKind::EventWait;
