@@ -100,7 +100,7 @@ impl OrderTracker {
         Self::within(trace, MOST_CLOCK_ENTRIES)
     }
 
-    /// Like [`Self::new`], with a limit other than [`MOST_CLOCK_ENTRIES`].
+    /// Like [`Self::new`], with a limit other than `MOST_CLOCK_ENTRIES`.
     pub fn within(trace: &MemoryTrace, most_entries: usize) -> Self {
         let streams = clock_size(trace);
         let is_wait = |call: &MemoryCallId| trace.calls.kind[call.index()] == MemoryCallKind::EventWait;

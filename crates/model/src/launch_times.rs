@@ -21,7 +21,7 @@ const MIN_HEAD_OPERATIONS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launched {
     /// Start of the recorded launch, in ns since the trace's base. Without one, the latest possible launch time, or
-    /// [`BEFORE_RECORDING`].
+    /// `BEFORE_RECORDING`.
     pub at: i64,
     /// Process of the recorded launch. Without one, the process of the next recorded launch on the stream; `None` on
     /// streams without recorded launches.

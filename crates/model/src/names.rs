@@ -62,7 +62,7 @@ pub const MAIN_THREADS: [&str; 3] = ["pt_data_worker", "pt_elastic", "pt_main_th
 /// Prefix of the file of Python's own frames around the import of a module.
 pub const IMPORTS: &str = "<frozen importlib";
 
-/// True if a span is a compilation ([`COMPILATION_PREFIXES`]), and not a user's span with a similar name.
+/// True if a span is a compilation (`COMPILATION_PREFIXES`), and not a user's span with a similar name.
 #[must_use]
 pub fn is_compilation(span: &str) -> bool {
     let number = COMPILATION_PREFIXES.iter().find_map(|prefix| span.strip_prefix(prefix));

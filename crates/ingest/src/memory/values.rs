@@ -227,7 +227,7 @@ impl Values {
         self.items(dict).chunks_exact(2).map(|pair| (pair[0], pair[1])).chain(packed)
     }
 
-    /// Value of a string key. In very large dicts only the last [`MOST_KEYS`] entries are searched: the formats have
+    /// Value of a string key. In very large dicts only the last `MOST_KEYS` entries are searched: the formats have
     /// some twenty, and a damaged file may refer to a large dict many times.
     pub fn get(&self, dict: NodeId, key: StrId) -> Option<Value> {
         let key_text = Value::text(key);

@@ -57,7 +57,7 @@ impl Replay<'_> {
     /// each of the suggestions that lower the peak most alone. The best result is applied. It is never worse than the
     /// best single suggestion, or than none.
     ///
-    /// Very long lists are cut off after [`MOST_LOOKS`] evaluated suggestions.
+    /// Very long lists are cut off after `MOST_LOOKS` evaluated suggestions.
     pub fn lower(&mut self, among: &[usize], least: u64) -> Combination {
         let suggestions = self.suggestions;
         let bytes = |at: &usize| Reverse(suggestions[*at].total_bytes());
