@@ -38,24 +38,38 @@ impl<'a> Foreign<'a> {
         self
     }
 
-    fn run(&self, mut command: Command, environment: &[(&str, &str)]) -> Output {
-        // Whatever network interface the machine has, gloo shall use its own.
-        command.args(&self.command).env("OMP_NUM_THREADS", "1").env("GLOO_SOCKET_IFNAME", "lo");
-        for inherited in ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"] {
-            command.env_remove(inherited);
-        }
-        command.envs(environment.iter().copied()).output().unwrap()
+    /// Run the program. PyTorch 2.15 aborts some jobs of gloo at their end, with or without a recorder: these run again.
+    fn run(&self, start: impl Fn() -> Command, environment: &[(&str, &str)]) -> Output {
+        let attempts = if self.is_job { 8 } else { 1 };
+        let mut outputs = (0..attempts).map(|_| {
+            let mut command = start();
+            // Whatever network interface the machine has, gloo shall use its own.
+            command.args(&self.command).env("OMP_NUM_THREADS", "1").env("GLOO_SOCKET_IFNAME", "lo");
+            for inherited in ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"] {
+                command.env_remove(inherited);
+            }
+            command.envs(environment.iter().copied()).output().unwrap()
+        });
+        let is_aborted = |output: &Output| {
+            String::from_utf8_lossy(&output.stderr).contains("terminate called without an active exception")
+        };
+        outputs.find(|output| !self.is_job || !is_aborted(output)).expect("each of several jobs aborted at its end")
     }
 
     fn alone(&self, environment: &[(&str, &str)]) -> Output {
-        self.run(Command::new(self.python), environment)
+        self.run(|| Command::new(self.python), environment)
     }
 
     fn recorded(&self, options: &[&str], run: &Path, environment: &[(&str, &str)]) -> Output {
         let end = ["-o", run.to_str().unwrap(), "--", self.python.to_str().unwrap()];
-        let mut command = stackline(&[&["record"], options, &end].concat());
-        command.env("STACKLINE_RECORDER", recorder());
-        self.run(command, environment)
+        let start = || {
+            // Of an aborted job.
+            let _ = std::fs::remove_dir_all(run);
+            let mut command = stackline(&[&["record"], options, &end].concat());
+            command.env("STACKLINE_RECORDER", recorder());
+            command
+        };
+        self.run(start, environment)
     }
 
     /// Output of the program itself.
