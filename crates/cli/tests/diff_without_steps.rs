@@ -114,16 +114,7 @@ fn iterations(folder: &Path, name: &str, (period, are_marked): (i64, bool)) -> S
         if are_marked {
             trace.add_at(period * at, &format!("1/1 user_annotation ProfilerStep#{at} 0+{period}"));
         }
-        for operation in 0..10 {
-            let id = 100 * at + operation + 1;
-            let work = if operation == 0 { "gpu_memcpy Memcpy HtoD (Pageable -> Device)" } else { "kernel gemm" };
-            let lines = format!(
-                "1/1     cpu_op        aten::mm          0+30
-                 1/1     cuda_runtime  cudaLaunchKernel  5+10   correlation={id}
-                 gpu0/7  {work}                          20+40  correlation={id}"
-            );
-            trace.add_at(period * at + 50 * operation, &lines);
-        }
+        common::add_iteration(&mut trace, at, period * at);
     }
     common::write(folder, name, trace.json())
 }

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{corpus, failure, run, sample, stackline, stdout, write, write_sample};
+use common::{add_iteration, corpus, failure, run, sample, stackline, stdout, write, write_sample};
 use stackline_testkit::mini::{self, MiniTrace};
 use std::path::Path;
 use std::process::Command;
@@ -107,16 +107,7 @@ fn write_unmarked_loop(folder: &Path, name: &str, (start_up, period): (i64, i64)
     let mut trace = MiniTrace::new("");
     trace.add(&format!("1/1 cpu_op load 0+{start_up}"));
     for at in 0..8 {
-        for operation in 0..10 {
-            let id = 100 * at + operation + 1;
-            let work = if operation == 0 { "gpu_memcpy Memcpy HtoD (Pageable -> Device)" } else { "kernel gemm" };
-            let lines = format!(
-                "1/1 cpu_op aten::mm 0+30
-                 1/1 cuda_runtime cudaLaunchKernel 5+10 correlation={id}
-                 gpu0/7 {work} 20+40 correlation={id}"
-            );
-            trace.add_at(start_up + period * at + 50 * operation, &lines);
-        }
+        add_iteration(&mut trace, at, start_up + period * at);
     }
     write(folder, name, trace.json())
 }

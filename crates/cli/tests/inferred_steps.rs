@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{stdout, write};
+use common::{add_iteration, stdout, write};
 use serde_json::Value;
 use stackline_testkit::mini::MiniTrace;
 use std::path::Path;
@@ -11,16 +11,7 @@ use std::path::Path;
 fn write_rank(folder: &Path, rank: i64, repeats: i64) -> String {
     let mut trace = MiniTrace::new(&format!(r#"file distributedInfo={{"rank": {rank}, "world_size": 2}}"#));
     for at in 0..repeats {
-        for operation in 0..10 {
-            let id = 100 * at + operation + 1;
-            let work = if operation == 0 { "gpu_memcpy Memcpy HtoD (Pageable -> Device)" } else { "kernel gemm" };
-            let lines = format!(
-                "1/1 cpu_op aten::mm 0+30
-                 1/1 cuda_runtime cudaLaunchKernel 5+10 correlation={id}
-                 gpu0/7 {work} 20+40 correlation={id}"
-            );
-            trace.add_at(1000 * at + 50 * operation, &lines);
-        }
+        add_iteration(&mut trace, at, 1000 * at);
     }
     write(folder, &format!("rank{rank}.json"), trace.json())
 }

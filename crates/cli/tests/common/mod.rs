@@ -71,6 +71,20 @@ pub(crate) fn write(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> 
     path.to_str().unwrap().to_owned()
 }
 
+/// Add an iteration without a step mark: a copy and nine kernels, each launched by an operator, 50 µs apart.
+pub(crate) fn add_iteration(trace: &mut MiniTrace, number: i64, start_us: i64) {
+    for operation in 0..10 {
+        let id = 100 * number + operation + 1;
+        let work = if operation == 0 { "gpu_memcpy Memcpy HtoD (Pageable -> Device)" } else { "kernel gemm" };
+        let lines = format!(
+            "1/1     cpu_op        aten::mm          0+30
+             1/1     cuda_runtime  cudaLaunchKernel  5+10   correlation={id}
+             gpu0/7  {work}                          20+40  correlation={id}"
+        );
+        trace.add_at(start_us + 50 * operation, &lines);
+    }
+}
+
 /// A small trace of three steps: an operator launches two kernels, a collective runs.
 pub(crate) fn sample(rank: i64) -> MiniTrace {
     let mut trace = MiniTrace::new(&format!(
