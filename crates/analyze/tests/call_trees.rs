@@ -100,7 +100,7 @@ fn tree_time_equals_trace_time() {
     let trace = read(text);
     let made = trace_calls(&trace, &Scope::default());
     let steps: Vec<u32> = (0..trace.steps.len() as u32).collect();
-    let launched = |gpu: &stackline_model::GpuId| steps.contains(&trace.gpu.step[gpu.index()]);
+    let launched = |gpu: &stackline_model::GpuOpId| steps.contains(&trace.gpu.step[gpu.index()]);
     let total: i64 =
         trace.gpu.ids().filter(launched).map(|g| trace.events.dur[trace.gpu.event[g.index()].index()]).sum();
     let index = CallIndex::new(made.tree, made.steps);

@@ -4,7 +4,7 @@ use crate::support::read_mini;
 use stackline_analyze::analyses;
 use stackline_critical_path::exact::Exact;
 use stackline_ingest::{ReadOptions, read_paths};
-use stackline_model::{GpuId, Severity, Table, Trace, flags};
+use stackline_model::{GpuOpId, Severity, Table, Trace, flags};
 use stackline_testkit::corpus;
 use stackline_testkit::tables::{integers, texts};
 use stackline_timeline::Scope;
@@ -41,8 +41,8 @@ fn spans_of(trace: &Trace, mut test: impl FnMut(stackline_model::EventId) -> boo
 
 /// Work without a recorded launch on tracks that lack launches only at their beginning, numbered below all launches of the track: it was
 /// launched before the recording began.
-fn launched_before_recording(trace: &Trace) -> BTreeSet<GpuId> {
-    let row = |gpu: GpuId| {
+fn launched_before_recording(trace: &Trace) -> BTreeSet<GpuOpId> {
+    let row = |gpu: GpuOpId| {
         let event = trace.gpu.event[gpu.index()].index();
         (trace.events.track[event], trace.events.start[event], gpu)
     };
@@ -51,18 +51,18 @@ fn launched_before_recording(trace: &Trace) -> BTreeSet<GpuId> {
     all.sort_unstable();
     let mut found = BTreeSet::new();
     for track in all.chunk_by(|a, b| a.0 == b.0) {
-        let (linked, unlinked): (Vec<GpuId>, Vec<GpuId>) =
+        let (linked, unlinked): (Vec<GpuOpId>, Vec<GpuOpId>) =
             track.iter().map(|row| row.2).partition(|gpu| trace.gpu.launch[gpu.index()].is_some());
         let is_head = track.iter().take(unlinked.len()).all(|row| unlinked.contains(&row.2));
         let first = linked.iter().map(|gpu| trace.gpu.correlation[gpu.index()]).min();
-        let is_before = |gpu: &GpuId| first.is_some_and(|first| trace.gpu.correlation[gpu.index()] < first);
+        let is_before = |gpu: &GpuOpId| first.is_some_and(|first| trace.gpu.correlation[gpu.index()] < first);
         found.extend(unlinked.into_iter().filter(|gpu| is_head && is_before(gpu)));
     }
     found
 }
 
 /// End of all plausible work that a step's process, or an unknown one, launched before a moment; that moment at the earliest.
-fn work_end(trace: &Trace, old: &BTreeSet<GpuId>, step: &stackline_model::Step, moment: i64) -> i64 {
+fn work_end(trace: &Trace, old: &BTreeSet<GpuOpId>, step: &stackline_model::Step, moment: i64) -> i64 {
     let pid = |event: stackline_model::EventId| trace.tracks.pid(trace.events.track[event.index()]);
     let work = trace.gpu.ids().filter_map(|gpu| {
         let (event, launch) = (trace.gpu.event[gpu.index()], trace.gpu.launch[gpu.index()]);
@@ -140,7 +140,7 @@ fn gpu_time_adds_up_to_the_window_of_each_device() {
 fn coverage_counts_known_origins() {
     for trace in traces() {
         let table = &run("coverage", &trace)[0];
-        let plausible = |g: &GpuId| trace.events.is_plausible(trace.gpu.event[g.index()]);
+        let plausible = |g: &GpuOpId| trace.events.is_plausible(trace.gpu.event[g.index()]);
         let count = |owner: &[stackline_model::EventId]| {
             trace.gpu.ids().filter(plausible).filter(|g| owner[g.index()].is_some()).count() as i64
         };

@@ -2,7 +2,7 @@
 
 use stackline_analyze::analyses;
 use stackline_ingest::{ReadOptions, read_paths};
-use stackline_model::{EventKind, GpuId, Table, Trace, Values, flags};
+use stackline_model::{EventKind, GpuOpId, Table, Trace, Values, flags};
 use stackline_testkit::corpus;
 use stackline_timeline::Scope;
 
@@ -27,8 +27,8 @@ fn assert_close(a: f64, b: f64, what: &str) {
 }
 
 /// Sum of durations in µs of the GPU work that passes the test.
-fn gpu_us(trace: &Trace, test: impl Fn(GpuId) -> bool) -> f64 {
-    let event = |g: GpuId| trace.gpu.event[g.index()];
+fn gpu_us(trace: &Trace, test: impl Fn(GpuOpId) -> bool) -> f64 {
+    let event = |g: GpuOpId| trace.gpu.event[g.index()];
     let counted = trace.gpu.ids().filter(|&g| trace.events.is_plausible(event(g)) && test(g));
     counted.map(|g| trace.events.dur[event(g).index()] as f64 / 1e3).sum()
 }
@@ -46,7 +46,7 @@ fn timeline(trace: &Trace) {
 }
 
 fn kernels_and_operators(trace: &Trace) {
-    let is_kernel = |g: GpuId| trace.kind(trace.gpu.event[g.index()]) == EventKind::Kernel;
+    let is_kernel = |g: GpuOpId| trace.kind(trace.gpu.event[g.index()]) == EventKind::Kernel;
     assert_close(sum(&tables("kernel_summary", trace)[0], "sum_us"), gpu_us(trace, is_kernel), "kernels");
     let short = tables("short_kernels", trace);
     assert_close(sum(&short[0], "count"), sum(&short[1], "count"), "short kernels");

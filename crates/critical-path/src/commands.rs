@@ -6,7 +6,7 @@ use super::sync_records::{SyncRecord, SyncRecords};
 use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::CallKind;
 use stackline_model::launch_times::LaunchTimes;
-use stackline_model::{EventId, GpuId, Key, Trace};
+use stackline_model::{EventId, GpuOpId, Key, Trace};
 
 /// Identity of a recorded CUDA event: process, and correlation ID of the call that recorded it.
 pub(super) type RecordKey = (Key, i64);
@@ -15,7 +15,7 @@ pub(super) type RecordKey = (Key, i64);
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Command {
     /// Launch of an operation on its stream.
-    Launch { gpu: GpuId, call: EventId },
+    Launch { gpu: GpuOpId, call: EventId },
     /// Record of an event on a stream.
     Record { record: RecordKey, stream: usize },
     /// Wait of a stream for a recorded event.

@@ -15,7 +15,7 @@ use super::value_reads;
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 use stackline_model::gpu_calls::CallKind;
-use stackline_model::{EventId, GpuId, Key, Trace};
+use stackline_model::{EventId, GpuOpId, Key, Trace};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -114,7 +114,7 @@ impl Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuDep {
     /// Operation that must end first.
-    pub on: GpuId,
+    pub on: GpuOpId,
     /// Rule.
     pub reason: Reason,
 }
@@ -127,7 +127,7 @@ pub struct SyncCall {
     /// Earliest start of the wait in ns since the base: the start of the call, or of the first query.
     pub from: i64,
     /// Operations that must end first, at most one per stream.
-    pub on: Vec<GpuId>,
+    pub on: Vec<GpuOpId>,
     /// Rule.
     pub reason: Reason,
 }
@@ -138,7 +138,7 @@ pub struct GpuOrder {
     /// Stream per operation, as an index; `u32::MAX` for operations with unusable times.
     pub stream: Vec<u32>,
     /// Previous operation on the same stream, per operation.
-    pub previous: Vec<GpuId>,
+    pub previous: Vec<GpuOpId>,
     /// Position in time order per operation, with ties in the order of device, stream, correlation ID and name;
     /// `u32::MAX` for operations with unusable times.
     pub rank: Vec<u32>,
@@ -155,7 +155,7 @@ pub struct GpuOrder {
     pub clocks_disagree: BTreeSet<Key>,
     /// Operations whose recorded end is long after the start of the next operation on their stream, so that their ends
     /// are doubtful.
-    pub overlong: FxHashSet<GpuId>,
+    pub overlong: FxHashSet<GpuOpId>,
     /// Per operation: true if an unrecorded operation may have run between it and the previous one on its stream.
     pub after_missing_records: Vec<bool>,
     /// True if no two processes share a stream number on a device number.
@@ -231,7 +231,7 @@ impl GpuOrder {
     }
 
     /// Dependencies of a GPU operation, in addition to its launch and the order of its stream.
-    pub fn deps(&self, gpu: GpuId) -> &[GpuDep] {
+    pub fn deps(&self, gpu: GpuOpId) -> &[GpuDep] {
         let at = |i: usize| self.dep_offset.get(i).map_or(0, |&o| o as usize);
         let range: Range<usize> = at(gpu.index())..at(gpu.index() + 1);
         self.deps.get(range).unwrap_or(&[])
@@ -239,7 +239,7 @@ impl GpuOrder {
 }
 
 fn after_missing_records(trace: &Trace, streams: &Streams, missing_records: &MissingRecords<'_>) -> Vec<bool> {
-    let is_after = |id: GpuId| {
+    let is_after = |id: GpuOpId| {
         let previous = streams.previous[id.index()].some();
         previous.is_some_and(|p| {
             [p, id].iter().any(|&g| missing_records.is_of_graph(trace, g))
@@ -254,7 +254,7 @@ fn after_missing_records(trace: &Trace, streams: &Streams, missing_records: &Mis
 }
 
 /// True if an operation starts before its launch call by more than the rounding error of whole µs.
-fn starts_early(trace: &Trace, id: GpuId) -> bool {
+fn starts_early(trace: &Trace, id: GpuOpId) -> bool {
     let call = trace.gpu.launch[id.index()].some();
     call.is_some_and(|call| start(trace, id) + ROUNDING_NS < trace.events.start[call.index()])
 }
@@ -266,7 +266,7 @@ const OVERLAP_BY_DESIGN_NS: i64 = 30_000;
 
 /// Operations that end after the start of later operations on their stream, by more than noise or dependent launch
 /// explains. Of all earlier operations, the one that ends last is marked, because its record may cover many operations.
-fn overlong(trace: &Trace, streams: &Streams) -> FxHashSet<GpuId> {
+fn overlong(trace: &Trace, streams: &Streams) -> FxHashSet<GpuOpId> {
     let mut found = FxHashSet::default();
     if trace.report.count_of("stream_overlap") == 0 {
         return found;
@@ -289,7 +289,7 @@ fn overlong(trace: &Trace, streams: &Streams) -> FxHashSet<GpuId> {
 }
 
 /// Group pairs (operation, dependency) by operation: offsets and one flat list.
-fn by_target(operations: usize, mut pairs: Vec<(GpuId, GpuDep)>) -> (Vec<u32>, Vec<GpuDep>) {
+fn by_target(operations: usize, mut pairs: Vec<(GpuOpId, GpuDep)>) -> (Vec<u32>, Vec<GpuDep>) {
     pairs.sort_by_key(|(to, dep)| (*to, dep.on, dep.reason));
     pairs.dedup_by_key(|(to, dep)| (*to, dep.on));
     let mut offset = vec![0u32; operations + 1];

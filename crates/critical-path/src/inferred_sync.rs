@@ -5,16 +5,16 @@ use super::gpu_order::{GpuDep, Reason, SyncCall};
 use super::streams::{LastOfTwo, Streams, end, start};
 use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::{CallKind, CopyDirection, copy_direction};
-use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
+use stackline_model::{EventId, EventKind, GpuOpId, Trace, TrackKind};
 
-fn direction(trace: &Trace, id: GpuId) -> Option<CopyDirection> {
+fn direction(trace: &Trace, id: GpuOpId) -> Option<CopyDirection> {
     let event = trace.gpu.event[id.index()];
     if trace.kind(event) == EventKind::Memcpy { copy_direction(trace.name(event)) } else { None }
 }
 
 /// Infer that copies of one direction run in order, on devices where such copies never overlap.
-pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
-    let mut engines: FxHashMap<(i32, CopyDirection), Vec<GpuId>> = FxHashMap::default();
+pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuOpId, GpuDep)>) {
+    let mut engines: FxHashMap<(i32, CopyDirection), Vec<GpuOpId>> = FxHashMap::default();
     for id in streams.operations.iter().flatten().copied() {
         if let Some(direction) = direction(trace, id) {
             engines.entry((trace.gpu.device[id.index()], direction)).or_default().push(id);
@@ -37,10 +37,10 @@ pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(Gpu
 
 /// Infer dependencies between kernels of one CUDA graph launch that run on several streams. Each kernel waits for the
 /// kernel of another stream that ended last before it.
-pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
-    let launch = |id: GpuId| trace.gpu.launch[id.index()];
-    let stream = |id: GpuId| streams.of[id.index()];
-    let mut launched: Vec<GpuId> =
+pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuOpId, GpuDep)>) {
+    let launch = |id: GpuOpId| trace.gpu.launch[id.index()];
+    let stream = |id: GpuOpId| streams.of[id.index()];
+    let mut launched: Vec<GpuOpId> =
         streams.operations.iter().flatten().copied().filter(|&id| launch(id).is_some()).collect();
     launched.sort_unstable_by_key(|&id| (launch(id), streams.rank[id.index()]));
     for by_start in launched.chunk_by(|&a, &b| launch(a) == launch(b)) {
@@ -116,7 +116,7 @@ pub(super) fn infer_polling_waits(
     syncs: &mut Vec<SyncCall>,
 ) -> PollingLoops {
     let mut loops = PollingLoops::default();
-    let mut by_end: Vec<(i64, GpuId)> = streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
+    let mut by_end: Vec<(i64, GpuOpId)> = streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
     by_end.sort_unstable_by_key(|&(end, id)| (end, streams.rank[id.index()]));
     let mut finish = |run: &mut Vec<EventId>| {
         match polling_wait(trace, streams, run, &by_end) {
@@ -146,7 +146,7 @@ pub(super) fn infer_polling_waits(
 }
 
 /// Wait of a polling loop. The query before the last one still found the work running.
-fn polling_wait(trace: &Trace, streams: &Streams, run: &[EventId], by_end: &[(i64, GpuId)]) -> Option<SyncCall> {
+fn polling_wait(trace: &Trace, streams: &Streams, run: &[EventId], by_end: &[(i64, GpuOpId)]) -> Option<SyncCall> {
     let (&first, &[before, call]) = (run.first()?, run.last_chunk::<2>()?);
     let (after, until) = (trace.events.start[before.index()], trace.events.start[call.index()]);
     let process = trace.tracks.pid(trace.events.track[call.index()]);

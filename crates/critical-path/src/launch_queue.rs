@@ -10,7 +10,7 @@ use super::gpu_order::{Reason, SyncCall};
 use super::streams::{Streams, end};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::gpu_calls::is_graph_launch;
-use stackline_model::{EventId, EventKind, GpuId, Key, Trace};
+use stackline_model::{EventId, EventKind, GpuOpId, Key, Trace};
 use stackline_timeline::vocabulary::cuda::COMMAND_BUFFER_FULL;
 
 /// Minimum depth of a queue that counts as full.
@@ -32,7 +32,7 @@ pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sy
     // A blocking copy waits for more than space in the queue.
     let copying: FxHashSet<EventId> = syncs.iter().map(|s| s.call).collect();
     let recorded_waits = recorded_waits(trace);
-    let mut contexts: FxHashMap<(Key, i32), Vec<&[GpuId]>> = FxHashMap::default();
+    let mut contexts: FxHashMap<(Key, i32), Vec<&[GpuOpId]>> = FxHashMap::default();
     for operations in &streams.operations {
         let Some(&first) = operations.first() else { continue };
         let context = (streams.process_of(trace, first), trace.gpu.device[first.index()]);
@@ -42,7 +42,7 @@ pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sy
     contexts.sort_unstable_by_key(|(context, _)| *context);
     for (_, of_context) in contexts {
         let waits =
-            |of: &[&[GpuId]]| Queue::new(trace, streams, of).waits(&copying, &recorded_waits).unwrap_or_default();
+            |of: &[&[GpuOpId]]| Queue::new(trace, streams, of).waits(&copying, &recorded_waits).unwrap_or_default();
         let apart: Vec<Waits> = of_context.iter().map(|operations| waits(&[operations])).collect();
         let shared = if of_context.len() > 1 { waits(&of_context) } else { Waits::default() };
         // Streams share only hardware queues, never short ones.
@@ -74,8 +74,8 @@ struct Waits {
 
 /// Operations launched before the recording began, which run first on their streams. Streams without any recorded call
 /// are excluded, because their launches are unknown. Operations of one graph count once.
-fn launched_before<'a>(trace: &'a Trace, of: &'a [&'a [GpuId]]) -> impl Iterator<Item = GpuId> + 'a {
-    let has_call = |id: &GpuId| trace.gpu.launch[id.index()].is_some();
+fn launched_before<'a>(trace: &'a Trace, of: &'a [&'a [GpuOpId]]) -> impl Iterator<Item = GpuOpId> + 'a {
+    let has_call = |id: &GpuOpId| trace.gpu.launch[id.index()].is_some();
     let mut launches = FxHashSet::default();
     let with_calls = of.iter().filter(move |operations| operations.iter().any(has_call));
     let first = with_calls.flat_map(move |operations| operations.iter().copied().take_while(move |id| !has_call(id)));
@@ -89,9 +89,9 @@ fn launched_before<'a>(trace: &'a Trace, of: &'a [&'a [GpuId]]) -> impl Iterator
 struct Queue {
     /// Start and end of each call, the call, and its operation, sorted by start. Operations launched before the
     /// recording began take space as well: they come first, without a call.
-    launched: Vec<(i64, i64, EventId, GpuId)>,
+    launched: Vec<(i64, i64, EventId, GpuOpId)>,
     /// Ends of operations, ascending.
-    done: Vec<(i64, GpuId)>,
+    done: Vec<(i64, GpuOpId)>,
     /// Number of unfinished operations at the start of each call.
     queued: Vec<usize>,
     /// Maximum of `queued`.
@@ -104,8 +104,8 @@ struct Queue {
 
 impl Queue {
     /// Build the queue of some streams from their operations in order.
-    fn new(trace: &Trace, streams: &Streams, of: &[&[GpuId]]) -> Self {
-        let row = |&id: &GpuId| {
+    fn new(trace: &Trace, streams: &Streams, of: &[&[GpuOpId]]) -> Self {
+        let row = |&id: &GpuOpId| {
             let call = trace.gpu.launch[id.index()].some()?;
             Some((trace.events.start[call.index()], trace.events.end(call), call, id))
         };
@@ -122,7 +122,7 @@ impl Queue {
             }
             same
         });
-        let mut done: Vec<(i64, GpuId)> = launched.iter().map(|&(.., id)| (end(trace, id), id)).collect();
+        let mut done: Vec<(i64, GpuOpId)> = launched.iter().map(|&(.., id)| (end(trace, id), id)).collect();
         done.sort_unstable_by_key(|&(at, id)| (at, streams.rank[id.index()]));
         let is_graph = |call: &EventId| call.is_some() && is_graph_launch(trace.name(*call));
         let graphs = launched.iter().map(|&(_, _, call, _)| call).filter(is_graph).collect();
@@ -130,7 +130,7 @@ impl Queue {
     }
 
     /// Build a queue from sorted launches and ends.
-    fn from_launches(launched: Vec<(i64, i64, EventId, GpuId)>, done: Vec<(i64, GpuId)>) -> Self {
+    fn from_launches(launched: Vec<(i64, i64, EventId, GpuOpId)>, done: Vec<(i64, GpuOpId)>) -> Self {
         let mut queue =
             Self { launched, done, queued: Vec::new(), max_queued: 0, usual: 1, graphs: FxHashSet::default() };
         let queued =
@@ -163,11 +163,11 @@ impl Queue {
 
     /// The operation whose end made space for a call, if that end explains the return of the call: the first one that
     /// ended during the call, or the last one if space became free for several calls at once.
-    fn freed_by(&self, call: usize) -> Option<GpuId> {
+    fn freed_by(&self, call: usize) -> Option<GpuOpId> {
         let (from, to, ..) = self.launched[call];
         let soon = if self.queued[call] >= MIN_HARDWARE_DEPTH { MAX_HARDWARE_RETURN_NS } else { MAX_RETURN_NS };
         let inside = &self.done[self.done_by(from)..self.done_by(to)];
-        let explains = |of: &&(i64, GpuId)| to - of.0 <= soon;
+        let explains = |of: &&(i64, GpuOpId)| to - of.0 <= soon;
         let room = inside.first().filter(explains).or_else(|| inside.last().filter(explains));
         room.map(|&(_, id)| id)
     }
@@ -177,12 +177,12 @@ impl Queue {
     }
 
     /// Possibly blocked calls, each with the operation that made space.
-    fn blocked_candidates(&self, calls: impl Iterator<Item = usize>) -> FxHashMap<usize, GpuId> {
+    fn blocked_candidates(&self, calls: impl Iterator<Item = usize>) -> FxHashMap<usize, GpuOpId> {
         calls.filter_map(|i| Some((i, self.freed_by(i)?))).collect()
     }
 
     /// Median number of operations in the queue when calls were blocked; `None` without blocked calls.
-    fn depth(&self, blocked: &FxHashMap<usize, GpuId>) -> Option<usize> {
+    fn depth(&self, blocked: &FxHashMap<usize, GpuOpId>) -> Option<usize> {
         let mut depths: Vec<usize> = blocked.keys().map(|&i| self.queued[i]).collect();
         depths.sort_unstable();
         depths.get(depths.len() / 2).copied()
@@ -194,7 +194,7 @@ impl Queue {
         &self,
         copying: &FxHashSet<EventId>,
         recorded_waits: &FxHashSet<EventId>,
-    ) -> Option<(usize, FxHashMap<usize, GpuId>)> {
+    ) -> Option<(usize, FxHashMap<usize, GpuOpId>)> {
         // If the trace records which calls waited, no others are inferred.
         if !recorded_waits.is_empty() {
             let recorded_waits = self
@@ -263,12 +263,12 @@ mod tests {
         for i in 0..count {
             let from = now;
             now += call(i, from, &ends);
-            launched.push((from, now, EventId::new(i), GpuId::new(i)));
+            launched.push((from, now, EventId::new(i), GpuOpId::new(i)));
             free = i64::max(free, now) + busy;
             ends.push(free);
             now += 1_000;
         }
-        Queue::from_launches(launched, ends.into_iter().enumerate().map(|(i, end)| (end, GpuId::new(i))).collect())
+        Queue::from_launches(launched, ends.into_iter().enumerate().map(|(i, end)| (end, GpuOpId::new(i))).collect())
     }
 
     /// A call of 3 µs, or longer until the queue of this depth has space.

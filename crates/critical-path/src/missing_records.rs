@@ -6,7 +6,7 @@ use super::gpu_order::{Reason, SyncCall};
 use super::streams::{Streams, is_usable, start};
 use rustc_hash::FxHashSet;
 use stackline_model::gpu_calls::CallKind;
-use stackline_model::{EventId, GpuId, Key, Trace};
+use stackline_model::{EventId, GpuOpId, Key, Trace};
 use std::collections::BTreeMap;
 
 /// Missing records per process. Missing records of one process do not affect the certainty of others.
@@ -74,7 +74,7 @@ impl<'a> MissingRecords<'a> {
     }
 
     /// True if a GPU operation was launched as part of a CUDA graph, whose recordings may lack any number of kernels.
-    pub(super) fn is_of_graph(&self, trace: &Trace, id: GpuId) -> bool {
+    pub(super) fn is_of_graph(&self, trace: &Trace, id: GpuOpId) -> bool {
         let call = trace.gpu.launch[id.index()];
         self.kinds.kind_of(trace, call) == Some(CallKind::GraphLaunch)
     }
@@ -105,7 +105,7 @@ impl<'a> MissingRecords<'a> {
         syncs: &[SyncCall],
     ) -> Vec<EventId> {
         let start_of = |call: EventId| trace.events.start[call.index()];
-        let missed_before = |call: EventId, on: &[GpuId]| {
+        let missed_before = |call: EventId, on: &[GpuOpId]| {
             let last = on.iter().map(|&id| launched_at(trace, id)).max().unwrap_or(i64::MIN);
             let process = trace.tracks.pid(trace.events.track[call.index()]);
             self.is_missing_between(process, last, start_of(call))
@@ -145,10 +145,10 @@ fn launches_work(kind: CallKind) -> bool {
 /// common at the ends of a recording.
 fn is_pervasive(trace: &Trace, streams: &Streams, process: Key, first_lost: i64) -> bool {
     let own = || streams.operations.iter().zip(&streams.process).filter(|(_, of)| **of == process).map(|(ids, _)| ids);
-    let launch = |id: &GpuId| trace.gpu.launch[id.index()].some();
+    let launch = |id: &GpuOpId| trace.gpu.launch[id.index()].some();
     let last = own().flatten().filter_map(launch).map(|call| trace.events.start[call.index()]).max();
     let amid_operations =
-        |ids: &Vec<GpuId>| ids.iter().skip_while(|id| launch(id).is_none()).any(|id| launch(id).is_none());
+        |ids: &Vec<GpuOpId>| ids.iter().skip_while(|id| launch(id).is_none()).any(|id| launch(id).is_none());
     last.is_some_and(|last| first_lost < last) && own().any(amid_operations)
 }
 
@@ -159,7 +159,7 @@ fn records_host_code(moments: &[i64], from: i64, to: i64) -> bool {
 }
 
 /// Launch time of an operation in ns since the base: the start of its launch call, or its own start.
-pub(super) fn launched_at(trace: &Trace, id: GpuId) -> i64 {
+pub(super) fn launched_at(trace: &Trace, id: GpuOpId) -> i64 {
     let began = start(trace, id);
     trace.gpu.launch[id.index()].some().map_or(began, |c| trace.events.start[c.index()])
 }

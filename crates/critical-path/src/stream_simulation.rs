@@ -6,7 +6,7 @@ use super::missing_records::{MissingRecords, launched_at};
 use super::streams::{Streams, end, start};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::gpu_calls::CallKind;
-use stackline_model::{EventId, GpuId, Key, Trace};
+use stackline_model::{EventId, GpuOpId, Key, Trace};
 use std::collections::BTreeSet;
 
 /// Maximum number of operations that a call depends on: those that ended last. The others are counted, because an edit
@@ -16,14 +16,14 @@ const MAX_AWAITED: usize = 256;
 /// Dependencies of GPU operations and calls, as the simulation found them.
 #[derive(Default)]
 pub(super) struct SimulationResult {
-    pub(super) deps: Vec<(GpuId, GpuDep)>,
+    pub(super) deps: Vec<(GpuOpId, GpuDep)>,
     pub(super) syncs: Vec<SyncCall>,
     /// Calls with a possible wait that no record states.
     pub(super) uncertain: FxHashSet<EventId>,
     /// Processes with an operation that ended after a call that waited for it.
     pub(super) ends_late: BTreeSet<Key>,
     /// Operations that waited for an event without a record in the trace.
-    pub(super) after_unknown: Vec<GpuId>,
+    pub(super) after_unknown: Vec<GpuOpId>,
     pub(super) unexplained: u64,
     /// Number of awaited operations without a dependency.
     pub(super) left_out: u64,
@@ -35,7 +35,7 @@ pub(super) fn simulate(
     commands: &Commands,
     streams: &Streams,
     missing_records: &MissingRecords<'_>,
-    overlong: &FxHashSet<GpuId>,
+    overlong: &FxHashSet<GpuOpId>,
 ) -> SimulationResult {
     let mut replay = Simulation {
         trace,
@@ -59,13 +59,13 @@ struct Simulation<'a> {
     trace: &'a Trace,
     streams: &'a Streams,
     missing_records: &'a MissingRecords<'a>,
-    overlong: &'a FxHashSet<GpuId>,
+    overlong: &'a FxHashSet<GpuOpId>,
     /// Per stream: its last operation, and the last ones of other streams that a new operation must wait for.
     pending: Vec<Pending>,
     /// Operations that an event covers, by its record.
-    events: FxHashMap<RecordKey, Vec<GpuId>>,
+    events: FxHashMap<RecordKey, Vec<GpuOpId>>,
     /// Last operation of each stream at the time of a wait with unknown target.
-    unknown_waits: FxHashMap<Waiter, Vec<GpuId>>,
+    unknown_waits: FxHashMap<Waiter, Vec<GpuOpId>>,
     running: Running,
     found: SimulationResult,
 }
@@ -109,8 +109,8 @@ impl Running {
 
 #[derive(Clone, Default)]
 struct Pending {
-    last: GpuId,
-    waits: Vec<GpuId>,
+    last: GpuOpId,
+    waits: Vec<GpuOpId>,
     /// True after a wait for an event without a record in the trace.
     waits_for_unknown: bool,
 }
@@ -144,7 +144,7 @@ impl Simulation<'_> {
     }
 
     /// Unfinished last operation at a time of each stream for which a process may wait.
-    fn running_at(&mut self, process: Key, at: i64) -> Vec<GpuId> {
+    fn running_at(&mut self, process: Key, at: i64) -> Vec<GpuOpId> {
         let (trace, pending, streams) = (self.trace, &self.pending, self.streams);
         let running = self.running.at(|stream| end(trace, pending[stream].last) <= at);
         let own = running.iter().filter(|&&stream| streams.may_wait(process, stream));
@@ -152,7 +152,7 @@ impl Simulation<'_> {
     }
 
     /// Last operation of each stream for which a process may wait; only of one device if it is given.
-    fn last_of_process(&self, process: Key, device: Option<i32>) -> Vec<GpuId> {
+    fn last_of_process(&self, process: Key, device: Option<i32>) -> Vec<GpuOpId> {
         let is_own = |stream: usize| {
             self.streams.may_wait(process, stream) && device.is_none_or(|device| self.streams.device[stream] == device)
         };
@@ -161,13 +161,13 @@ impl Simulation<'_> {
     }
 
     /// Possibly unfinished work of a stream: its last operation and the waits after it.
-    fn unfinished_work(&self, stream: usize) -> Vec<GpuId> {
+    fn unfinished_work(&self, stream: usize) -> Vec<GpuOpId> {
         let pending = &self.pending[stream];
         pending.last.some().into_iter().chain(pending.waits.iter().copied()).collect()
     }
 
     /// Add waits to a stream, and keep the latest operation of each other stream.
-    fn merge(&mut self, stream: usize, held: Vec<GpuId>) {
+    fn merge(&mut self, stream: usize, held: Vec<GpuOpId>) {
         for id in held {
             let of = self.streams.of[id.index()];
             if of as usize == stream {
@@ -184,14 +184,14 @@ impl Simulation<'_> {
     }
 
     /// True if unrecorded work, or work with unknown launch time, may lie between two operations.
-    fn may_miss(&self, on: GpuId, gpu: GpuId) -> bool {
+    fn may_miss(&self, on: GpuOpId, gpu: GpuOpId) -> bool {
         let process = self.streams.process_of(self.trace, gpu);
         [on, gpu].iter().any(|&g| self.missing_records.is_of_graph(self.trace, g))
             || self.missing_records.may_miss_between(process, launched_at(self.trace, on), launched_at(self.trace, gpu))
             || self.missing_records.unlaunched_between(process, start(self.trace, on), start(self.trace, gpu))
     }
 
-    fn launch(&mut self, gpu: GpuId, call: EventId, commands: &Commands) {
+    fn launch(&mut self, gpu: GpuOpId, call: EventId, commands: &Commands) {
         let stream = self.streams.of[gpu.index()] as usize;
         let slot = &mut self.pending[stream];
         // An operation without launch record counts from its start, because later operations may have been launched
@@ -214,13 +214,13 @@ impl Simulation<'_> {
         }
         let track = self.trace.events.track[call.index()];
         let waiters = [Waiter::Stream(stream), Waiter::Thread(track.0)];
-        let held: Vec<Vec<GpuId>> = waiters.iter().filter_map(|waiter| self.unknown_waits.remove(waiter)).collect();
+        let held: Vec<Vec<GpuOpId>> = waiters.iter().filter_map(|waiter| self.unknown_waits.remove(waiter)).collect();
         if held.is_empty() {
             return;
         }
         let begins = start(self.trace, gpu);
-        let before = |&&id: &&GpuId| self.streams.of[id.index()] as usize != stream && end(self.trace, id) <= begins;
-        let key = |&&id: &&GpuId| (end(self.trace, id), self.streams.rank[id.index()]);
+        let before = |&&id: &&GpuOpId| self.streams.of[id.index()] as usize != stream && end(self.trace, id) <= begins;
+        let key = |&&id: &&GpuOpId| (end(self.trace, id), self.streams.rank[id.index()]);
         match held.iter().flatten().filter(before).max_by_key(key) {
             Some(&on) => self.found.deps.push((gpu, GpuDep { on, reason: Reason::UnrecordedWait })),
             None => self.found.unexplained += 1,
@@ -229,7 +229,7 @@ impl Simulation<'_> {
 
     /// Extend awaited operations by later operations without launch record that ended during a call. They were launched
     /// before the call, unless another thread may have launched them during the call.
-    fn with_unlaunched(&self, mut on: Vec<GpuId>, call: EventId) -> Vec<GpuId> {
+    fn with_unlaunched(&self, mut on: Vec<GpuOpId>, call: EventId) -> Vec<GpuOpId> {
         let events = &self.trace.events;
         let (from, to) = (events.start[call.index()], events.end(call));
         let launched_before = |operator: EventId| {
@@ -253,7 +253,7 @@ impl Simulation<'_> {
     }
 
     /// True if an operation was certainly launched before a call, on the same thread or another one.
-    fn launched_before(&self, id: GpuId, call: EventId) -> bool {
+    fn launched_before(&self, id: GpuOpId, call: EventId) -> bool {
         let events = &self.trace.events;
         let launch = self.trace.gpu.launch[id.index()].some();
         launch.is_some_and(|launch| {
@@ -263,9 +263,9 @@ impl Simulation<'_> {
     }
 
     /// Limit a list of operations to those that ended last.
-    fn latest(&mut self, mut on: Vec<GpuId>) -> Vec<GpuId> {
+    fn latest(&mut self, mut on: Vec<GpuOpId>) -> Vec<GpuOpId> {
         if on.len() > MAX_AWAITED {
-            let key = |id: &GpuId| std::cmp::Reverse((end(self.trace, *id), self.streams.rank[id.index()]));
+            let key = |id: &GpuOpId| std::cmp::Reverse((end(self.trace, *id), self.streams.rank[id.index()]));
             on.select_nth_unstable_by_key(MAX_AWAITED, key);
             self.found.left_out += (on.len() - MAX_AWAITED) as u64;
             on.truncate(MAX_AWAITED);
@@ -282,7 +282,7 @@ impl Simulation<'_> {
         stream: Option<usize>,
         device: i32,
         record: Option<RecordKey>,
-    ) -> Option<Vec<GpuId>> {
+    ) -> Option<Vec<GpuOpId>> {
         match kind {
             CallKind::DeviceSync if self.streams.are_processes_known() => {
                 let device = if device >= 0 { Some(device) } else { self.streams.only_device(process) };
@@ -307,8 +307,8 @@ impl Simulation<'_> {
         // A record names the awaited work. If that work ended later than the call, the clocks disagree, by any amount,
         // unless the operation's end is doubtful.
         if record.is_some() || stream.is_some() || device >= 0 {
-            let ended_late = |id: &GpuId| end(trace, *id) > to + ROUNDING_NS && self.launched_before(*id, call);
-            let late: Vec<&GpuId> = known.iter().flatten().filter(|id| ended_late(id)).collect();
+            let ended_late = |id: &GpuOpId| end(trace, *id) > to + ROUNDING_NS && self.launched_before(*id, call);
+            let late: Vec<&GpuOpId> = known.iter().flatten().filter(|id| ended_late(id)).collect();
             if late.iter().any(|id| !self.overlong.contains(id)) {
                 self.found.ends_late.insert(process);
             }
@@ -321,9 +321,9 @@ impl Simulation<'_> {
             None if kind == CallKind::Free => self.sync_free(call),
             None => {
                 // The work that ended last during the wait.
-                let ended = |id: &GpuId| end(trace, *id) <= to;
+                let ended = |id: &GpuOpId| end(trace, *id) <= to;
                 let streams = self.streams;
-                let key = |id: &GpuId| (end(trace, *id), streams.rank[id.index()]);
+                let key = |id: &GpuOpId| (end(trace, *id), streams.rank[id.index()]);
                 let running = self.running_at(process, from);
                 if let Some(on) = running.into_iter().filter(ended).max_by_key(key) {
                     self.found.syncs.push(SyncCall { call, from, on: vec![on], reason: Reason::UnrecordedSync });
@@ -333,7 +333,7 @@ impl Simulation<'_> {
     }
 
     /// Add a call with known awaited operations.
-    fn sync_known(&mut self, call: EventId, kind: CallKind, mut on: Vec<GpuId>) {
+    fn sync_known(&mut self, call: EventId, kind: CallKind, mut on: Vec<GpuOpId>) {
         let trace = self.trace;
         let process = trace.tracks.pid(trace.events.track[call.index()]);
         let (from, to) = (trace.events.start[call.index()], trace.events.end(call));
@@ -343,7 +343,7 @@ impl Simulation<'_> {
         if on.is_empty() {
             return;
         }
-        let missing = |id: &GpuId| {
+        let missing = |id: &GpuOpId| {
             self.missing_records.is_of_graph(trace, *id)
                 || self.missing_records.may_miss_between(process, launched_at(trace, *id), from)
                 || self.missing_records.unlaunched_between(process, start(trace, *id), to)
@@ -394,7 +394,7 @@ mod tests {
     /// Names of the awaited operations and rule of each call that waits.
     fn waits(trace: &Trace) -> Vec<(Vec<&str>, Reason)> {
         let order = GpuOrder::new(trace, &CallKindCache::new(trace));
-        let name = |&id: &GpuId| trace.name(trace.gpu.event[id.index()]);
+        let name = |&id: &GpuOpId| trace.name(trace.gpu.event[id.index()]);
         order.syncs.iter().map(|sync| (sync.on.iter().map(name).collect(), sync.reason)).collect()
     }
 

@@ -1,16 +1,16 @@
 //! GPU streams of a trace, with their operations in order.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{GpuId, Key, Trace, TrackId};
+use stackline_model::{GpuOpId, Key, Trace, TrackId};
 
 /// GPU operations of each stream, in order.
 pub(crate) struct Streams {
     /// Stream per operation.
     pub(crate) of: Vec<u32>,
     /// Previous operation on the same stream, per operation.
-    pub(crate) previous: Vec<GpuId>,
+    pub(crate) previous: Vec<GpuOpId>,
     /// Operations per stream, in execution order.
-    pub(crate) operations: Vec<Vec<GpuId>>,
+    pub(crate) operations: Vec<Vec<GpuOpId>>,
     /// Process that launches on each stream; none if no record states it.
     pub(crate) process: Vec<Key>,
     /// Device per stream.
@@ -35,7 +35,7 @@ impl Streams {
         let gpu = &trace.gpu;
         let mut streams = Self {
             of: vec![u32::MAX; gpu.len()],
-            previous: vec![GpuId::NONE; gpu.len()],
+            previous: vec![GpuOpId::NONE; gpu.len()],
             operations: Vec::new(),
             process: Vec::new(),
             device: Vec::new(),
@@ -46,7 +46,7 @@ impl Streams {
             rank: vec![u32::MAX; gpu.len()],
             by_number: FxHashMap::default(),
         };
-        let mut ids: Vec<GpuId> = gpu.ids().filter(|id| is_usable(trace, *id)).collect();
+        let mut ids: Vec<GpuOpId> = gpu.ids().filter(|id| is_usable(trace, *id)).collect();
         ids.sort_by_key(|&id| (start(trace, id), end(trace, id), tie_breaker(trace, id)));
         let main_process = main_processes(trace, &ids);
         // Devices of several processes (ranks in one file) may have the same number; tracks distinguish them. Processes
@@ -104,7 +104,7 @@ impl Streams {
     }
 
     /// Process that launched a GPU operation, or else the process of its stream.
-    pub(crate) fn process_of(&self, trace: &Trace, id: GpuId) -> Key {
+    pub(crate) fn process_of(&self, trace: &Trace, id: GpuOpId) -> Key {
         launched_by(trace, id).unwrap_or_else(|| self.process[self.of[id.index()] as usize])
     }
 
@@ -114,7 +114,7 @@ impl Streams {
     }
 
     /// True if calls of a process may wait for an operation with usable times.
-    pub(crate) fn may_wait_for(&self, process: Key, id: GpuId) -> bool {
+    pub(crate) fn may_wait_for(&self, process: Key, id: GpuOpId) -> bool {
         self.may_wait(process, self.of[id.index()] as usize)
     }
 
@@ -148,12 +148,12 @@ impl Streams {
 }
 
 /// Track of an operation.
-fn track_of(trace: &Trace, id: GpuId) -> TrackId {
+fn track_of(trace: &Trace, id: GpuOpId) -> TrackId {
     trace.events.track[trace.gpu.event[id.index()].index()]
 }
 
 /// First process that launches on each track, of operations in time order.
-fn main_processes(trace: &Trace, ids: &[GpuId]) -> FxHashMap<TrackId, Key> {
+fn main_processes(trace: &Trace, ids: &[GpuOpId]) -> FxHashMap<TrackId, Key> {
     let mut found = FxHashMap::default();
     for &id in ids {
         if let Some(process) = launched_by(trace, id) {
@@ -164,16 +164,16 @@ fn main_processes(trace: &Trace, ids: &[GpuId]) -> FxHashMap<TrackId, Key> {
 }
 
 /// Process of the call that launched an operation.
-fn launched_by(trace: &Trace, id: GpuId) -> Option<Key> {
+fn launched_by(trace: &Trace, id: GpuOpId) -> Option<Key> {
     let call = trace.gpu.launch[id.index()].some()?;
     Some(trace.tracks.pid(trace.events.track[call.index()]))
 }
 
 /// Process that launches on each stream. Streams without launches belong to the process that uses their device.
-fn users(trace: &Trace, operations: &[Vec<GpuId>]) -> Vec<Option<Key>> {
+fn users(trace: &Trace, operations: &[Vec<GpuOpId>]) -> Vec<Option<Key>> {
     let known: Vec<Option<Key>> =
         operations.iter().map(|ids| ids.iter().find_map(|&id| launched_by(trace, id))).collect();
-    let device = |ids: &Vec<GpuId>| {
+    let device = |ids: &Vec<GpuOpId>| {
         let &first = ids.first()?;
         Some((trace.tracks.pid(track_of(trace, first)), trace.gpu.device[first.index()]))
     };
@@ -183,7 +183,7 @@ fn users(trace: &Trace, operations: &[Vec<GpuId>]) -> Vec<Option<Key>> {
             by_device.entry(device).or_insert(*process);
         }
     }
-    let of = |(ids, known): (&Vec<GpuId>, &Option<Key>)| known.or_else(|| by_device.get(&device(ids)?).copied());
+    let of = |(ids, known): (&Vec<GpuOpId>, &Option<Key>)| known.or_else(|| by_device.get(&device(ids)?).copied());
     operations.iter().zip(&known).map(of).collect()
 }
 
@@ -221,22 +221,22 @@ impl<S: PartialEq + Copy, T: Copy> LastOfTwo<S, T> {
 }
 
 /// True if the times of an operation are usable.
-pub(crate) fn is_usable(trace: &Trace, id: GpuId) -> bool {
+pub(crate) fn is_usable(trace: &Trace, id: GpuOpId) -> bool {
     trace.events.is_plausible(trace.gpu.event[id.index()])
 }
 
 /// Start of an operation in ns since the base.
-pub(crate) fn start(trace: &Trace, id: GpuId) -> i64 {
+pub(crate) fn start(trace: &Trace, id: GpuOpId) -> i64 {
     trace.events.start[trace.gpu.event[id.index()].index()]
 }
 
 /// End of an operation in ns since the base.
-pub(crate) fn end(trace: &Trace, id: GpuId) -> i64 {
+pub(crate) fn end(trace: &Trace, id: GpuOpId) -> i64 {
     trace.events.end(trace.gpu.event[id.index()])
 }
 
 /// Sort key for operations with equal times, independent of the order of rows.
-fn tie_breaker(trace: &Trace, id: GpuId) -> (i32, i64, i64, &str) {
+fn tie_breaker(trace: &Trace, id: GpuOpId) -> (i32, i64, i64, &str) {
     let row = &trace.gpu;
     let name = trace.name(row.event[id.index()]);
     (row.device[id.index()], row.stream[id.index()], row.correlation[id.index()], name)

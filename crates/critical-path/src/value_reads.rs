@@ -8,7 +8,7 @@ use super::gpu_order::{Reason, SyncCall};
 use super::missing_records::launched_at;
 use super::streams::{Streams, end};
 use stackline_model::gpu_calls::{CopyDirection, copy_direction};
-use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
+use stackline_model::{EventId, EventKind, GpuOpId, Trace, TrackKind};
 
 /// Span that converts an array to NumPy.
 const READ: &str = "np.asarray(jax.Array)";
@@ -26,7 +26,7 @@ pub(super) fn value_reads(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sync
     if !is_named.contains(&true) {
         return;
     }
-    let mut by_end: Vec<GpuId> = streams.operations.iter().flatten().copied().collect();
+    let mut by_end: Vec<GpuOpId> = streams.operations.iter().flatten().copied().collect();
     by_end.sort_unstable_by_key(|&id| (end(trace, id), streams.rank[id.index()]));
     for track in trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread) {
         let events = trace.track_events(track);
@@ -65,19 +65,19 @@ const MAX_END_DISTANCE_NS: i64 = 10_000;
 
 /// Awaited operation of a span: the last that ended within the span, of those launched before the span's end. For
 /// copies to the host, only copies launched within the span count.
-fn awaited(trace: &Trace, streams: &Streams, by_end: &[GpuId], (span, copies): (EventId, bool)) -> Option<GpuId> {
+fn awaited(trace: &Trace, streams: &Streams, by_end: &[GpuOpId], (span, copies): (EventId, bool)) -> Option<GpuOpId> {
     let process = trace.tracks.pid(trace.events.track[span.index()]);
     let (from, to) = (trace.events.start[span.index()], trace.events.end(span));
     let ended = &by_end
         [by_end.partition_point(|&id| end(trace, id) <= from)..by_end.partition_point(|&id| end(trace, id) <= to)];
-    let is_of_span = |id: &&GpuId| match copies {
+    let is_of_span = |id: &&GpuOpId| match copies {
         true => is_copy_to_host(trace, **id) && launched_at(trace, **id) >= from,
         false => launched_at(trace, **id) < to,
     };
     ended.iter().rev().find(|id| streams.may_wait_for(process, **id) && is_of_span(id)).copied()
 }
 
-fn is_copy_to_host(trace: &Trace, id: GpuId) -> bool {
+fn is_copy_to_host(trace: &Trace, id: GpuOpId) -> bool {
     let event = trace.gpu.event[id.index()];
     trace.kind(event) == EventKind::Memcpy && copy_direction(trace.name(event)) == Some(CopyDirection::ToHost)
 }

@@ -1,7 +1,7 @@
 //! Units of a comparison: marked steps, inferred steps, or the whole trace.
 
 use super::profile::StepLength;
-use stackline_model::{EventId, GpuId, Key, StepIndex, Trace};
+use stackline_model::{EventId, GpuOpId, Key, StepIndex, Trace};
 use stackline_timeline::Scope;
 use stackline_timeline::steps::{StepSelection, WARM_UP_RATIO, between, is_warm_up, spans, upper_median};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl Units {
         *self.of_step.get(step as usize)?
     }
 
-    pub(super) fn of_gpu(&self, trace: &Trace, gpu: GpuId) -> Option<usize> {
+    pub(super) fn of_gpu(&self, trace: &Trace, gpu: GpuOpId) -> Option<usize> {
         if !self.inferred.is_empty() {
             return self.unit_at(trace.events.start[trace.gpu.event[gpu.index()].index()]);
         }

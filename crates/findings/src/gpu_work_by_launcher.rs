@@ -20,7 +20,7 @@ pub(super) struct Launches(Vec<(TrackId, i64, EventId)>);
 impl Launches {
     pub(super) fn new(trace: &Trace) -> Self {
         let events = &trace.events;
-        let row = |gpu: stackline_model::GpuId| {
+        let row = |gpu: stackline_model::GpuOpId| {
             let launch = trace.gpu.launcher(gpu)?;
             Some((events.track[launch.index()], events.start[launch.index()], trace.gpu.event[gpu.index()]))
         };

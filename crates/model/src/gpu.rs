@@ -1,6 +1,6 @@
 //! Table of GPU operations (kernels, copies and fills) with their launch calls.
 
-use crate::{EventId, GpuId};
+use crate::{EventId, GpuOpId};
 
 /// GPU operations (kernels, copies and fills) as columns, in the order of their events. The operator, frame and module
 /// of an operation are the innermost ones around its launch call on the launching thread.
@@ -40,17 +40,17 @@ impl GpuTable {
     }
 
     /// Handles of all GPU operations in row order.
-    pub fn ids(&self) -> impl ExactSizeIterator<Item = GpuId> + use<> {
-        (0..self.len() as u32).map(GpuId)
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = GpuOpId> + use<> {
+        (0..self.len() as u32).map(GpuOpId)
     }
 
     /// Row of an event in the GPU table, by binary search; `None` if the event is not GPU work.
-    pub fn of_event(&self, event: EventId) -> Option<GpuId> {
-        self.event.binary_search(&event).ok().map(GpuId::new)
+    pub fn of_event(&self, event: EventId) -> Option<GpuOpId> {
+        self.event.binary_search(&event).ok().map(GpuOpId::new)
     }
 
     /// Launch call of a GPU operation; if unknown, the operator with the same external ID.
-    pub fn launcher(&self, gpu: GpuId) -> Option<EventId> {
+    pub fn launcher(&self, gpu: GpuOpId) -> Option<EventId> {
         self.launch[gpu.index()].some().or(self.operator[gpu.index()].some())
     }
 

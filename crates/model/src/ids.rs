@@ -83,7 +83,7 @@ handle!(
 );
 handle!(
     /// Row of a [`crate::GpuTable`]: one operation on a GPU stream.
-    GpuId
+    GpuOpId
 );
 handle!(
     /// Node of a [`crate::StackTable`].

@@ -6,7 +6,7 @@
 //! launches, or if the correlation ID lies among those of recorded launches, records are missing and nothing is
 //! inferred.
 
-use crate::{EventId, GpuId, Key, Trace, TrackId};
+use crate::{EventId, GpuOpId, Key, Trace, TrackId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct Launched {
 pub struct LaunchTimes<'a> {
     trace: &'a Trace,
     /// Operations without a recorded launch, on streams that have some.
-    inferred: FxHashMap<GpuId, Launched>,
+    inferred: FxHashMap<GpuOpId, Launched>,
 }
 
 impl<'a> LaunchTimes<'a> {
@@ -41,7 +41,7 @@ impl<'a> LaunchTimes<'a> {
     pub fn new(trace: &'a Trace) -> Self {
         let mut found = Self { trace, inferred: FxHashMap::default() };
         if trace.gpu.ids().any(|gpu| found.recorded(gpu).is_none()) {
-            let mut streams: BTreeMap<TrackId, Vec<GpuId>> = BTreeMap::new();
+            let mut streams: BTreeMap<TrackId, Vec<GpuOpId>> = BTreeMap::new();
             for gpu in trace.gpu_by_start().filter(|&gpu| trace.events.is_timed(trace.gpu.event[gpu.index()])) {
                 let event = trace.gpu.event[gpu.index()];
                 streams.entry(trace.events.track[event.index()]).or_default().push(gpu);
@@ -53,7 +53,7 @@ impl<'a> LaunchTimes<'a> {
     }
 
     /// Launch time of a GPU operation: recorded, inferred, or else its start.
-    pub fn launch_of(&self, gpu: GpuId) -> Launched {
+    pub fn launch_of(&self, gpu: GpuOpId) -> Launched {
         let (events, event) = (&self.trace.events, self.trace.gpu.event[gpu.index()]);
         let inferred = || self.inferred.get(&gpu).copied();
         let began = || Launched { at: events.start[event.index()], process: None };
@@ -61,7 +61,7 @@ impl<'a> LaunchTimes<'a> {
     }
 
     /// True if an operation was launched before the recording began.
-    pub fn is_before_recording(&self, gpu: GpuId) -> bool {
+    pub fn is_before_recording(&self, gpu: GpuOpId) -> bool {
         self.inferred.get(&gpu).is_some_and(|launched| launched.at == BEFORE_RECORDING)
     }
 
@@ -71,7 +71,7 @@ impl<'a> LaunchTimes<'a> {
     }
 
     /// Recorded launch; `None` if the call has no plausible time.
-    fn recorded(&self, gpu: GpuId) -> Option<Launched> {
+    fn recorded(&self, gpu: GpuOpId) -> Option<Launched> {
         let events = &self.trace.events;
         let call = self.trace.gpu.launch[gpu.index()].some().filter(|&call| events.is_plausible(call))?;
         Some(Launched {
@@ -97,9 +97,9 @@ impl<'a> LaunchTimes<'a> {
     }
 
     /// Infer launches for one stream's operations, which are sorted by start.
-    fn infer(&mut self, operations: &[GpuId], first_numbers: &BTreeMap<Option<Key>, i64>) {
+    fn infer(&mut self, operations: &[GpuOpId], first_numbers: &BTreeMap<Option<Key>, i64>) {
         let recorded: Vec<Option<Launched>> = operations.iter().map(|&gpu| self.recorded(gpu)).collect();
-        let row = |(&gpu, recorded): (&GpuId, &Option<Launched>)| Operation {
+        let row = |(&gpu, recorded): (&GpuOpId, &Option<Launched>)| Operation {
             start: self.trace.events.start[self.trace.gpu.event[gpu.index()].index()],
             launched: recorded.map(|launched| launched.at),
             correlation: self.trace.gpu.correlation[gpu.index()],

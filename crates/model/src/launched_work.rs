@@ -1,7 +1,7 @@
 //! GPU work in launch order, to find when all work launched before a given time has ended.
 
 use crate::launch_times::{LaunchTimes, Launched};
-use crate::{GpuId, Key, Step, Trace};
+use crate::{GpuOpId, Key, Step, Trace};
 use std::collections::BTreeMap;
 
 /// Launched GPU work of each process, to find when all work launched before a given time has ended.
@@ -15,7 +15,7 @@ pub struct LaunchedWork {
 impl LaunchedWork {
     /// Sort the operations that `counts` selects by launch time.
     #[must_use]
-    pub fn from_trace(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Self {
+    pub fn from_trace(trace: &Trace, counts: impl Fn(GpuOpId) -> bool) -> Self {
         let times = LaunchTimes::new(trace);
         let mut of_processes: BTreeMap<Option<Key>, Vec<(i64, i64)>> = BTreeMap::new();
         let mut launches = trace.gpu.ids().filter(|&gpu| counts(gpu)).map(|gpu| (times.launch_of(gpu), gpu)).peekable();
@@ -83,7 +83,7 @@ impl Trace {
         if self.steps.is_empty() {
             return &NONE;
         }
-        let is_timed = |gpu: GpuId| self.events.is_timed(self.gpu.event[gpu.index()]);
+        let is_timed = |gpu: GpuOpId| self.events.is_timed(self.gpu.event[gpu.index()]);
         self.launched_work.get_or_init(|| LaunchedWork::from_trace(self, is_timed))
     }
 }

@@ -77,7 +77,7 @@ pub use fusions::{FUSED_OPERATORS, Fusion, FusionEvidence};
 pub use gpu::GpuTable;
 pub use gpu_records::{GpuRecords, lack_times};
 pub use ids::{
-    AttrLayoutId, CallNodeId, CallProcessId, CallThreadId, EventId, FrameId, GpuId, MemoryCallId, MemoryDeviceId,
+    AttrLayoutId, CallNodeId, CallProcessId, CallThreadId, EventId, FrameId, GpuOpId, MemoryCallId, MemoryDeviceId,
     MemoryObjectId, MemoryStackId, MemoryStreamId, ProcessId, StackId, StrId, TrackId,
 };
 pub use kernel_launches::KernelLaunches;

@@ -11,7 +11,7 @@ mod containment;
 mod tests;
 
 use crate::kind::named_enum;
-use crate::{CONTEXT_FLOW, EventId, EventKind, GpuId, LinkKind, StrId, Trace, TrackKind};
+use crate::{CONTEXT_FLOW, EventId, EventKind, GpuOpId, LinkKind, StrId, Trace, TrackKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 named_enum!(
@@ -65,7 +65,7 @@ impl Trace {
     }
 
     /// Launch call of a GPU operation, or the operator with its external ID.
-    fn launch_of(&self, gpu: GpuId) -> Option<(EventId, ParentEvidence)> {
+    fn launch_of(&self, gpu: GpuOpId) -> Option<(EventId, ParentEvidence)> {
         let launcher = self.gpu.launcher(gpu).filter(|&launcher| self.is_on_thread(launcher))?;
         let evidence = match self.gpu.launch[gpu.index()].some() {
             None => ParentEvidence::ExplicitId,

@@ -3,7 +3,7 @@
 use crate::names::module_class;
 use crate::parents::Parent;
 use crate::{
-    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuRecords, GpuTable, Key, LaunchedWork, Level,
+    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuOpId, GpuRecords, GpuTable, Key, LaunchedWork, Level,
     LinkTable, Pause, ReadReport, SampleTable, StackTable, StrId, StringTable, TrackId, TrackKind, TrackTable,
 };
 use std::collections::BTreeMap;
@@ -211,7 +211,7 @@ impl Trace {
     }
 
     /// Row of an event in the GPU table; `None` if the event is not GPU work. Other events need no search.
-    pub fn gpu_operation(&self, event: EventId) -> Option<GpuId> {
+    pub fn gpu_operation(&self, event: EventId) -> Option<GpuOpId> {
         if self.kind(event).is_gpu_work() { self.gpu.of_event(event) } else { None }
     }
 
@@ -221,9 +221,9 @@ impl Trace {
     }
 
     /// GPU operations by start; those with equal starts in the order of the table.
-    pub fn gpu_by_start(&self) -> impl Iterator<Item = GpuId> {
+    pub fn gpu_by_start(&self) -> impl Iterator<Item = GpuOpId> {
         // Operations of one track are mostly sorted, which makes the sort fast; in the table, tracks are interleaved.
-        let mut tracks: Vec<Vec<(i64, GpuId)>> = vec![Vec::new(); self.tracks.len()];
+        let mut tracks: Vec<Vec<(i64, GpuOpId)>> = vec![Vec::new(); self.tracks.len()];
         for gpu in self.gpu.ids() {
             let event = self.gpu.event[gpu.index()].index();
             tracks[self.events.track[event].index()].push((self.events.start[event], gpu));
@@ -367,6 +367,6 @@ mod tests {
             trace.events.start.push(start);
             trace.gpu.event.push(EventId::new(at));
         }
-        assert!(trace.gpu_by_start().eq([4, 1, 0, 2, 3].map(GpuId)));
+        assert!(trace.gpu_by_start().eq([4, 1, 0, 2, 3].map(GpuOpId)));
     }
 }

@@ -5,7 +5,7 @@ use arrow_array::types::UInt32Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, RecordBatchReader, StringArray, UInt32Array};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 use stackline_engine::Progress;
-use stackline_model::{EventId, GpuId, Trace, TraceSet, TrackId};
+use stackline_model::{EventId, GpuOpId, Trace, TraceSet, TrackId};
 use stackline_store::arrow::{EventOptions, EventReader};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) fn omitted_arguments_note(set: &TraceSet) -> Option<String> {
 /// GPU operations with their launch call, operator and step.
 pub(crate) fn gpu_ops(set: &TraceSet, ranks: &[i64]) -> Result<Batches, ArrowError> {
     let rows = Rows::new(set, ranks, |t| t.gpu.ids());
-    let event = |t: &Trace, g: GpuId| t.gpu.event[g.index()];
+    let event = |t: &Trace, g: GpuOpId| t.gpu.event[g.index()];
     let mut table = TableBuilder::new(&rows);
     table.handles("event", |t, g| t.gpu.event[g.index()]);
     table.text("name", |t, g| Some(t.name(event(t, g))));

@@ -13,7 +13,7 @@ use crate::op_tree::OpTree;
 use crate::stats::percent;
 use crate::vocabulary::categories::TRACELENS_OTHER;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, GpuId, StrId, Trace};
+use stackline_model::{EventId, EventKind, GpuOpId, StrId, Trace};
 
 /// Definition by which a TraceLens table is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,12 +91,12 @@ impl<'a> GpuView<'a> {
     }
 
     /// Duration of a GPU operation in µs.
-    pub fn duration_us(&self, gpu: GpuId) -> f64 {
+    pub fn duration_us(&self, gpu: GpuOpId) -> f64 {
         self.trace.events.dur[self.trace.gpu.event[gpu.index()].index()] as f64 / 1e3
     }
 
     /// Time in µs during which at least one of `gpu` runs.
-    pub fn busy_us(&self, gpu: impl IntoIterator<Item = GpuId>) -> f64 {
+    pub fn busy_us(&self, gpu: impl IntoIterator<Item = GpuOpId>) -> f64 {
         Spans::new(self, gpu).total_us()
     }
 
@@ -108,7 +108,7 @@ impl<'a> GpuView<'a> {
 
 /// Test if TraceLens links a GPU operation to its launch. TraceLens follows flow arrows. ROCm's profiler starts none at
 /// `hipMemset` calls, although their correlation ID names the call.
-fn has_flow_arrow(trace: &Trace, gpu: GpuId) -> bool {
+fn has_flow_arrow(trace: &Trace, gpu: GpuOpId) -> bool {
     let launch = trace.gpu.launch[gpu.index()];
     let is_fill = trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Memset;
     launch.is_some() && !(is_fill && trace.name(launch).starts_with("hip"))
@@ -125,9 +125,9 @@ pub enum Spans {
 
 impl Spans {
     /// Union of the time spans of the given GPU operations.
-    pub fn new(view: &GpuView<'_>, operations: impl IntoIterator<Item = GpuId>) -> Self {
+    pub fn new(view: &GpuView<'_>, operations: impl IntoIterator<Item = GpuOpId>) -> Self {
         let events = &view.trace.events;
-        let row = |g: GpuId| view.trace.gpu.event[g.index()];
+        let row = |g: GpuOpId| view.trace.gpu.event[g.index()];
         let spans = operations.into_iter();
         match view.definition {
             Definition::Exact => Self::Ns(union(spans.map(|g| (events.start[row(g).index()], events.end(row(g)))))),
@@ -212,7 +212,7 @@ impl Recompute {
     }
 
     /// Test if a recomputation launched this GPU work.
-    pub fn has_gpu(&self, trace: &Trace, gpu: GpuId) -> bool {
+    pub fn has_gpu(&self, trace: &Trace, gpu: GpuOpId) -> bool {
         trace.gpu.launcher(gpu).is_some_and(|launcher| self.has(launcher))
     }
 }
@@ -224,7 +224,7 @@ pub struct Launcher {
     /// The operator or the runtime call.
     pub event: EventId,
     /// GPU work in order of launch.
-    pub gpu: Vec<GpuId>,
+    pub gpu: Vec<GpuOpId>,
     /// Time in µs in which any of its GPU work runs.
     pub direct_us: f64,
     /// The same for all GPU work launched under it, including operators inside it and communication libraries.
@@ -301,7 +301,7 @@ fn category(view: &GpuView<'_>, launcher: &Launcher) -> &'static str {
 }
 
 /// Note on coverage: the share of GPU time with a known launch, operator and step.
-pub fn gpu_coverage_note(trace: &Trace, operations: impl Iterator<Item = GpuId>) -> String {
+pub fn gpu_coverage_note(trace: &Trace, operations: impl Iterator<Item = GpuOpId>) -> String {
     let mut total = 0i64;
     let mut times = [0i64; 3];
     for id in operations {

@@ -9,7 +9,7 @@ use crate::vocabulary::recorders;
 use rustc_hash::FxHashMap;
 use stackline_model::format::{count, duration};
 use stackline_model::gpu_calls::{CopyDirection, copy_direction};
-use stackline_model::{EventKind, GpuId, StrId, Trace};
+use stackline_model::{EventKind, GpuOpId, StrId, Trace};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -161,8 +161,8 @@ struct Operations {
 
 impl Operations {
     fn from_busiest_gpu(trace: &Trace) -> Option<Self> {
-        let timed = |gpu: &GpuId| trace.events.is_timed(trace.gpu.event[gpu.index()]);
-        let times = |gpu: GpuId| {
+        let timed = |gpu: &GpuOpId| trace.events.is_timed(trace.gpu.event[gpu.index()]);
+        let times = |gpu: GpuOpId| {
             let event = trace.gpu.event[gpu.index()];
             (trace.events.start[event.index()], trace.events.end(event))
         };
@@ -176,8 +176,8 @@ impl Operations {
         }
         let (&device, &total_ns) = devices.iter().max_by_key(|(_, ns)| **ns)?;
         let (&(_, stream), _) = streams.iter().filter(|((on, _), _)| *on == device).max_by_key(|(_, n)| **n)?;
-        let name = |gpu: GpuId| trace.events.name[trace.gpu.event[gpu.index()].index()];
-        let here: Vec<GpuId> =
+        let name = |gpu: GpuOpId| trace.events.name[trace.gpu.event[gpu.index()].index()];
+        let here: Vec<GpuOpId> =
             trace.gpu.ids().filter(timed).filter(|gpu| trace.gpu.device[gpu.index()] == device).collect();
         let on_stream = here.iter().filter(|gpu| trace.gpu.stream[gpu.index()] == stream);
         let mut sequence: Vec<(i64, i64, StrId)> =

@@ -1,6 +1,6 @@
 //! Forest of operators by nesting, with the GPU work of each.
 
-use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
+use stackline_model::{EventId, EventKind, GpuOpId, Trace, TrackKind};
 
 /// The operators of all CPU threads, parents before children, each subtree a contiguous run of nodes.
 #[derive(Debug, Default)]
@@ -92,7 +92,7 @@ impl OpTree {
 
     /// The GPU work for which `include` is set, by launching operator.
     pub fn gpu_work(&self, trace: &Trace, include: &[bool]) -> GpuWork {
-        let mut pairs: Vec<(u32, GpuId)> = trace
+        let mut pairs: Vec<(u32, GpuOpId)> = trace
             .gpu
             .ids()
             .filter(|g| include[g.index()])
@@ -113,22 +113,22 @@ impl OpTree {
 /// GPU work in the order of the launching nodes.
 #[derive(Debug)]
 pub struct GpuWork {
-    gpu: Vec<GpuId>,
+    gpu: Vec<GpuOpId>,
     offset: Vec<u32>,
 }
 
 impl GpuWork {
     /// GPU work that the operator itself launched.
-    pub fn own(&self, node: u32) -> &[GpuId] {
+    pub fn own(&self, node: u32) -> &[GpuOpId] {
         self.slice(node, node + 1)
     }
 
     /// GPU work that the operator and all operators inside it launched.
-    pub fn subtree(&self, tree: &OpTree, node: u32) -> &[GpuId] {
+    pub fn subtree(&self, tree: &OpTree, node: u32) -> &[GpuOpId] {
         self.slice(node, tree.end[node as usize])
     }
 
-    fn slice(&self, from: u32, to: u32) -> &[GpuId] {
+    fn slice(&self, from: u32, to: u32) -> &[GpuOpId] {
         &self.gpu[self.offset[from as usize] as usize..self.offset[to as usize] as usize]
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::gpu_view::GpuView;
 use crate::op_tree::{OpTree, ROOT};
-use stackline_model::{EventId, EventKind, GpuId, Trace};
+use stackline_model::{EventId, EventKind, GpuOpId, Trace};
 
 /// Cost of one operator call, self and inclusive. Times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -75,7 +75,7 @@ pub fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
         let (op, parent) = (tree.op[node], tree.parent[node]);
         let dur = trace.events.dur[op.index()];
         let own = work.own(node as u32);
-        let duration = |g: &GpuId| trace.events.dur[trace.gpu.event[g.index()].index()];
+        let duration = |g: &GpuOpId| trace.events.dur[trace.gpu.event[g.index()].index()];
         let timed = || own.iter().filter(|g| view.linked[g.index()]);
         let gpu = timed().map(duration).fold(0, i64::saturating_add);
         let mut calls: Vec<EventId> = own.iter().map(|g| trace.gpu.launch[g.index()]).collect();

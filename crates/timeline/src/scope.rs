@@ -2,7 +2,7 @@
 
 use crate::steps::{StepSelection, host_window_of};
 use crate::window_choice::WindowChoice;
-use stackline_model::{EventId, GpuId, Trace};
+use stackline_model::{EventId, GpuOpId, Trace};
 
 /// Default window of an analysis, for calls without a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub struct GpuWork<'a> {
 
 impl GpuWork<'_> {
     /// Test if a GPU operation is in the scope.
-    pub fn has(&self, gpu: GpuId) -> bool {
+    pub fn has(&self, gpu: GpuOpId) -> bool {
         self.window.is_none_or(|window| runs_in(self.trace, self.trace.gpu.event[gpu.index()], window))
     }
 }

@@ -12,7 +12,7 @@ use crate::imports::end_of_imports;
 use crate::step_cycles::{Cycle, note_of_processes, numbered, processes};
 use crate::window_choice::{WindowChoice, annotation_span};
 use stackline_model::format::duration;
-use stackline_model::{EventId, GpuId, Key, LaunchedWork, RECORDING_FORMAT, Step, Trace};
+use stackline_model::{EventId, GpuOpId, Key, LaunchedWork, RECORDING_FORMAT, Step, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of warm-up steps.
@@ -386,7 +386,7 @@ pub fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
 pub const WARM_UP_RATIO: i64 = 2;
 
 /// Start and end of each step, in ns, with only the GPU work for which `counts` is true.
-pub fn spans(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Vec<(i64, i64)> {
+pub fn spans(trace: &Trace, counts: impl Fn(GpuOpId) -> bool) -> Vec<(i64, i64)> {
     spans_with(trace, &LaunchedWork::from_trace(trace, counts))
 }
 

@@ -6,7 +6,7 @@
 
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::names::is_graph_launch;
-use stackline_model::{GpuId, Table, Trace, Unit};
+use stackline_model::{GpuOpId, Table, Trace, Unit};
 use stackline_timeline::gpu_view::gpu_coverage_note;
 use stackline_timeline::stats::percent;
 use stackline_timeline::{DefaultWindow, Scope};
@@ -53,7 +53,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     vec![table(operations, total, &counts, &times)]
 }
 
-fn known(trace: &Trace, id: GpuId) -> [bool; KNOWN.len()] {
+fn known(trace: &Trace, id: GpuOpId) -> [bool; KNOWN.len()] {
     let gpu = &trace.gpu;
     let i = id.index();
     let launch = gpu.launch[i];
@@ -71,7 +71,7 @@ fn known(trace: &Trace, id: GpuId) -> [bool; KNOWN.len()] {
 /// Create the [`gpu_coverage_note`] of all GPU operations in a scope that have plausible times.
 pub(super) fn note(trace: &Trace, scope: &Scope) -> String {
     let work = scope.gpu_work(trace);
-    let counts = |id: &GpuId| work.has(*id) && trace.events.is_plausible(trace.gpu.event[id.index()]);
+    let counts = |id: &GpuOpId| work.has(*id) && trace.events.is_plausible(trace.gpu.event[id.index()]);
     gpu_coverage_note(trace, trace.gpu.ids().filter(counts))
 }
 

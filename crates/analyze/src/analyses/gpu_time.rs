@@ -21,7 +21,7 @@
 use super::coverage::with_coverage_note;
 use super::steps::MIN_KNOWN_DIVISOR;
 use crate::{Analysis, Display, TableCommand};
-use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, TrackId, Unit, names};
+use stackline_model::{EventId, EventKind, GpuOpId, StrId, Table, Trace, TrackId, Unit, names};
 use stackline_timeline::DefaultWindow;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_timeline::launch_handover::{Handovers, host_wait_end};
@@ -75,7 +75,7 @@ struct Operation {
     device: i32,
     start: i64,
     end: i64,
-    gpu: GpuId,
+    gpu: GpuOpId,
     kind: KernelType,
     /// True if the host completed its part of the launch before the call returned ([`Handovers::is_early`]).
     is_early: bool,
@@ -143,7 +143,7 @@ fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection)
     let missing = launches_of_missing_operations(trace);
     for of_device in operations.chunk_by(|a, b| a.device == b.device) {
         let id = of_device[0].device;
-        let is_kernel = |gpu: &GpuId| trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Kernel;
+        let is_kernel = |gpu: &GpuOpId| trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Kernel;
         let of_id = trace.gpu.ids().filter(|gpu| trace.gpu.device[gpu.index()] == id);
         let recorded = of_id.filter(is_kernel).count() as i64;
         let timed = of_device.iter().filter(|operation| is_kernel(&operation.gpu)).count() as i64;
@@ -340,7 +340,7 @@ mod tests {
     use stackline_timeline::intervals::{subtract, total, union};
 
     fn operation(start: i64, dur: i64, kind: KernelType) -> Operation {
-        Operation { device: 0, start, end: start + dur, gpu: GpuId(0), kind, is_early: false }
+        Operation { device: 0, start, end: start + dur, gpu: GpuOpId(0), kind, is_early: false }
     }
 
     fn trace_with_launch(launch: EventId, start: i64) -> Trace {
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn idle_causes_without_host_wait() {
         let compute = KernelType::Computation;
-        let second = Operation { gpu: GpuId(1), ..operation(60, 10, compute) };
+        let second = Operation { gpu: GpuOpId(1), ..operation(60, 10, compute) };
         let operations = [operation(0, 12, compute), second];
         let ahead = trace_with_launches(&[-30, -10]);
         let times = device(&ahead, &operations, None, &[-20]);

@@ -11,7 +11,7 @@
 
 use crate::hta_rows::{HtaRows, Row};
 use crate::{Analysis, Display, TableCommand};
-use stackline_model::{GpuId, Table, Trace, Unit};
+use stackline_model::{GpuOpId, Table, Trace, Unit};
 use stackline_timeline::stats::percent;
 use stackline_timeline::stats::{Describe, columns, describe, round, sum};
 use stackline_timeline::{DefaultWindow, Scope};
@@ -51,7 +51,7 @@ fn cause<T: PartialOrd + Copy>(launch: Option<T>, end_before: T, gap: T, thresho
 
 /// Table `idle_time` (times not rounded, unlike HTA): gaps and idle time per device, stream and cause.
 pub fn exact(trace: &Trace, scope: &Scope, threshold_ns: i64) -> Table {
-    let mut streams: BTreeMap<(i32, i64), Vec<GpuId>> = BTreeMap::new();
+    let mut streams: BTreeMap<(i32, i64), Vec<GpuOpId>> = BTreeMap::new();
     let work = scope.gpu_work(trace);
     for gpu in trace.gpu.ids().filter(|&g| work.has(g)) {
         if trace.events.is_plausible(trace.gpu.event[gpu.index()]) {
@@ -61,7 +61,7 @@ pub fn exact(trace: &Trace, scope: &Scope, threshold_ns: i64) -> Table {
     }
     let mut rows = Vec::new();
     for (key, mut operations) in streams {
-        let event = |g: GpuId| trace.gpu.event[g.index()];
+        let event = |g: GpuOpId| trace.gpu.event[g.index()];
         operations.sort_by_key(|&g| (trace.events.start[event(g).index()], g));
         let mut sums = [(0i64, 0i64); 3];
         let mut busy_until: Option<i64> = None;

@@ -3,7 +3,7 @@
 use crate::summary::Summary;
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::names::is_fill_launch;
-use stackline_model::{EventId, EventKind, GpuId, Key, Step, StepIndex, Table, Trace, TrackKind, Unit};
+use stackline_model::{EventId, EventKind, GpuOpId, Key, Step, StepIndex, Table, Trace, TrackKind, Unit};
 use stackline_timeline::intervals::{total, union};
 use stackline_timeline::stats;
 use stackline_timeline::stats::percent;
@@ -124,7 +124,7 @@ fn work(trace: &Trace) -> Vec<Work> {
             busy[from..to.max(from)].iter().map(|s| (s.0.max(step.start), s.1.min(step.end))).collect();
         work.busy_ns = total(&inside);
     }
-    let is_without_time = |gpu: &GpuId| {
+    let is_without_time = |gpu: &GpuOpId| {
         let event = trace.gpu.event[gpu.index()];
         trace.kind(event) == EventKind::Kernel && !trace.events.is_plausible(event)
     };

@@ -4,7 +4,7 @@
 use crate::summary::Summary;
 use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
-use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
+use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, GpuOpId, StrId, Table, Trace, Unit};
 use stackline_timeline::classify::{Collective, element_bytes};
 use stackline_timeline::gpu_view::{Definition, GpuView};
 use stackline_timeline::host_collectives::host_collectives;
@@ -148,7 +148,7 @@ fn rows(view: &GpuView<'_>, scope: &Scope) -> Vec<Row> {
     // Kernels without metadata are grouped by the collective family of their name.
     let mut index: FxHashMap<(Key, Option<&str>), usize> = FxHashMap::default();
     let mut groups: Vec<(Key, &str, Vec<f64>)> = Vec::new();
-    let communicates = |g: &GpuId| view.counted[g.index()] && view.communication[g.index()];
+    let communicates = |g: &GpuOpId| view.counted[g.index()] && view.communication[g.index()];
     let of_gpu =
         trace.gpu.ids().filter(communicates).map(|gpu| (trace.gpu.event[gpu.index()], trace.gpu.stream[gpu.index()]));
     let of_gpu = of_gpu.filter(|(event, _)| trace.kind(*event) == EventKind::Kernel);

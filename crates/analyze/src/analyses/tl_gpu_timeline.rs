@@ -1,7 +1,7 @@
 //! TraceLens' `gpu_timeline`: the time from the first to the last GPU operation, by kind of GPU activity.
 
 use crate::{Analysis, Display, TableCommand};
-use stackline_model::{GpuId, Table, Trace, Unit};
+use stackline_model::{GpuOpId, Table, Trace, Unit};
 use stackline_timeline::gpu_view::{Definition, GpuView, Recompute, Spans};
 use stackline_timeline::kernel_type::KernelType;
 use stackline_timeline::{DefaultWindow, Scope};
@@ -62,16 +62,16 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
 }
 
 /// Total time of the timeline in µs, "total time" in TraceLens' tables.
-pub(super) fn extent_us(view: &GpuView<'_>, include: impl Fn(GpuId) -> bool) -> f64 {
+pub(super) fn extent_us(view: &GpuView<'_>, include: impl Fn(GpuOpId) -> bool) -> f64 {
     let gpu = view.trace.gpu.ids().filter(|g| view.timed()[g.index()] && include(*g));
     Spans::new(view, gpu).extent_us()
 }
 
-fn times_us(view: &GpuView<'_>, include: impl Fn(GpuId) -> bool) -> [f64; 8] {
+fn times_us(view: &GpuView<'_>, include: impl Fn(GpuOpId) -> bool) -> [f64; 8] {
     let trace = view.trace;
-    let all: Vec<GpuId> = trace.gpu.ids().filter(|g| view.timed()[g.index()] && include(*g)).collect();
-    let is = |g: &GpuId, kind: KernelType| view.types[g.index()] == kind;
-    let select = |f: &dyn Fn(&GpuId) -> bool| Spans::new(view, all.iter().copied().filter(|g| f(g)));
+    let all: Vec<GpuOpId> = trace.gpu.ids().filter(|g| view.timed()[g.index()] && include(*g)).collect();
+    let is = |g: &GpuOpId, kind: KernelType| view.types[g.index()] == kind;
+    let select = |f: &dyn Fn(&GpuOpId) -> bool| Spans::new(view, all.iter().copied().filter(|g| f(g)));
     let copies = select(&|g| is(g, KernelType::Memory));
     let communication = select(&|g| is(g, KernelType::Communication));
     let computation = select(&|g| is(g, KernelType::Computation));

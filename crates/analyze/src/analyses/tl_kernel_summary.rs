@@ -4,7 +4,7 @@ use crate::analyses::tl_gpu_timeline::extent_us;
 use crate::summary::Summary;
 use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
+use stackline_model::{EventId, EventKind, GpuOpId, StrId, Table, Trace, Unit};
 use stackline_timeline::classify;
 use stackline_timeline::gpu_view::{Definition, GpuView, Launchers, Recompute};
 use stackline_timeline::stats::percent;
@@ -92,7 +92,7 @@ fn categories(view: &GpuView<'_>) -> FxHashMap<EventId, &'static str> {
 fn owner(
     view: &GpuView<'_>,
     categories: &FxHashMap<EventId, &'static str>,
-    gpu: GpuId,
+    gpu: GpuOpId,
 ) -> (Option<&'static str>, StrId) {
     let trace = view.trace;
     if !view.linked[gpu.index()] {

@@ -4,7 +4,7 @@ use crate::analyses::tl_gpu_timeline::extent_us;
 use crate::summary::Summary;
 use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
-use stackline_model::{EventKind, GpuId, StrId, Table, Trace, Unit};
+use stackline_model::{EventKind, GpuOpId, StrId, Table, Trace, Unit};
 use stackline_timeline::gpu_view::{Definition, GpuView, Recompute};
 use stackline_timeline::stats::percent;
 use stackline_timeline::{DefaultWindow, Scope};
@@ -33,7 +33,7 @@ type Key = (StrId, [StrId; 3], StrId);
 /// histogram has `BINS` equal bins from the shortest to the longest kernel.
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);
-    let short: Vec<GpuId> = trace
+    let short: Vec<GpuOpId> = trace
         .gpu
         .ids()
         .filter(|g| view.counted[g.index()] && trace.kind(trace.gpu.event[g.index()]) == EventKind::Kernel)
@@ -43,7 +43,7 @@ pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table
     vec![summary(&view, &short), histogram(&durations)]
 }
 
-fn summary(view: &GpuView<'_>, short: &[GpuId]) -> Table {
+fn summary(view: &GpuView<'_>, short: &[GpuOpId]) -> Table {
     let trace = view.trace;
     let recompute = Recompute::find(trace);
     let exact = view.definition() == Definition::Exact;

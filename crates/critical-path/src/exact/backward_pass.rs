@@ -7,7 +7,7 @@ use super::sampled_waits::HostPart;
 use super::segment_list::PathSegments;
 use super::window::Window;
 use crate::gpu_order::Evidence;
-use stackline_model::{EventId, GpuId, TrackId};
+use stackline_model::{EventId, GpuOpId, TrackId};
 use std::collections::BTreeMap;
 
 /// Segment of the critical path: a time range with one cause.
@@ -190,7 +190,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
                 let category = self.categories.gpu_category(event);
                 let track = self.exact.trace.events.track[event.index()];
                 // The end of a record that overlaps later ones may be wrong.
-                let is_doubtful = self.exact.overlong.contains(&GpuId(place as u32));
+                let is_doubtful = self.exact.overlong.contains(&GpuOpId(place as u32));
                 let evidence = if is_doubtful { Evidence::Inferred } else { Evidence::Exact };
                 let rule = "record";
                 self.push(PathSegment { start, end, category, track, event, evidence, rule, node });

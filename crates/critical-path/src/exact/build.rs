@@ -7,7 +7,7 @@ use super::wakeups::{Handover, Threads};
 use crate::gpu_order::{CLOCK_TOLERANCE_NS, GpuOrder, Reason, SyncCall};
 use crate::streams::{end as gpu_end, start as gpu_start};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{EventId, GpuId, Trace, TrackId};
+use stackline_model::{EventId, GpuOpId, Trace, TrackId};
 
 /// Counts of recorded times that contradict each other, such as kernels that start before their launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ struct Wait {
 /// Releasing work: an operation, or a source by its position.
 #[derive(Clone, Copy)]
 enum Released {
-    By(GpuId),
+    By(GpuOpId),
     At(usize),
 }
 
@@ -107,7 +107,7 @@ impl<'a> Builder<'a> {
     }
 
     fn add_operations(&mut self) {
-        let mut usable: Vec<GpuId> =
+        let mut usable: Vec<GpuOpId> =
             self.trace.gpu.ids().filter(|g| self.order.stream[g.index()] != u32::MAX).collect();
         usable.sort_unstable_by_key(|g| self.order.rank[g.index()]);
         for gpu in usable {
@@ -140,7 +140,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Latest end of the work that an operation waits for.
-    fn work_before(&self, gpu: GpuId) -> Option<i64> {
+    fn work_before(&self, gpu: GpuOpId) -> Option<i64> {
         let latest = gpu_start(self.trace, gpu) + CLOCK_TOLERANCE_NS;
         let waits = self.order.deps(gpu).iter().map(|dep| gpu_end(self.trace, dep.on)).filter(|&ended| ended <= latest);
         waits.chain(self.order.previous[gpu.index()].some().map(|g| gpu_end(self.trace, g))).max()

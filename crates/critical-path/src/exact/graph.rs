@@ -5,7 +5,7 @@
 
 use super::wakeups::ThreadRule;
 use crate::gpu_order::{Evidence, ROUNDING_NS, Reason};
-use stackline_model::{EventId, GpuId};
+use stackline_model::{EventId, GpuOpId};
 
 /// Number for "no node" and "no edge".
 pub const NONE: u32 = u32::MAX;
@@ -180,8 +180,8 @@ impl ActivityGraph {
     }
 
     /// GPU operation of a graph node; none for host nodes.
-    pub fn gpu(&self, node: u32) -> Option<GpuId> {
-        (self.kind[node as usize] == NodeKind::Gpu).then(|| GpuId(self.place[node as usize]))
+    pub fn gpu(&self, node: u32) -> Option<GpuOpId> {
+        (self.kind[node as usize] == NodeKind::Gpu).then(|| GpuOpId(self.place[node as usize]))
     }
 
     /// Add the edges to the graph: choose the binding ones, compute the lags, and sort the nodes.

@@ -57,7 +57,7 @@ use reliability::Reliability;
 use rustc_hash::FxHashSet;
 use sampled_waits::SampledWaits;
 pub use sampled_waits::UNRECORDED_RULE;
-use stackline_model::{DeviceClock, EventId, GpuId, Key, Trace};
+use stackline_model::{DeviceClock, EventId, GpuOpId, Key, Trace};
 use stackline_timeline::recording::Recording;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -92,7 +92,7 @@ pub struct Exact<'a> {
     /// Processes whose clock disagrees with that of a GPU.
     clocks_disagree: BTreeSet<Key>,
     /// Operations with doubtful ends.
-    overlong: FxHashSet<GpuId>,
+    overlong: FxHashSet<GpuOpId>,
     left_out: u64,
     reliability: Reliability,
     kinds: CallKindCache,

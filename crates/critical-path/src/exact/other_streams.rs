@@ -5,7 +5,7 @@ use super::graph::{ActivityGraph, Dependency, NONE, NewEdge};
 use crate::gpu_order::{GpuOrder, ROUNDING_NS, Reason};
 use crate::streams::{end, start};
 use rustc_hash::FxHashSet;
-use stackline_model::{GpuId, Key, Trace};
+use stackline_model::{GpuOpId, Key, Trace};
 use std::collections::BTreeMap;
 
 /// Maximum time in ns between the end of another stream's work and the start of an operation that waited for it.
@@ -18,14 +18,14 @@ type Device = (Key, i32);
 pub(super) struct OtherStreams<'a> {
     trace: &'a Trace,
     order: &'a GpuOrder,
-    by_end: BTreeMap<Device, Vec<(i64, GpuId)>>,
+    by_end: BTreeMap<Device, Vec<(i64, GpuOpId)>>,
     /// Devices with a recorded launch.
     launched: FxHashSet<Device>,
 }
 
 impl<'a> OtherStreams<'a> {
     pub(super) fn new(trace: &'a Trace, order: &'a GpuOrder) -> Self {
-        let mut by_end: BTreeMap<Device, Vec<(i64, GpuId)>> = BTreeMap::new();
+        let mut by_end: BTreeMap<Device, Vec<(i64, GpuOpId)>> = BTreeMap::new();
         let mut launched = FxHashSet::default();
         for gpu in trace.gpu.ids().filter(|gpu| order.stream[gpu.index()] != u32::MAX) {
             let device = device(trace, order, gpu);
@@ -49,7 +49,7 @@ impl<'a> OtherStreams<'a> {
             *slot = graph.end[edge.from as usize].max(*slot);
         }
         let operations = self.trace.gpu.ids().filter(|gpu| nodes[gpu.index()] != NONE);
-        let dependency = |gpu: GpuId| {
+        let dependency = |gpu: GpuOpId| {
             let to = nodes[gpu.index()];
             let (on, reason) = self.delayed_by(gpu, released[to as usize])?;
             Some(NewEdge { to, from: nodes[on.index()], dependency: Dependency::Gpu(reason) })
@@ -58,7 +58,7 @@ impl<'a> OtherStreams<'a> {
     }
 
     /// Operation of another stream that may have delayed `gpu` beyond the time `after`, with the inference rule.
-    fn delayed_by(&self, gpu: GpuId, after: i64) -> Option<(GpuId, Reason)> {
+    fn delayed_by(&self, gpu: GpuOpId, after: i64) -> Option<(GpuOpId, Reason)> {
         let began = start(self.trace, gpu);
         let waited = began.saturating_sub(after);
         let device = device(self.trace, self.order, gpu);
@@ -75,14 +75,14 @@ impl<'a> OtherStreams<'a> {
         }
         let by_end = self.by_end.get(&device)?;
         let until = by_end.partition_point(|&(end, _)| end <= began + ROUNDING_NS);
-        let stream = |gpu: GpuId| self.order.stream[gpu.index()];
+        let stream = |gpu: GpuOpId| self.order.stream[gpu.index()];
         let mut ended = by_end[..until].iter().rev().take_while(|(end, _)| *end > earliest).map(|&(_, other)| other);
         let on = ended.find(|&other| stream(other) != stream(gpu) && start(self.trace, other) < began)?;
         Some((on, reason))
     }
 }
 
-fn device(trace: &Trace, order: &GpuOrder, gpu: GpuId) -> Device {
+fn device(trace: &Trace, order: &GpuOrder, gpu: GpuOpId) -> Device {
     // Rows of one device may otherwise be separate processes (TensorFlow 1 has one per stream).
     let track = trace.events.track[trace.gpu.event[gpu.index()].index()];
     let process = if order.is_one_process { Key::None } else { trace.tracks.pid(track) };

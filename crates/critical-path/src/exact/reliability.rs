@@ -4,7 +4,7 @@ use super::Window;
 use super::report::ExactWarning;
 use super::thread_timelines::ThreadTimeline;
 use stackline_model::launch_times::LaunchTimes;
-use stackline_model::{GpuId, Trace};
+use stackline_model::{GpuOpId, Trace};
 
 /// Contradiction of a device's clock in ns that matters in windows of any length.
 const LEAST_NS: i64 = 1_000_000;
@@ -68,13 +68,13 @@ impl Reliability {
 /// made during the recording. Calls before the recording began have no record in complete traces either; an operator of
 /// the trace shows that the call was made during it.
 fn unlaunched(trace: &Trace) -> (usize, usize) {
-    let is_unlaunched = |gpu: &GpuId| trace.gpu.launch[gpu.index()].is_none();
-    let unlaunched: Vec<GpuId> = trace.gpu.ids().filter(is_unlaunched).collect();
+    let is_unlaunched = |gpu: &GpuOpId| trace.gpu.launch[gpu.index()].is_none();
+    let unlaunched: Vec<GpuOpId> = trace.gpu.ids().filter(is_unlaunched).collect();
     if unlaunched.is_empty() {
         return (0, 0);
     }
     let times = LaunchTimes::new(trace);
-    let is_missing = |gpu: &&GpuId| trace.gpu.operator[gpu.index()].is_some() || !times.is_before_recording(**gpu);
+    let is_missing = |gpu: &&GpuOpId| trace.gpu.operator[gpu.index()].is_some() || !times.is_before_recording(**gpu);
     (unlaunched.len(), unlaunched.iter().filter(is_missing).count())
 }
 

@@ -7,7 +7,7 @@ use super::thread_timelines::ThreadTimeline;
 use crate::CriticalPathError;
 use crate::nearest::nearest_annotations;
 use stackline_model::launch_times::LaunchTimes;
-use stackline_model::{EventId, GpuId, Key, Step, TrackId};
+use stackline_model::{EventId, GpuOpId, Key, Step, TrackId};
 use stackline_timeline::step_cycles::numbered;
 use stackline_timeline::steps::ends_with_work;
 use stackline_timeline::window_choice::{WindowChoice, annotations};
@@ -143,7 +143,7 @@ impl Exact<'_> {
         let mut last: BTreeMap<(i32, i64), u32> = BTreeMap::new();
         for node in (0..self.graph.len() as u32).filter(|&n| self.graph.kind[n as usize] == NodeKind::Gpu) {
             let row = self.graph.place[node as usize] as usize;
-            let launched = times.launch_of(GpuId::new(row));
+            let launched = times.launch_of(GpuOpId::new(row));
             if launched.process.is_none_or(|by| by == process) && launched.at < before {
                 let of_stream = last.entry((rows.device[row], rows.stream[row])).or_insert(node);
                 if self.graph.end[node as usize] > self.graph.end[*of_stream as usize] {

@@ -2,7 +2,7 @@
 
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
-use stackline_model::{EventId, GpuId, StrId, Unit};
+use stackline_model::{EventId, GpuOpId, StrId, Unit};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::kernel_type::KernelType;
 use std::collections::BTreeMap;
@@ -114,7 +114,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> O
 /// Check for outliers that recur in every step: these indicate a size that the trace does not record.
 fn recurs_each_step(context: &RuleContext<'_>, outliers: &[EventId]) -> bool {
     let trace = context.trace();
-    let step = |&event: &EventId| trace.gpu.of_event(event).map(|gpu: GpuId| trace.gpu.step[gpu.index()]);
+    let step = |&event: &EventId| trace.gpu.of_event(event).map(|gpu: GpuOpId| trace.gpu.step[gpu.index()]);
     let mut steps: Vec<u32> = outliers.iter().filter_map(step).collect();
     steps.sort_unstable();
     steps.dedup();
