@@ -6,9 +6,7 @@
 
 use super::device_shift::{Launched, MAX_RETURN_DELAY_NS, MIN_OPERATIONS, is_prompt};
 use super::proven_shift::{LEAST_PROVEN_NS, Proof, lowest, proven_shift};
-use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::Trace;
-use stackline_model::waiting_calls::{unnamed_waits, waiting_calls};
+use rustc_hash::FxHashSet;
 
 /// Number of operations on an idle device that must start with the same delay.
 const MIN_CONSTANT: usize = 30;
@@ -16,38 +14,6 @@ const MIN_CONSTANT: usize = 30;
 const SPREAD_NS: i64 = 10_000;
 /// Idle time before an operation, in ns, from which on no earlier operation delayed it.
 const GAP_NS: i64 = 5_000;
-
-/// Delays of waits' returns after the end of their work, in ns, by device.
-#[derive(Default)]
-pub(super) struct WaitDelays {
-    /// Of waits for a device, for a stream or for a copy.
-    exact: FxHashMap<i32, Vec<i64>>,
-    /// Of waits for events, and of waits that may wait for less than the device's work.
-    unsure: FxHashMap<i32, Vec<i64>>,
-}
-
-impl WaitDelays {
-    pub(super) fn find(trace: &Trace) -> Self {
-        let mut found = Self::default();
-        let named = waiting_calls(trace);
-        for wait in &named {
-            let delays = if wait.is_for_event { &mut found.unsure } else { &mut found.exact };
-            delays.entry(wait.device).or_default().push(wait.return_delay_ns(trace));
-        }
-        for wait in unnamed_waits(trace, &named) {
-            found.unsure.entry(wait.device).or_default().push(wait.return_delay_ns(trace));
-        }
-        found
-    }
-
-    pub(super) fn exact(&self, device: i32) -> &[i64] {
-        self.exact.get(&device).map_or(&[], Vec::as_slice)
-    }
-
-    pub(super) fn unsure(&self, device: i32) -> &[i64] {
-        self.unsure.get(&device).map_or(&[], Vec::as_slice)
-    }
-}
 
 /// Shift of a device whose launch delay is constant and long, if most waits return early by about that delay and none
 /// that surely waits for the device returns as its work ends. `launched` is sorted by delay.

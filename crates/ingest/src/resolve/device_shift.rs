@@ -8,11 +8,12 @@
 //! shows them ([`shift_by_constant_delay`]): drivers' own conversions leave small differences. Outliers are ignored:
 //! only the largest group of delays from launch to start is used.
 
-use super::constant_delay::{WaitDelays, shift_by_constant_delay};
+use super::constant_delay::shift_by_constant_delay;
 use super::launches::shared_ids;
 use super::order_shift::by_order;
 use super::proven_shift::{LEAST_PROVEN_NS, Proof, lowest, proven_shift};
 use super::shifted_events::move_events;
+use super::wait_delays::WaitDelays;
 use crate::diagnostics;
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags, names};

@@ -23,6 +23,7 @@ mod stream_order;
 mod streams;
 mod unclosed;
 pub(crate) mod unset;
+mod wait_delays;
 
 use crate::ReadOptions;
 use crate::byte_offsets::ByteOffsets;
