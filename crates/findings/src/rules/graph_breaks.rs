@@ -46,8 +46,8 @@ const REGION: &str = "Torch-Compiled Region";
 const RESUMED: &str = "torch_dynamo_resume_in_";
 const LOOKUP: &str = "TorchDynamo Cache Lookup";
 
-const MODEL: &str = "model: one guard check per break, of the duration SL027.check_us; upper bound: three times that \
-    time";
+const MODEL: &str = "model: each graph break costs one guard check of the duration SL027.check_us; the upper bound is \
+    three times this cost";
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let spans = [EventKind::Operator, EventKind::Annotation];

@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Check which activities overlap with the slow calls: copies, other streams, other processes on the GPU, \
          page faults of managed memory, or a falling GPU clock.",
     example: ("y = f(x)", "y = f(x)  # without another process on the same GPU"),
-    cost: "depends on the cause",
+    cost: "the effort depends on the cause of the slow calls",
     false_positives: "The finding is wrong if the kernel's work depends on values, not only on sizes.",
     source: "common practice",
     needs: &[Requirement::GpuWork],
