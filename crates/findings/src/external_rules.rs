@@ -315,7 +315,7 @@ fn page(rule: &RuleInfo, rule_info: &ExternalRule) -> String {
     let needs: Vec<&str> =
         rule_info.needs.iter().filter_map(|need| Some(Requirement::from_name(need)?.missing())).collect();
     match needs.is_empty() {
-        true => section("Requirements", "None: the rule checks every trace."),
+        true => section("Requirements", "The rule has no requirements: it checks every trace."),
         false => {
             section("Requirements", &format!("The rule is not checked if the trace has:\n\n- {}", needs.join("\n- ")));
         }

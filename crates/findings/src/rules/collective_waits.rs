@@ -31,7 +31,8 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 2.0,
             range: (1.1, 1000.0),
-            about: "report only calls longer than this multiple of the median of the same kind and size",
+            about: "report only calls that take longer than this multiple of the median time of calls of the same \
+                kind and size",
         },
         Setting {
             name: "calls",

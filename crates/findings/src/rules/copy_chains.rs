@@ -134,7 +134,7 @@ fn deep_copy(
         title: deep_title(share, context.words().in_each_step()),
         place,
         facts: vec![
-            Fact::count("operators in deepcopy", operators.len()),
+            Fact::count("operators in copy.deepcopy", operators.len()),
             Fact::time("total time per step", context.per_step(ns)),
             Fact::time("operator time per step", context.per_step(context.total(&operators))),
         ],

@@ -35,7 +35,8 @@ pub(super) const RULE: Rule = Rule {
         name: "check_us",
         default: 30.0,
         range: (0.0, 1e4),
-        about: "assumed time to find the next piece and check its guards, in µs, if the trace does not show it",
+        about: "assumed time to find the next compiled piece after a graph break and to check its guards, in µs; used \
+            if the trace does not show this time",
     }],
     advice_variants: &[],
     check,

@@ -28,9 +28,9 @@ pub(super) const RULE: Rule = Rule {
         "pipe.to(\"cuda\")  # or pipe.enable_model_cpu_offload(): one copy of a model, not one of each layer\npipe(prompt)",
     ),
     cost: "GPU memory for the data that stays there",
-    false_positives: "The copies are needed if the window covers the loading of a model, which happens once, or if the \
-        data does not fit on the GPU. The gain assumes that no such copy is needed. The upper bound also removes \
-        operators that only copy.",
+    false_positives: "The copies are needed if the window covers the loading of a model, which happens once, or if \
+        the data does not fit on the GPU. The gain assumes that none of the reported copies is needed. The upper \
+        bound also removes operators that only copy.",
     source: "CTDA-CPA paper, bottleneck of the critical path; common practice",
     needs: &[Requirement::GpuWork],
     settings: &[

@@ -29,7 +29,8 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 4.0,
             range: (1.5, 1000.0),
-            about: "a call is an outlier if it takes at least this multiple of the median",
+            about: "a call is an outlier if it takes at least this multiple of the median time of calls of the same \
+                size",
         },
         Setting {
             name: "runs",
