@@ -214,8 +214,8 @@ def test_small_gains_are_counted_by_rule(findings: Program) -> None:
     document = findings.json(*rules)
     assert {row["title"] for row in document["not_listed"] if row["code"] == "MY001"} == {"little", "less"}
     notes = " ".join(document["notes"])
-    assert "MY002: 1 gain that the rule states is longer than a step, and reduced to the length of a step" in notes
-    assert "MY002: 1 gain that the rule states is negative, and replaced by 0" in notes
+    assert "MY002: the rule states 1 gain longer than a step, which is reduced to the length of a step" in notes
+    assert "MY002: the rule states 1 negative gain, which is replaced by 0" in notes
     [longer] = [row for row in rows(document) if row["title"] == "longer"]
     assert longer["gain_percent"] == 100.0
     junit = ElementTree.fromstring(findings(*rules, "--as", "junit").stdout)

@@ -282,7 +282,7 @@ fn ranks_without_collectives_are_no_stragglers() {
     // One waits, the other has no collectives: nothing to compare.
     let found = merged(vec![(0, rank(300, 540).findings()), (1, silent().findings())]);
     assert_eq!(straggler(&found), None);
-    let note = "SL040 (slowest rank) left out rank 1: no collectives were recorded there";
+    let note = "SL040 (slowest rank) excludes rank 1, because no collectives were recorded";
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
     // Two wait, and one of them comes last; less certain than if all were known.
     let three = vec![(0, rank(300, 540).findings()), (1, silent().findings()), (2, rank(800, 40).findings())];
@@ -302,7 +302,7 @@ fn ranks_with_truncated_traces_are_not_compared() {
     assert!(cut.is_incomplete && cut.exposed_collectives_ns.is_some());
     let found = merged(vec![(0, rank(300, 540).findings()), (1, cut)]);
     assert!(found.findings.iter().all(|f| f.rule.code != "SL040"), "{:?}", found.findings);
-    let note = "SL040 (slowest rank) left out rank 1: some records are missing there";
+    let note = "SL040 (slowest rank) excludes rank 1, because some records are missing";
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
 }
 
@@ -347,7 +347,7 @@ fn wait_for_another_rank_is_an_effect() {
     let [straggler] = of("SL040")[..] else { panic!("{}", text(&found.findings)) };
     assert_eq!((straggler.detail_rank(), straggler.gain, &straggler.edits), (Some(1), None, &Vec::new()));
     assert!(
-        straggler.title.ends_with("; SL009 on that rank explains this wait and has the gain"),
+        straggler.title.ends_with("; finding SL009 on the same rank is the cause of this wait and states the gain"),
         "{}",
         straggler.title
     );
@@ -357,7 +357,7 @@ fn wait_for_another_rank_is_an_effect() {
     assert_eq!(of("SL039"), Vec::<&Finding>::new(), "{}", text(&found.findings));
     let has_note =
         |start: &str, end: &str| found.notes.iter().any(|note| note.starts_with(start) && note.ends_with(end));
-    assert!(has_note("SL039 on other ranks is not listed", "see SL009"), "{:?}", found.notes);
+    assert!(has_note("findings of SL039 on other ranks are not listed", "(see SL009)"), "{:?}", found.notes);
     // Waits for something else stay.
     let other = steps(|p, _| {
         p.op("aten::mm", |p| p.work(1000));
@@ -418,7 +418,7 @@ fn cause_of_a_straggler_is_what_other_ranks_lack() {
     assert_ne!(waits("SL004").map(|(_, value)| value), Some(3000.0), "{}", text(&found.findings));
     let straggler = of("SL040").unwrap();
     assert!(
-        straggler.title.ends_with("; SL005 on that rank explains this wait and has the gain"),
+        straggler.title.ends_with("; finding SL005 on the same rank is the cause of this wait and states the gain"),
         "{}",
         straggler.title
     );

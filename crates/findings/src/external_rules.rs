@@ -212,8 +212,7 @@ impl ExternalRules {
                 Ok(())
             }
             Message::Missing { code, need } => {
-                let need = Requirement::from_name(&need)
-                    .ok_or_else(|| format!("{code} requires {need:?}, which is not a known requirement"))?;
+                let need = Requirement::from_name(&need).ok_or_else(|| unknown_requirement(&code, &need))?;
                 self.unchecked.push(SkippedRule { rule: self.rule(&code)?, reason: Reason::Missing(need) });
                 Ok(())
             }
@@ -253,7 +252,7 @@ impl ExternalRules {
             ));
         }
         if let Some(need) = rule.needs.iter().find(|need| Requirement::from_name(need).is_none()) {
-            return Err(format!("{source}: {code} requires {need:?}, which is not a known requirement"));
+            return Err(format!("{source}: {}", unknown_requirement(&code, need)));
         }
         if let Some((_, other)) = self.rules.iter().find(|(known, _)| known.code.eq_ignore_ascii_case(&code)) {
             return Err(format!("two rules have the code {code}: {} and {source}", other.source));
@@ -316,7 +315,7 @@ fn page(rule: &RuleInfo, rule_info: &ExternalRule) -> String {
     let needs: Vec<&str> =
         rule_info.needs.iter().filter_map(|need| Some(Requirement::from_name(need)?.missing())).collect();
     match needs.is_empty() {
-        true => section("Requirements", "None: the rule checks every trace."),
+        true => section("Requirements", "The rule has no requirements: it checks every trace."),
         false => {
             section("Requirements", &format!("The rule is not checked if the trace has:\n\n- {}", needs.join("\n- ")));
         }
@@ -327,6 +326,11 @@ fn page(rule: &RuleInfo, rule_info: &ExternalRule) -> String {
     }
     section("Source", &format!("A Python rule: {}.", rule_info.source));
     page.trim_end().to_owned() + "\n"
+}
+
+fn unknown_requirement(code: &str, need: &str) -> String {
+    let known = Requirement::ALL.map(Requirement::name).join(", ");
+    format!("{code} requires {need:?}, which is not a known requirement; choose from {known}")
 }
 
 /// Check if a code is reserved for built-in rules.
@@ -340,24 +344,20 @@ fn validate(finding: ExternalFinding) -> Result<ValidatedFinding, String> {
         return Err("a finding has an empty title".to_owned());
     }
     if finding.line == Some(0) {
-        return Err("line numbers count from 1".to_owned());
+        return Err("a finding has line 0, but line numbers count from 1".to_owned());
     }
     if let Some((low, likely, high)) = finding.gain {
         if !(low <= likely && likely <= high) {
             return Err(format!("the gain of {likely} ns is not within its bounds, {low} to {high} ns"));
         }
         if !finding.edits.is_empty() {
-            return Err(
-                "a finding has both a gain and edits. Give only one: from edits (what-if changes), Stackline computes \
-                 the gain"
-                    .to_owned(),
-            );
+            return Err("a finding has a gain and edits; omit the gain, which Stackline computes from edits".to_owned());
         }
     }
     let edits = finding.edits.iter().map(|edit| Edit::parse(edit).map_err(|error| error.to_string()));
     let edits = edits.collect::<Result<Vec<Edit>, _>>()?;
     if let Some(edit) = edits.iter().find(|edit| edit.case != Case::Likely) {
-        return Err(format!("{edit}: an edit of a rule cannot begin with a case, such as `case 1:`"));
+        return Err(format!("{edit}: remove the case at the beginning of the edit, such as `case 1:`"));
     }
     let facts = finding.facts.iter().map(fact).collect::<Result<_, _>>()?;
     let support = named(&Support::ALL, |support| support.name(), &finding.support, "support")?;
@@ -376,7 +376,7 @@ fn fact(external: &ExternalFact) -> Result<Fact<String>, String> {
 fn named<T: Copy>(all: &[T], name: fn(&T) -> &'static str, requested: &str, what: &str) -> Result<T, String> {
     all.iter().find(|one| name(one) == requested).copied().ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(name).collect();
-        format!("unknown {what} {requested:?}; known are {}", known.join(", "))
+        format!("a finding has the unknown {what} {requested:?}; choose from {}", known.join(", "))
     })
 }
 
@@ -459,7 +459,7 @@ mod tests {
             (|finding| finding.gain = Some((2, 1, 3)), "not within its bounds"),
             (
                 |finding| (finding.gain, finding.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]),
-                "Give only one",
+                "omit the gain",
             ),
             (|finding| finding.edits = vec!["explode".to_owned()], "explode"),
             (|finding| finding.edits = vec!["case 1: remove sync:item()".to_owned()], "case 1"),

@@ -63,19 +63,16 @@ impl ImplausibleGains {
 
     /// Notes on impossible gains that Python rules state, one sentence per rule and problem.
     pub(super) fn notes(&self) -> Vec<String> {
-        let gains = |n: usize| {
-            if n == 1 {
-                "1 gain that the rule states is".to_owned()
-            } else {
-                format!("{n} gains that the rule states are")
-            }
-        };
-        let longer = self
-            .longer
-            .iter()
-            .map(|(code, &n)| format!("{code}: {} longer than a step, and reduced to the length of a step", gains(n)));
-        let negative =
-            self.negative.iter().map(|(code, &n)| format!("{code}: {} negative, and replaced by 0", gains(n)));
+        let longer = self.longer.iter().map(|(code, &n)| match n {
+            1 => format!("{code}: the rule states 1 gain longer than a step, which is reduced to the length of a step"),
+            n => format!(
+                "{code}: the rule states {n} gains longer than a step, which are reduced to the length of a step"
+            ),
+        });
+        let negative = self.negative.iter().map(|(code, &n)| match n {
+            1 => format!("{code}: the rule states 1 negative gain, which is replaced by 0"),
+            n => format!("{code}: the rule states {n} negative gains, which are replaced by 0"),
+        });
         longer.chain(negative).collect()
     }
 }
@@ -153,8 +150,8 @@ mod tests {
         assert_eq!(
             beyond.notes(),
             [
-                "MY001: 2 gains that the rule states are longer than a step, and reduced to the length of a step",
-                "MY001: 1 gain that the rule states is negative, and replaced by 0"
+                "MY001: the rule states 2 gains longer than a step, which are reduced to the length of a step",
+                "MY001: the rule states 1 negative gain, which is replaced by 0"
             ]
         );
     }

@@ -23,11 +23,11 @@ impl GainMethod {
         match self {
             Self::Replay => {
                 "Replay: Stackline simulates the dependency graph of the trace with this change \
-                ([what-if](../analyses/what-if.md)). The gain is the time by which a step gets shorter, minus the cost \
-                of recording the removed events. The bounds of the gain cover the error of the simulation and the \
-                lower and upper estimates described above. The bounds do not cover effects that a trace does not show, \
-                such as caches, memory or processors that become free. In some programs, [the measured gain was larger \
-                or smaller](../findings-accuracy.md)."
+                ([what-if](../analyses/what-if.md)). The gain is the time by which a step gets shorter, minus the \
+                cost of recording the removed events. The bounds of the gain cover the error of the simulation and \
+                the rule's own lower and upper estimates. The bounds do not cover effects that a trace does not show, \
+                such as caches, memory or processors that become free. In some programs, [the measured gain was \
+                larger or smaller](../findings-accuracy.md)."
             }
             Self::Speculative => {
                 "Speculative replay: Stackline simulates the dependency graph of the trace with this change \
@@ -44,8 +44,8 @@ impl GainMethod {
                 "Replay of allocations: Stackline simulates the allocations of the trace again with the change \
                  ([memory](../reference/memory.md#findings)). The gain is the number of bytes that the change saves \
                  at the moment of the highest memory peak of the device. The finding also reports by how much the \
-                 peak falls if only this change is made: less than the gain if memory is nearly as high at another \
-                 moment. The lower bound of the gain excludes objects whose waste is only inferred."
+                 peak falls if only this change is made. This amount is smaller than the gain if memory use is nearly \
+                 as high at another moment. The lower bound of the gain excludes objects whose waste is only inferred."
             }
             Self::Nothing => "The finding has no gain, because no change that would save the time is known.",
         }

@@ -90,8 +90,8 @@ impl SampledWork {
         vec![
             Fact::count("samples", self.samples.len()),
             Fact::time("time between operators per step", context.per_step(self.time.ns as i64)),
-            Fact::time("lower bound of this time per step", context.per_step(self.time.low as i64)),
-            Fact::time("upper bound of this time per step", context.per_step(self.time.high as i64)),
+            Fact::time("lower bound of the time between operators per step", context.per_step(self.time.low as i64)),
+            Fact::time("upper bound of the time between operators per step", context.per_step(self.time.high as i64)),
         ]
     }
 

@@ -28,7 +28,7 @@ pub(super) fn note(trace: &Trace, length: i64) -> Option<String> {
     let (_, most) = *starts.first().filter(|_| total * 100 >= length * MIN_SHARE_PERCENT)?;
     Some(format!(
         "the first calls of some operators take {} longer in total than later calls ({:.0} % of the trace, mostly \
-         {}). Gains include this start-up time: without steps in the trace, no first step can be excluded",
+         {}). Gains include this start-up time, because the trace has no steps, and so no first step to exclude",
         duration(total),
         100.0 * total as f64 / length.max(1) as f64,
         trace.strings.get(most)

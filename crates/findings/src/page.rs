@@ -47,7 +47,7 @@ fn gain(rule: &Rule) -> String {
 fn needs(rule: &Rule) -> String {
     let needs: Vec<&str> = rule.needs.iter().map(|need| need.missing()).collect();
     match needs.is_empty() {
-        true => "None: the rule checks every trace.".to_owned(),
+        true => "The rule has no requirements: it checks every trace.".to_owned(),
         false => format!("The rule is not checked if the trace has:\n\n- {}", needs.join("\n- ")),
     }
 }

@@ -190,18 +190,19 @@ fn find_in(
     notes.extend(recording_note(&shared));
     notes.extend(beyond.notes());
     if unknown > 0 {
-        let (findings, their) = if unknown == 1 { ("finding is", "its") } else { ("findings are", "their") };
-        notes.push(format!(
-            "{unknown} {findings} excluded, because the trace does not show how much time {their} \
-             repair would save"
-        ));
+        notes.push(match unknown {
+            1 => "1 finding is excluded, because the trace does not show how much time its fix would save".to_owned(),
+            _ => format!(
+                "{unknown} findings are excluded, because the trace does not show how much time their fixes would save"
+            ),
+        });
     }
     let mut findings: Vec<Finding> = found.into_iter().map(|priced| priced.finding).collect();
     let is_incomplete = missing_record_count(trace) > 0;
     if is_incomplete {
         notes.push(
-            "part of the trace is missing (`stackline doctor` lists the missing parts): gains are estimated \
-             from the rest"
+            "part of the trace is missing (`stackline doctor` lists the missing parts), so gains are estimated from \
+             the recorded part only"
                 .to_owned(),
         );
     }
@@ -253,7 +254,7 @@ const MIN_OPERATIONS: usize = 10;
 fn insufficient_work_note(trace: &Trace) -> Option<String> {
     let count = trace.gpu.len();
     let operations = if count == 1 { "operation" } else { "operations" };
-    let note = || format!("the trace has only {count} GPU {operations} and no steps: findings are unreliable");
+    let note = || format!("the trace has only {count} GPU {operations} and no steps, so findings are unreliable");
     (1..MIN_OPERATIONS).contains(&count).then(note)
 }
 

@@ -38,7 +38,7 @@ pub(super) fn remove_effects<'f>(
         subtract_cause(straggler, waits, &cause, finding);
         if straggler.gain.is_some_and(|rest| rest.ns < least_ns.max(1)) {
             notes.push(format!(
-                "{delay} ({reason}); {reason} is not listed, because its cause on that rank is listed: {}",
+                "{reason} ({delay}) is not listed, because its cause on the same rank, {}, is listed",
                 finding.rule.code
             ));
         }
@@ -71,7 +71,8 @@ pub(super) fn remove_effects<'f>(
     codes.dedup();
     if !codes.is_empty() {
         notes.push(format!(
-            "{} on other ranks is not listed, because these ranks only wait for rank {last}: see {reason}",
+            "findings of {} on other ranks are not listed, because these ranks only wait for rank {last} (see \
+             {reason})",
             codes.join(", ")
         ));
     }
@@ -101,8 +102,14 @@ fn subtract_cause(straggler: &mut Finding, waits: Gain, cause: &Cause, finding: 
     straggler.ranks.iter_mut().for_each(|of| of.gain_ns = straggler.gain.map(|rest| rest.ns));
     let code = &finding.rule.code;
     straggler.title = match rest.ns {
-        0 => format!("{}; {code} on that rank explains this wait and has the gain", straggler.title),
-        _ => format!("{}; {code} on that rank explains a part of this wait, which this gain excludes", straggler.title),
+        0 => format!(
+            "{}; finding {code} on the same rank is the cause of this wait and states the gain",
+            straggler.title
+        ),
+        _ => format!(
+            "{}; finding {code} on the same rank causes a part of this wait, which this gain excludes",
+            straggler.title
+        ),
     };
     finding.facts.push(Fact { name: WAIT_OF_OTHERS.to_owned(), value: waits.ns as f64 / 1e3, unit: Unit::Us });
 }

@@ -53,8 +53,8 @@ impl Slowness {
     #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {
-            Self::Equal => "as slow as the others",
-            Self::LastAtCollectives => "the last at collectives",
+            Self::Equal => "as slow as the other ranks",
+            Self::LastAtCollectives => "the last to arrive at collectives",
             Self::Longest => "the slowest",
         }
     }
@@ -270,13 +270,14 @@ fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
         return Vec::new();
     }
     let which = |test: fn(&RankTimes) -> bool| ranks.iter().filter(move |&rank| test(rank));
-    let note = |test: fn(&RankTimes) -> bool, why: &str| {
+    let names = |test: fn(&RankTimes) -> bool| {
         let of: Vec<i64> = which(test).map(|rank| rank.rank).collect();
-        (!of.is_empty()).then(|| format!("SL040 (slowest rank) left out {}: {why}", ranges(&of)))
+        (!of.is_empty()).then(|| ranges(&of))
     };
-    let silent = note(|rank| rank.exposed_collectives_ns.is_none(), "no collectives were recorded there");
-    let lost =
-        note(|rank| rank.exposed_collectives_ns.is_some() && rank.is_incomplete, "some records are missing there");
+    let silent = names(|rank| rank.exposed_collectives_ns.is_none())
+        .map(|ranks| format!("SL040 (slowest rank) excludes {ranks}, because no collectives were recorded"));
+    let lost = names(|rank| rank.exposed_collectives_ns.is_some() && rank.is_incomplete)
+        .map(|ranks| format!("SL040 (slowest rank) excludes {ranks}, because some records are missing"));
     let compared: Vec<RankTimes> = which(RankTimes::is_comparable).copied().collect();
     let apart = (!are_similar(&compared)).then(|| {
         "SL040 (slowest rank) was not checked: step lengths differ by more than a quarter between ranks".to_owned()

@@ -117,7 +117,7 @@ impl RemovedOperators {
         (removable > 0).then(|| {
             format!(
                 "{} of the gain{a_step} is time that recording added to the removed operators. `stackline findings` \
-                     subtracts that time and reports {}{a_step}",
+                 subtracts that time and reports a gain of {}{a_step}",
                 per_step(removable),
                 per_step(gain_ns - removable.min(gain_ns))
             )
@@ -173,13 +173,13 @@ pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
     let recorded = shared.recorded_operators()?;
     let cost = recorded.cost();
     let torch = match cost.torch_ns {
-        Some(ns) => format!("{ns:.0} ns of which are PyTorch's own recording"),
-        None => "not including PyTorch's own recording, whose cost is unknown".to_owned(),
+        Some(ns) => format!("PyTorch's own recording takes {ns:.0} ns of this time"),
+        None => "This time does not include PyTorch's own recording, whose cost is unknown".to_owned(),
     };
     Some(format!(
-        "{SLOWED} {:.0} ns ({torch}), in total {:.0} % of the recorded step. This \
-             time is subtracted from the step length and from simulated gains, but not from other times. How many \
-             cache misses recording adds is unknown",
+        "{SLOWED} {:.0} ns, in total {:.0} % of the recorded step. {torch}. Stackline subtracts this time from the \
+         step length and from simulated gains, but not from other times. The number of cache misses that recording \
+         adds is unknown",
         cost.ns(),
         100.0 * shared.window_overhead_ns(recorded) as f64 / shared.window.length_ns().max(1) as f64
     ))

@@ -204,7 +204,8 @@ impl Requirement {
             Self::GpuModel => "no GPU properties",
             Self::Ranks => "only one rank (pass the folder with the traces of all ranks)",
             Self::Processors => {
-                "no CPU time samples, or no number of usable processors (`stackline record --mode trace` records both)"
+                "no CPU time samples, or no record of the number of usable processors (`stackline record --mode \
+                 trace` records both)"
             }
             Self::PythonTimes => "no CPU time samples (use `stackline record`, without --sample-hz 0)",
             Self::Events => "only memory events",
@@ -216,8 +217,7 @@ impl Requirement {
             Self::MemoryAccesses => "no memory accesses (`stackline record --mode trace --memory`)",
             Self::MemoryRanges => "no records of the bytes that each memory access reads or writes",
             Self::MemoryEnd => {
-                "neither the end of the program nor enough steps, so allocated objects may still be \
-                 freed later"
+                "too few steps and no record of the end of the program, so allocated objects may still be freed later"
             }
         }
     }

@@ -17,10 +17,10 @@ pub(super) const RULE: Rule = Rule {
         updates only its part of the parameters, which are gathered or broadcast afterwards. The rank does not need \
         the other parts of the summed gradients.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate halves the time of each AllReduce, excluding its waits for other ranks (what-if operation \
-         `scale`). Time beyond the median of all AllReduces of the same size counts as such a wait, and is not \
-         shortened. For the lower bound, each AllReduce gets shorter by 0.4 times the time of the shortest AllReduce \
-         of the same size. The upper bound halves all of the time, including waits.",
+    gain_text: "The estimate halves the time of each AllReduce, excluding its waits for other ranks (what-if \
+         operation `scale`). Time beyond the median of all AllReduces of the same size counts as waiting for other \
+         ranks, and is not shortened. For the lower bound, each AllReduce gets shorter by 0.4 times the time of the \
+         shortest AllReduce of the same size. The upper bound halves all of the time, including waits.",
     advice: "Use ReduceScatter for gradients: FSDP (fully_shard) instead of DDP with a sharded optimizer, \
         \"reduce_scatter\": true in DeepSpeed's zero_optimization, or dist.reduce_scatter_tensor.",
     example: (

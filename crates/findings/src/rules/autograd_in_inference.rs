@@ -77,7 +77,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         facts: vec![
             Fact::count("nodes", nodes as usize),
             Fact::count("operators with a sequence number", operators.len()),
-            Fact::time("host time of these operators per step", context.per_step(context.total(&operators))),
+            Fact::time(
+                "host time of operators with a sequence number per step",
+                context.per_step(context.total(&operators)),
+            ),
         ],
         events: operators.clone(),
         kind: None,

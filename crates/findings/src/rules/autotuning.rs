@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
                       input shapes still occur, and later steps do not search. Convolutions count as searches if they \
                       launch at least two kernels and wait for the GPU at least three times. Python frames of the \
                       autotuners of Triton and FlashInfer also count.",
-    source: "common practice; cuDNN frontend, time_sorted_plan (steps of a search)",
+    source: "common practice; time_sorted_plan of the cuDNN frontend, which implements such a search",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Steps],
     settings: &[Setting {
         name: "share",
@@ -185,21 +185,29 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Searc
     }
     let name = trace.name(*events.first()?);
     let what = if is_autotuner(name) { "an autotuner" } else { "cuDNN (or MIOpen)" };
-    let in_steps = match late.len() == searches.len() {
-        true => format!("{} of the {} steps after the first", steps_with(context, later, &late), later.len()),
-        false => format!("all {} steps", steps_with(context, all, &searches)),
+    let title = match late.len() == searches.len() {
+        true => format!(
+            "Autotuning: {what} benchmarks kernels in {} of the {} steps after the first, {share:.0} % of the \
+             critical path",
+            steps_with(context, later, &late),
+            later.len()
+        ),
+        false => format!(
+            "Autotuning: {what} benchmarks kernels in all {} steps, {share:.0} % of the critical path",
+            steps_with(context, all, &searches)
+        ),
     };
     let edits = edits(context, name, &searches)?;
     // Searches of a first step may include other one-time work.
     let least = if late.len() < searches.len() { vec![self::edits(context, name, &late)?] } else { Vec::new() };
     Some(Candidate {
-        title: format!("Autotuning: {what} benchmarks kernels in {in_steps}, {share:.0} % of the critical path"),
+        title,
         place,
         facts: vec![
             Fact::count("searches", searches.len()),
             Fact::count("candidate kernels", candidates.len()),
             Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("time of searching calls per step", context.per_step(context.total(&events))),
+            Fact::time("time of searches per step", context.per_step(context.total(&events))),
         ],
         gain_estimate: if least.is_empty() { GainEstimate::Edits(edits) } else { GainEstimate::Range(edits, least) },
         events,

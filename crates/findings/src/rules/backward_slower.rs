@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Inspect the kernels of the backward pass. Use another operator with the same result, allow \
         nondeterministic algorithms, or change the memory layout of the inputs.",
     example: ("y = table[indices]", "y = table.index_select(0, indices)"),
-    cost: "depends on the operator",
+    cost: "the effort depends on the operator",
     false_positives: "The backward pass may have to do more work than the forward pass, for example if it recomputes \
         activations, or if the forward pass only creates a view. Embeddings, gather and index_select are not reported: \
         their forward pass reads only the requested rows, and their backward pass writes a gradient of the whole \
@@ -106,8 +106,8 @@ fn candidate(context: &RuleContext<'_>, name: &str, Group { place, forward, back
     let edit = context.edit(Action::Scale((USUAL_RATIO / times).min(1.0)), format!("backward of {name}"), &backward)?;
     Some(Candidate {
         title: format!(
-            "Slow backward pass: {} takes {times:.1} times as long as its forward pass, {share:.0} % of GPU time (gain \
-             assumes 2 times)",
+            "Slow backward pass: {} takes {times:.1} times as long as its forward pass, {share:.0} % of GPU time \
+             (gain assumes that 2 times are possible)",
             super::shorten_name(name)
         ),
         place: place?,

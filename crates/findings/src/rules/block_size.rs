@@ -115,7 +115,7 @@ fn candidate(
         facts: vec![
             Fact::count("calls", kernels.len()),
             Fact::count("threads per block", threads as usize),
-            Fact::time("total time per step", context.per_step(ns)),
+            Fact::time("kernel time per step", context.per_step(ns)),
         ],
         events: kernels,
         kind: None,

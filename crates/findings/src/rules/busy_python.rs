@@ -30,7 +30,7 @@ pub(super) const RULE: Rule = Rule {
         "def step(batch):\n    table = torch.tensor(json.load(open(path)))",
         "table = torch.tensor(json.load(open(path)))\n\ndef step(batch):\n    ...",
     ),
-    cost: "depends on the work",
+    cost: "the effort depends on the Python code",
     false_positives: "The time cannot be saved if the work differs from step to step and cannot run concurrently. A \
                       trace does not show how much of the work is avoidable: the gain assumes half of it, the lower \
                       bound none and the upper bound all. In recordings, the upper bound also includes time without \
@@ -139,7 +139,7 @@ fn sampled_candidate(
     let mut facts = vec![Fact { name: "share of the time", value: of_time, unit: Unit::Percent }];
     let is_delayed = share > of_time + NOTED_PERCENT;
     facts.extend(is_delayed.then_some(Fact {
-        name: "share of the time in which its thread did not wait for a processor",
+        name: "share of the time in which the thread of the function did not wait for a processor",
         value: share,
         unit: Unit::Percent,
     }));

@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Find the ranks that arrive last (`stackline collectives` with the traces of all ranks). Fix the cause \
         there: uneven data, a slow GPU, work that only rank 0 does, or garbage collection at different times.",
     example: ("if rank == 0:\n    save(model)  # in each step", "if rank == 0 and step % 1000 == 0:\n    save(model)"),
-    cost: "depends on why ranks arrive late",
+    cost: "the effort depends on the reason why ranks arrive late",
     false_positives: "The finding is wrong if some calls take longer because the network is shared, not because other \
                       ranks are late. The trace of one rank does not show which rank is late.",
     source: "common practice; HTA's and XProf's straggler analyses",
@@ -31,7 +31,8 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 2.0,
             range: (1.1, 1000.0),
-            about: "report only calls longer than this multiple of the median of the same kind and size",
+            about: "report only calls that take longer than this multiple of the median time of calls of the same \
+                kind and size",
         },
         Setting {
             name: "calls",
@@ -73,7 +74,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, of: Vec<EventId>) -> Option<
     let lost = context.total(&waits) - median * waits.len() as i64;
     Some(Candidate {
         title: format!(
-            "Waiting for other ranks: {} of {} calls of {}",
+            "Waiting for other ranks: {} of {} calls of {} take much longer than the median",
             waits.len(),
             of.len(),
             super::shorten_name(name)

@@ -23,8 +23,8 @@ pub(super) const RULE: Rule = Rule {
     gain_text: "On a GPU, the estimate removes the kernels that copy, and operators that do nothing else (what-if \
          operation `remove`). On a CPU, it removes the outermost operators that copied. If the trace contains each \
          Python call, the estimate removes the calls of copy.deepcopy with their Python time. Otherwise, it removes \
-         the time from the first to the last operator of each such call. In this case, the lower bound removes only \
-         the operators, and the upper bound also the time just before the first operator.",
+         the time from the first to the last operator of each call of copy.deepcopy. In this case, the lower bound \
+         removes only the operators. The upper bound also removes the time just before the first operator.",
     advice: "Choose memory layouts that the next operator accepts: einsum, a transposed weight, or one permute \
         instead of several. Repeat tensors only after the product, or use torch.compile, which reads any layout \
         while it computes. Remove clone() of tensors that no code changes afterwards.",
@@ -41,8 +41,8 @@ pub(super) const RULE: Rule = Rule {
         name: "share",
         default: 2.0,
         range: (0.0, 100.0),
-        about: "report only source locations whose copies take at least this percentage of GPU busy time, or of the \
-            window without a GPU",
+        about: "report only source locations whose copies take at least this percentage of GPU busy time (in programs \
+            without a GPU: of the analyzed time)",
     }],
     advice_variants: &[AdviceVariant::for_all(
         "that copy with copy.deepcopy",
@@ -134,7 +134,7 @@ fn deep_copy(
         title: deep_title(share, context.words().in_each_step()),
         place,
         facts: vec![
-            Fact::count("operators in deepcopy", operators.len()),
+            Fact::count("operators in copy.deepcopy", operators.len()),
             Fact::time("total time per step", context.per_step(ns)),
             Fact::time("operator time per step", context.per_step(context.total(&operators))),
         ],
@@ -154,8 +154,11 @@ pub(super) fn deep_title(share: f64, when: &str) -> String {
 /// Title for copies by an operator: share in percent, and its reference.
 pub(super) fn title(operator: &str, share: f64, owner: &str, is_on_gpu: bool) -> String {
     // Kernel names show a change of layout; on a CPU, clone() does not show it.
-    let order = if !is_on_gpu && operator == aten::CLONE { "" } else { " into another memory layout" };
-    format!("{} copies tensors{order}: {share:.0} % of {owner}", super::shorten_name(operator))
+    let name = super::shorten_name(operator);
+    match !is_on_gpu && operator == aten::CLONE {
+        true => format!("{name} copies tensors: {share:.0} % of {owner}"),
+        false => format!("{name} copies tensors into another memory layout: {share:.0} % of {owner}"),
+    }
 }
 
 /// Outermost calls of `copy.deepcopy` around operators.

@@ -43,7 +43,7 @@ pub(super) const RULE: Rule = Rule {
         costs 0.1 ms; the upper bound assumes 0. The lower bound assumes 1.1 ms, as measured with all processors busy, \
         plus the time to assemble the batch (aten::stack, aten::cat), but at most half of the loading. Reading a batch \
         from a worker's memory can take that long.",
-    source: "CTDA-CPA paper, section 5.4; DeepContext paper, section 6 (U-Net: 1.15 times)",
+    source: "CTDA-CPA paper, section 5.4; DeepContext paper, section 6 (speedup of U-Net: 1.15)",
     needs: &[],
     settings: &[Setting {
         name: "share",
@@ -107,18 +107,19 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         () if loads_in_main_process => "batches are loaded in the main process",
         () => "DataLoader workers are too slow",
     };
-    let assumed = match (workers, loads_in_main_process) {
-        _ if is_full => ", and all processors are busy: make loading cheaper".to_owned(),
-        _ if loads_in_main_process && is_bounded => " (gain limited by free processors)".to_owned(),
-        (1, true) => " (gain assumes 1 worker with its own processor)".to_owned(),
-        (_, true) => format!(" (gain assumes {workers} workers, each with its own processor)"),
-        _ => format!(" (gain assumes {workers} more workers, each with its own processor)"),
+    let waiting = format!("Waiting for data: {share:.0} % of the time, {how}");
+    let title = match (workers, loads_in_main_process) {
+        _ if is_full => format!("{waiting}, and all processors are busy: make loading cheaper"),
+        _ if loads_in_main_process && is_bounded => format!("{waiting} (gain is limited by free processors)"),
+        (1, true) => format!("{waiting} (gain assumes 1 worker with its own processor)"),
+        (_, true) => format!("{waiting} (gain assumes {workers} workers, each with its own processor)"),
+        _ => format!("{waiting} (gain assumes {workers} more workers, each with its own processor)"),
     };
     let place =
         context.by_place(&take_calls).into_iter().max_by_key(|(_, of)| context.total(of)).map(|(place, _)| place);
     let add = (!is_full).then(|| Fact::count("workers to add", workers as usize));
     vec![Candidate {
-        title: format!("Waiting for data: {share:.0} % of the time, {how}{assumed}"),
+        title,
         place: place.unwrap_or_default(),
         facts: [
             Fact::count("batches", take_calls.len()),

@@ -45,14 +45,14 @@ pub(super) const RULE: Rule = Rule {
             name: "rows",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "report only tables of which each lookup reads at most this percentage of the rows",
+            about: "report only embedding tables if every lookup reads at most this percentage of the table's rows",
         },
         Setting {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "report only if the work on all such tables takes at least this percentage of the window, or of GPU \
-                 time",
+            about: "report only if the work on all rows of the reported tables takes at least this percentage of GPU \
+                time (in programs without a GPU: of the analyzed time)",
         },
     ],
     advice_variants: &[],
@@ -215,7 +215,7 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
         return None;
     }
     let [likely, least, most] = REMAINING.map(|times| edits(context, &works, times));
-    let whose = if uses_gpu { "of GPU time" } else { "of the window" };
+    let whole = if uses_gpu { "GPU time" } else { "the analyzed time" };
     let percent = 100.0 * works.iter().map(|(shape, table, _)| used(shape.0, table.largest)).fold(0.0, f64::max);
     let gradients = match works.len() {
         1 => format!("Dense embedding gradient of {rows} × {columns}"),
@@ -223,14 +223,17 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
     };
     Some(Candidate {
         title: format!(
-            "{gradients}: a lookup reads at most {percent:.1} % of the rows, but work on all rows takes \
-             {share:.0} % {whose}"
+            "{gradients}: a lookup reads at most {percent:.1} % of the rows, but work on all rows takes {share:.0} % \
+             of {whole}"
         ),
         place: context.place(first.lookup.or(first.first)?),
         facts: vec![
             Fact::count("rows", usize::try_from(rows).unwrap_or(0)),
             Fact::count("indices of the largest lookup", usize::try_from(first.largest).unwrap_or(0)),
-            Fact::count("operators or kernels", works.iter().map(|(.., work)| work.len()).sum()),
+            Fact::count(
+                if uses_gpu { "kernels on all rows" } else { "operators on all rows" },
+                works.iter().map(|(.., work)| work.len()).sum(),
+            ),
             Fact::time("time of operators on all rows of embedding tables per step", context.per_step(ns)),
         ],
         gain_estimate: GainEstimate::Range(likely, vec![least, most]),

@@ -124,18 +124,21 @@ fn candidate(
         let all: Vec<EventId> = operators.iter().chain(kernels).copied().collect();
         Some(vec![context.edit(Action::Remove, "elementwise kernels that are not compiled", &all)?])
     };
-    let like = if compiled.is_some() { ", as in the compiled part" } else { "" };
+    let suffix = context.words().per_step_suffix();
     Some(Candidate {
-        title: format!(
-            "Not compiled: {per_step} elementwise kernels{} could be fused{like}",
-            context.words().per_step_suffix()
-        ),
+        title: match compiled {
+            Some(_) => format!(
+                "Not compiled: {per_step} elementwise kernels{suffix} could be fused, as in the compiled part of the \
+                 program"
+            ),
+            None => format!("Not compiled: {per_step} elementwise kernels{suffix} could be fused"),
+        },
         place,
         facts: vec![
             Fact::count("kernels", removable.len()),
             Fact::time("total time per step", context.per_step(context.total(&removable))),
             Fact::time(
-                "time of operators that launch only these kernels, per step",
+                "time of operators that launch only removable kernels, per step",
                 context.per_step(context.total(&operators)),
             ),
             Fact::count("compiled kernels", compiled.unwrap_or(0)),

@@ -161,8 +161,8 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
     }
     Some(Candidate {
         title: format!(
-            "{cause}: {share:.0} % of the critical path (gain assumes that it is removed; the rest of the training may \
-            also get faster)"
+            "{cause}: {share:.0} % of the critical path (gain assumes that this code is removed; the remaining \
+             training code may also get faster)"
         ),
         place: context.place(calls[0]),
         facts,

@@ -29,17 +29,18 @@ pub(super) const RULE: Rule = Rule {
     cost: "a few lines; cyclic garbage stays in memory longer",
     false_positives: "Collections are needed if the program creates so much cyclic garbage that memory runs out \
         without them. Only recurring collections count: they occur in at least two steps after the first. In traces \
-        without steps, they occur in at least three quarters of the window, divided into four. Recordings do not \
-        distinguish gc.collect() from automatic collections. The finding names a line if nearly all collections happen \
-        there. Only recordings of `stackline record`, and traces made with record_python_gc_info, contain automatic \
-        collections.",
+        without steps, they occur in at least three of four equal parts of the analyzed time. Recordings do not \
+        distinguish gc.collect() from automatic collections. The finding names a line if nearly all collections \
+        happen there. Only recordings of `stackline record`, and traces made with record_python_gc_info, contain \
+        automatic collections.",
     source: "common practice",
     needs: &[],
     settings: &[Setting {
         name: "share",
         default: 0.5,
         range: (0.0, 100.0),
-        about: "report garbage collection only if all collections together take at least this percentage of the window",
+        about: "report garbage collection only if all collections together take at least this percentage of the \
+            analyzed time",
     }],
     advice_variants: &[],
     check,

@@ -35,7 +35,8 @@ pub(super) const RULE: Rule = Rule {
         name: "check_us",
         default: 30.0,
         range: (0.0, 1e4),
-        about: "assumed time to find the next piece and check its guards, in µs, if the trace does not show it",
+        about: "assumed time to find the next compiled piece after a graph break and to check its guards, in µs; used \
+            if the trace does not show this time",
     }],
     advice_variants: &[],
     check,
@@ -46,8 +47,8 @@ const REGION: &str = "Torch-Compiled Region";
 const RESUMED: &str = "torch_dynamo_resume_in_";
 const LOOKUP: &str = "TorchDynamo Cache Lookup";
 
-const MODEL: &str = "model: one guard check per break, of the duration SL027.check_us; upper bound: three times that \
-    time";
+const MODEL: &str = "model: each graph break costs one guard check of the duration SL027.check_us; the upper bound is \
+    three times this cost";
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let spans = [EventKind::Operator, EventKind::Annotation];

@@ -34,15 +34,16 @@ pub(super) const RULE: Rule = Rule {
             name: "calls",
             default: 3.0,
             range: (3.0, 1e6),
-            about: "report only sequences of at least this many calls of torch.cat at one line with growing input \
-                    (20 times as many if they span fewer than three steps; 34 times as many if sizes also start again)",
+            about: "report only sequences of at least this many calls of torch.cat at one line with growing input; \
+                within fewer than three steps, 20 times as many calls (34 times as many if the growth restarts from \
+                the same size)",
         },
         Setting {
             name: "share",
             default: 2.0,
             range: (0.0, 100.0),
-            about: "report only lines whose calls take at least this percentage of GPU busy time, or of the window in \
-                programs without a GPU",
+            about: "report only lines whose calls take at least this percentage of GPU busy time (in programs without \
+                a GPU: of the analyzed time)",
         },
     ],
     advice_variants: &[],
@@ -190,7 +191,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -
             Fact::count("calls", calls.len()),
             Fact { name: "elements of the largest tensor", value: largest as f64, unit: Unit::None },
             Fact {
-                name: "elements that earlier calls already copied, share of all copied elements",
+                name: "share of copied elements that earlier calls already copied",
                 value: 100.0 * old / f64::max(all, 1.0),
                 unit: Unit::Percent,
             },

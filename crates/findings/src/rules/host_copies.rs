@@ -28,9 +28,9 @@ pub(super) const RULE: Rule = Rule {
         "pipe.to(\"cuda\")  # or pipe.enable_model_cpu_offload(): one copy of a model, not one of each layer\npipe(prompt)",
     ),
     cost: "GPU memory for the data that stays there",
-    false_positives: "The copies are needed if the window covers the loading of a model, which happens once, or if the \
-        data does not fit on the GPU. The gain assumes that no such copy is needed. The upper bound also removes \
-        operators that only copy.",
+    false_positives: "The copies are needed if the window covers the loading of a model, which happens once, or if \
+        the data does not fit on the GPU. The gain assumes that none of the reported copies is needed. The upper \
+        bound also removes operators that only copy.",
     source: "CTDA-CPA paper, bottleneck of the critical path; common practice",
     needs: &[Requirement::GpuWork],
     settings: &[
@@ -79,7 +79,10 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
     let all = context.total(&copies);
     let mut facts = vec![
         Fact::count("copies", copies.len()),
-        Fact::time("copies on the critical path per step, including the gaps before them", context.per_step(ns)),
+        Fact::time(
+            "time of copies on the critical path per step, including the gaps before the copies",
+            context.per_step(ns),
+        ),
         Fact::time("total time per step", context.per_step(all)),
     ];
     let sizes: Option<Vec<i64>> = copies.iter().map(|&copy| bytes(context, copy)).collect();
@@ -88,10 +91,12 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
         facts.push(Fact { name: "bandwidth in GB/s", value: moved as f64 / all.max(1) as f64, unit: Unit::None });
     }
     let each = context.words().per_step_suffix();
-    let a_step = |moved: i64| format!(" of {}{each}", format::bytes(context.per_step(moved).unsigned_abs()));
-    let moved = moved.map_or_else(String::new, a_step);
+    let share = context.percent(ns);
     Some(Candidate {
-        title: format!("Copies{moved} ({name}): {:.0} % of the critical path", context.percent(ns)),
+        title: match moved.map(|moved| format::bytes(context.per_step(moved).unsigned_abs())) {
+            Some(bytes) => format!("Copies of {bytes}{each} ({name}): {share:.0} % of the critical path"),
+            None => format!("Copies ({name}): {share:.0} % of the critical path"),
+        },
         place,
         facts,
         kind: None,

@@ -30,8 +30,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "a few lines; values are available some steps later",
     false_positives: "The wait is needed if the value decides the next action of the program. If the GPU is the \
         bottleneck, the gain is 0. If the trace shows no GPU work during a call, the call waits for work that was not \
-        recorded, or the call itself takes the time. If most calls are of this kind, the finding is marked as \
-        inferred.",
+        recorded, or the call itself takes the time. If the trace shows no GPU work during most calls, the finding is \
+        marked as inferred.",
     source: "common practice; DeepContext paper, section 4.3, CPU latency analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls],
     settings: &[Setting {
@@ -134,10 +134,8 @@ fn frequency_text(context: &RuleContext<'_>, calls: &[EventId]) -> String {
     let with_calls = context.steps_with(steps, calls.iter().copied());
     match with_calls.len() {
         // Such as calls before the first step, or at the end of a measurement.
-        0 if !steps.is_empty() => format!(
-            " {}, outside of steps",
-            if calls.len() == 1 { "once".to_owned() } else { format!("{} times", calls.len()) }
-        ),
+        0 if !steps.is_empty() && calls.len() == 1 => " once, outside of steps".to_owned(),
+        0 if !steps.is_empty() => format!(" {} times, outside of steps", calls.len()),
         with @ 1.. if with < context.steps() => format!(" in {with} of {} steps", context.steps()),
         _ if per_step < 1.5 => context.words().in_each_step().to_owned(),
         _ => format!(" {per_step:.0}{}", context.words().times_per_step_suffix()),

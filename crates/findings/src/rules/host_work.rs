@@ -30,7 +30,7 @@ pub(super) const RULE: Rule = Rule {
         "def step(batch):\n    mask = build_mask(batch)  # Python loop",
         "mask = batch.mask  # built by the loader's workers",
     ),
-    cost: "depends on the work",
+    cost: "the effort depends on the host code",
     false_positives: "Recording Python frames slows Python code down, so the reported time may be too long. The gain \
                       assumes that half of this time can be saved.",
     source: "DeepContext paper, section 4.3, CPU latency analysis",
@@ -193,7 +193,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
         ),
         place: context.place(spans[0]),
         facts: vec![
-            Fact::count(if in_model { "calls in the model" } else { "calls" }, spans.len()),
+            Fact::count(if in_model { "calls within the model" } else { "calls" }, spans.len()),
             Fact::time("time on the critical path per step", context.per_step(on_path_ns)),
             Fact::time("GPU work per step", context.per_step(gpu_ns)),
         ],

@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
          share is the kernel's part of the time of kernels, copies and fills on the GPU.",
     advice: "Speed up the kernel: lower precision, a fused or tuned implementation, better shapes, or less work.",
     example: ("y = x.float() @ w.float()", "y = x @ w  # both bfloat16: tensor cores"),
-    cost: "depends on the kernel",
+    cost: "the effort depends on the kernel",
     false_positives: "The kernel cannot be improved if it is already as fast as the hardware allows. The gain assumes \
         half of the kernel's time, without knowing how to save it.",
     source: "DeepContext paper, section 4.3, hotspot identification",

@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
          cannot replace an index that does not select whole rows of one dimension. The estimate assumes that the new \
          backward pass takes the setting `factor` times its forward pass, or a quarter of its own time if the forward \
          pass is unknown.",
-    source: "DeepContext paper, section 6.1 (DLRM: 1.66 times, GNN: 1.07 times)",
+    source: "DeepContext paper, section 6.1 (speedup of DLRM: 1.66, of GNN: 1.07)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
         Setting::share_of_gpu(1.0),
@@ -95,12 +95,15 @@ fn candidate(
         return None;
     }
     let edit = context.edit(Action::Scale(scale), "operator:IndexBackward", &backward)?;
-    let than = match forward_ns {
-        0 => String::new(),
-        ns => format!(", {:.0} times its forward pass", backward_ns as f64 / ns as f64),
-    };
     Some(Candidate {
-        title: format!("Backward pass of indexing sums in a fixed order: {share:.0} % of GPU time{than}"),
+        title: match forward_ns {
+            0 => format!("Backward pass of indexing sums in a fixed order: {share:.0} % of GPU time"),
+            ns => format!(
+                "Backward pass of indexing sums in a fixed order: {share:.0} % of GPU time, {:.0} times its forward \
+                 pass",
+                backward_ns as f64 / ns as f64
+            ),
+        },
         place,
         facts: vec![
             Fact::count("kernels", backward.len()),

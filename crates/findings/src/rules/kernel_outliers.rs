@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Check which activities overlap with the slow calls: copies, other streams, other processes on the GPU, \
          page faults of managed memory, or a falling GPU clock.",
     example: ("y = f(x)", "y = f(x)  # without another process on the same GPU"),
-    cost: "depends on the cause",
+    cost: "the effort depends on the cause of the slow calls",
     false_positives: "The finding is wrong if the kernel's work depends on values, not only on sizes.",
     source: "common practice",
     needs: &[Requirement::GpuWork],
@@ -29,7 +29,8 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 4.0,
             range: (1.5, 1000.0),
-            about: "a call is an outlier if it takes at least this multiple of the median",
+            about: "a call is an outlier if it takes at least this multiple of the median time of calls of the same \
+                size",
         },
         Setting {
             name: "runs",

@@ -62,7 +62,7 @@ pub(super) const RULE: Rule = Rule {
             name: "scale",
             default: 0.25,
             range: (0.0, 1.0),
-            about: "assumed fraction that remains of the host time of operators that launch kernels",
+            about: "assumed fraction of host time that remains after the change, for operators that launch kernels",
         },
     ],
     advice_variants: &[

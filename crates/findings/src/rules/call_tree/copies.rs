@@ -142,8 +142,8 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
         place: context.place(context.line(*spans.first()?)),
         facts: vec![
             Fact::count("calls", usize::try_from(times).unwrap_or(usize::MAX)),
-            Fact::time("time of filling with zeros per step", context.per_step(fills_ns)),
-            Fact::time("time of adding to zeros per step", context.per_step(first_ns)),
+            Fact::time("time of filling gradients with zeros per step", context.per_step(fills_ns)),
+            Fact::time("time of adding gradients to zeros per step", context.per_step(first_ns)),
         ],
         kind: None,
         confidence: Confidence::Medium,

@@ -163,8 +163,8 @@ mod tests {
         // No error of samples is that large: 180 of 300 ms. The other work is before the loop.
         let found = found((300, 10), (49, 0));
         assert_eq!(found.step_ns, 300 * MS as i64);
-        let note = "a step takes 300.0 ms of wall time by the ends of the first and the last step; samples show only \
-                    120.0 ms of it";
+        let note = "from the end of the first step to the end of the last step, a step takes 300.0 ms of wall time on \
+                    average; samples show only 120.0 ms of it";
         assert!(found.notes.iter().any(|text| text.starts_with(note)), "{:?}", found.notes);
         // The wait for the queue has 40 of 300 ms.
         let gain = found.findings.iter().find(|finding| finding.rule.code == "SL039").map(crate::Finding::gain_ns);
@@ -177,8 +177,8 @@ mod tests {
         // An evaluation after the loop may run once per epoch. It may then be blocked, too.
         let found = found((300, 10), (51, 0));
         assert_eq!(found.step_ns, 120 * MS as i64);
-        let note = "between the ends of the first and the last step, samples do not cover 1800 ms of the analyzed \
-                    thread, 180.0 ms for each step";
+        let note = "from the end of the first step to the end of the last step, samples do not cover 1800 ms of the \
+                    analyzed thread (180.0 ms per step)";
         assert!(found.notes.iter().any(|text| text.starts_with(note)), "{:?}", found.notes);
     }
 

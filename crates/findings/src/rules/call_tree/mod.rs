@@ -287,16 +287,15 @@ fn notes(context: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) 
     }
     if !context.thread.knows_computing() {
         notes.push(
-            "times are wall time: they include computing and waiting, which the data does not \
-             distinguish"
+            "times are wall time, which includes computing and waiting, because the samples do not distinguish the two"
                 .to_owned(),
         );
     }
     if let Some(part) = context.overhead {
         let percent = 100.0 * part;
         notes.push(format!(
-            "recording made steps {percent:.1} % longer. This overhead is subtracted from the times, the same amount \
-             for each operator call"
+            "recording made steps {percent:.1} % longer. Stackline subtracts this overhead from the times, with the \
+             same amount for each operator call"
         ));
     }
     if context.thread.known == TimeSource::Operators {
@@ -309,13 +308,14 @@ fn notes(context: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) 
     if context.uses_gpu {
         notes.push(
             "times are host times. If the host runs ahead of the GPU, true gains are lower than the estimated gains, \
-             possibly 0. Copies on the GPU (SL017) are not checked"
+             possibly 0. Copies on the GPU are not checked here (rule SL017)"
                 .to_owned(),
         );
     }
     if is_incomplete {
         notes.push(
-            "part of the data is missing (`stackline doctor` lists the missing parts): times cover only the rest"
+            "part of the recording is missing (`stackline doctor` lists the missing parts), so times cover only the \
+             recorded part"
                 .to_owned(),
         );
     }
@@ -329,8 +329,8 @@ fn blocked_note(context: &CallRuleContext<'_>) -> Option<String> {
         let [step, sampled, blocked] =
             [context.window_ns(), context.window_ns() - blocked, blocked].map(|ns| duration(context.per_step(ns)));
         format!(
-            "a step takes {step} of wall time by the ends of the first and the last step; samples show only \
-             {sampled} of it. In the other {blocked}, the thread {BLOCKED}"
+            "from the end of the first step to the end of the last step, a step takes {step} of wall time on average; \
+             samples show only {sampled} of it. In the remaining {blocked}, {BLOCKED}"
         )
     })
 }
@@ -341,49 +341,48 @@ fn between_note(context: &CallRuleContext<'_>) -> Option<String> {
     (between > 0).then(|| {
         let (all, each) = (duration(call_candidate::signed(between)), duration(context.per_step(between)));
         format!(
-            "between the ends of the first and the last step, samples do not cover {all} of the analyzed thread, \
-             {each} for each step. This time is not counted, because it may lie outside of steps, such as in code \
-             after the loop, which may run once per epoch. In this time, the thread {BLOCKED}"
+            "from the end of the first step to the end of the last step, samples do not cover {all} of the analyzed \
+             thread ({each} per step). This time is not counted, because it may lie outside of steps, such as in code \
+             that runs once per epoch. In this time, {BLOCKED}"
         )
     })
 }
 
-/// State of a thread in time without samples, and the way to sample it.
-const BLOCKED: &str = "was blocked in calls that are not sampled (files, sockets, `select`, `poll`, `epoll`, waits \
-                       with a timeout), waited for a GPU, or had no processor; `stackline record --real-hz 99` \
-                       samples blocked threads, too";
+/// State of the analyzed thread in time without samples, and the way to sample it.
+const BLOCKED: &str = "the analyzed thread was blocked in calls that are not sampled (files, sockets, `select`, \
+    `poll`, `epoll`, waits with a timeout), waited for a GPU, or had no processor. `stackline record --real-hz 99` \
+    also samples blocked threads";
 
 /// Notes about excluded time of the thread.
 fn exclusion_notes(context: &CallRuleContext<'_>) -> Vec<String> {
     let steps = &context.steps;
-    let time = |is_it: &dyn Fn(usize) -> bool| -> u64 {
+    let sum = |is_it: &dyn Fn(usize) -> bool| -> u64 {
         let all = context.thread.own.iter().enumerate().filter(|(node, _)| is_it(*node));
         all.fold(0, |sum, (_, time)| sum.saturating_add(time.ns))
     };
-    let once = time(&|node| steps.is_once[node]);
-    let outside = time(&|node| !steps.inside[node] && !steps.is_once[node]);
-    let all = [
-        (once, "imports and compilations", "are", ""),
-        (
-            outside,
-            "time outside of the loop",
-            "is",
-            ". In the function with the loop, the loop is assumed to extend from the first to the last line that runs \
-             operators or waits in each step",
-        ),
-        (
-            context.first_batches_ns,
-            "the time by which loading the longest batch (probably the first) exceeds loading the other batches",
-            "is",
-            "",
-        ),
+    let once = sum(&|node| steps.is_once[node]);
+    let outside = sum(&|node| !steps.inside[node] && !steps.is_once[node]);
+    let excess = context.first_batches_ns;
+    let time = |ns: u64| duration(call_candidate::signed(ns));
+    let notes = [
+        (once > 0).then(|| format!("times exclude imports and compilations: {} of the analyzed thread", time(once))),
+        (outside > 0).then(|| {
+            format!(
+                "times exclude code outside of the step loop: {} of the analyzed thread. In the function with the \
+                 loop, the loop is assumed to extend from the first to the last line that runs operators or waits in \
+                 each step",
+                time(outside)
+            )
+        }),
+        (excess > 0).then(|| {
+            format!(
+                "times exclude {} of loading the longest batch (probably the first): its excess over loading the \
+                 other batches",
+                time(excess)
+            )
+        }),
     ];
-    let represented = all.into_iter().filter(|(ns, ..)| *ns > 0);
-    represented
-        .map(|(ns, part, is, more)| {
-            format!("{part}, {} of the analyzed thread, {is} excluded{more}", duration(call_candidate::signed(ns)))
-        })
-        .collect()
+    notes.into_iter().flatten().collect()
 }
 
 /// Least share of a step in lines after the loop's last one that a note names, in percent.
@@ -397,12 +396,11 @@ fn maybe_after_note(context: &CallRuleContext<'_>) -> Option<String> {
     let all = (0..is_it.len()).filter(|&node| is_it[node]).fold(0_u64, |sum, node| sum.saturating_add(of_node(node)));
     let first = lines.iter().find(|_| context.percent(all) >= MAYBE_AFTER_PERCENT && context.steps.count > 0)?;
     let place = context.place(context.tree.nodes.frame.get(first.index()).copied()?);
-    let and = if lines.len() > 1 { " and the lines below it" } else { "" };
+    let (place, time) = (place.text(), duration(context.per_step(all)));
+    let code = if lines.len() > 1 { format!("{place} and the lines below it") } else { place };
     Some(format!(
-        "{}{and} may run after the loop instead of in each step: {} per step. Call counts do not show which of the two \
-            is true; record with `stackline record --mode trace` to see it",
-        place.text(),
-        duration(context.per_step(all))
+        "{code} may run after the loop instead of in each step: {time} per step. Call counts do not show where the \
+         code runs; `stackline record --mode trace` records each call"
     ))
 }
 
@@ -418,17 +416,17 @@ fn analyzed_part(context: &CallRuleContext<'_>, rank: Option<i64>) -> String {
         _ => String::new(),
     };
     let threads = tree.threads.len();
-    let which = if threads > 1 { format!(", one of {threads} threads") } else { String::new() };
+    let which = if threads > 1 { format!(" (one of {threads} threads)") } else { String::new() };
     match (&steps.marks, steps.function) {
         (Some(marks), Some((function, file))) => format!(
-            "times are those of {name}{of}{which}, in {} of {}: {} recorded steps, marked by {marks}",
+            "times are those of {name}{of}{which}. Its step loop is in {} of {}: {} recorded steps, marked by {marks}",
             text(function),
             text(file),
             count(i64::try_from(steps.count).unwrap_or(i64::MAX))
         ),
         _ => format!(
-            "times are those of {name}{of}{which}, over the whole run, because no steps are marked: add a span \
-                 ProfilerStep#1, ProfilerStep#2, … around each step, which also enables SL038 and SL043"
+            "times are those of {name}{of}{which}, over the whole run, because no steps are marked. Add a span \
+             ProfilerStep#1, ProfilerStep#2, … around each step, which also enables rules SL038 and SL043"
         ),
     }
 }

@@ -226,9 +226,13 @@ fn loop_candidate(context: &CallRuleContext<'_>, lines: &[Line], python: Time) -
     let of_line = |(.., calls): &&Line| calls.iter().map(|of| of.ns).sum::<u64>();
     let (_, place, _) = lines.iter().max_by_key(of_line)?;
     let numbers = || lines.iter().filter_map(|(_, place, _)| place.line);
-    let which = match (numbers().min(), numbers().max()) {
-        (Some(first), Some(last)) if first < last => format!(" (lines {first} to {last})"),
-        _ => String::new(),
+    let mean_us = ns as f64 / 1e3 / calls.max(1) as f64;
+    let operators = format!("{} small operators{}", calls / context.per(), context.words().per_step_suffix());
+    let title = match (numbers().min(), numbers().max()) {
+        (Some(first), Some(last)) if first < last => {
+            format!("Python loop (lines {first} to {last}): {operators}, {mean_us:.1} µs each")
+        }
+        _ => format!("Python loop: {operators}, {mean_us:.1} µs each"),
     };
     // One call of each operator remains, with its Python.
     let left: f64 = all().map(|of| of.ns as f64 * context.per() as f64 / of.calls.max(1) as f64).sum();
@@ -237,17 +241,12 @@ fn loop_candidate(context: &CallRuleContext<'_>, lines: &[Line], python: Time) -
     let most = ns.saturating_add(u64::try_from(bounded(context, python).high_ns).unwrap_or(0));
     Some(CallCandidate {
         rule,
-        title: format!(
-            "Python loop{which}: {} small operators{}, {:.1} µs each",
-            calls / context.per(),
-            context.words().per_step_suffix(),
-            ns as f64 / 1e3 / calls.max(1) as f64
-        ),
+        title,
         place: place.clone(),
         facts: vec![
             Fact::count("operators", usize::try_from(calls).unwrap_or(usize::MAX)),
             Fact { name: "share of the thread's time", value: share, unit: Unit::Percent },
-            Fact::time("time of these operators and their backward operators per step", context.per_step(ns)),
+            Fact::time("time of the small operators and of their backward operators per step", context.per_step(ns)),
             Fact::time("Python time between operators per step", context.per_step(python.ns)),
         ],
         kind: None,

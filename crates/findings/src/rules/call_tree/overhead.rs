@@ -118,8 +118,8 @@ mod tests {
             let named = found.uncovered.groups.iter().find(|group| group.name == "aten::mm").unwrap();
             assert_eq!(named.percent.round(), product);
         }
-        let note_text = "recording made steps 25.0 % longer. This overhead is subtracted from the times, the same \
-                         amount for each operator call";
+        let note_text = "recording made steps 25.0 % longer. Stackline subtracts this overhead from the times, with \
+                         the same amount for each operator call";
         assert!(without.notes.iter().any(|note| note == note_text), "{:?}", without.notes);
     }
 }

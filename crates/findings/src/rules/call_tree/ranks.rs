@@ -39,9 +39,11 @@ pub(super) fn find(
         .for_each(|(_, findings): &mut (i64, Findings)| findings.notes.retain(|note| kept_notes.contains(note)));
     unify_lines(&mut found, keep);
     let mut merged = merge(found, options, keep).ok_or_else(|| no_times(tree, None))?;
-    let exclusions = [(apart, "no steps are marked there"), (without, "no time was measured in steps there")];
-    for (ranks, why) in exclusions.into_iter().filter(|(ranks, _)| !ranks.is_empty()) {
-        merged.notes.push(format!("excluded {}, because {why}", ranges(&ranks)));
+    if !apart.is_empty() {
+        merged.notes.push(format!("findings exclude {}, where no steps are marked", ranges(&apart)));
+    }
+    if !without.is_empty() {
+        merged.notes.push(format!("findings exclude {}, where no time was measured in steps", ranges(&without)));
     }
     Ok(merged)
 }
@@ -119,8 +121,8 @@ mod tests {
         let gains: Vec<(i64, Option<i64>)> = found.findings[0].ranks.iter().map(|of| (of.rank, of.gain_ns)).collect();
         assert_eq!(gains, [(0, Some(20 * MS as i64)), (1, Some(40 * MS as i64))]);
         let notes = [
-            "excluded rank 4, because no steps are marked there",
-            "excluded rank 3, because no time was measured in steps there",
+            "findings exclude rank 4, where no steps are marked",
+            "findings exclude rank 3, where no time was measured in steps",
         ];
         assert!(found.notes.ends_with(&notes.map(str::to_owned)), "{:?}", found.notes);
         assert_eq!(summaries(&find(Some(0))), [("SL039", Some(22), 20)]);

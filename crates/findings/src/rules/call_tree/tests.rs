@@ -18,7 +18,7 @@ fn steps_exclude_the_set_up_of_the_loop() {
         found.notes
     );
     assert!(
-        found.notes[1].starts_with("time outside of the loop, 5040 ms of the analyzed thread, is"),
+        found.notes[1].starts_with("times exclude code outside of the step loop: 5040 ms of the analyzed thread."),
         "{:?}",
         found.notes
     );
@@ -148,8 +148,8 @@ fn first_batch_counts_like_later_batches() {
     };
     let found = step(420);
     assert_eq!((found.step_ns, summaries(&found)), (120 * MS as i64, vec![("SL009", Some(22), 19)]));
-    let left_out = "the time by which loading the longest batch (probably the first) exceeds loading the other \
-                    batches, 400.0 ms of the analyzed thread, is excluded";
+    let left_out = "times exclude 400.0 ms of loading the longest batch (probably the first): its excess over loading \
+                    the other batches";
     assert!(found.notes.iter().any(|note| note == left_out), "{:?}", found.notes);
     // A batch that is not much longer counts as the others.
     assert_eq!(step(150).step_ns, 160 * MS as i64);
@@ -190,7 +190,11 @@ fn first_compilations_are_excluded_and_later_ones_reported() {
     let found = made.found();
     assert_eq!((found.step_ns, summaries(&found)), (150 * MS as i64, vec![("SL026", Some(21), 50)]));
     assert_eq!(found.findings[0].title, "Recompilation: torch.compile compiles again 2 times, 250.0 ms each");
-    assert!(found.notes.iter().any(|note| note.starts_with("imports and compilations, 900.0 ms")), "{:?}", found.notes);
+    assert!(
+        found.notes.iter().any(|note| note.starts_with("times exclude imports and compilations: 900.0 ms")),
+        "{:?}",
+        found.notes
+    );
 }
 
 #[test]
