@@ -30,7 +30,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Log only every N steps. Until then, collect the values as GPU tensors without reading them. Write the \
              log from another thread.",
     example: ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
-    cost: "one line; values are logged less often",
+    cost: "the change takes one line; values are logged less often",
     false_positives: "The estimated gain is too high if the program logs less often in steps that were not recorded. \
                       Recordings of `stackline record` contain no frames of functions in C, such as print. In them, \
                       the rule finds only Python code that logs, such as the logging module. If nearly \

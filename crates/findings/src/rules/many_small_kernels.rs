@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
          unchanged.",
     advice: "Fuse the kernels: torch.compile the module, or use a fused implementation.",
     example: ("self.norm = RMSNorm(dim)", "self.norm = torch.compile(RMSNorm(dim))"),
-    cost: "compilation at the first call and for each new shape",
+    cost: "compilation takes time at the first call and for each new shape",
     false_positives: "The kernels cannot be fused if some are not elementwise (a matrix product, a sort), or if the \
          module does other work between the launches.",
     source: "DeepContext paper, sections 4.3 and 6.3, kernel fusion analysis",

@@ -73,7 +73,8 @@ pub(super) const LATE_DEALLOCATION: Rule = Rule {
         "hidden = encode(batch)\nlogits = head(hidden)\nloss = big_loss(logits)",
         "hidden = encode(batch)\nlogits = head(hidden)\ndel hidden\nloss = big_loss(logits)",
     ),
-    cost: "none, unless another stream still uses the memory: freeing then waits for that stream, so less work overlaps",
+    cost: "the change costs nothing, unless another stream still uses the memory: freeing then waits for that \
+         stream, so less work overlaps",
     false_positives: "Freeing the object earlier is wrong if code that was not recorded still uses it, such as a \
          kernel of an extension through its address.",
     settings: &[kernels(
@@ -92,7 +93,7 @@ pub(super) const REDUNDANT_ALLOCATION: Rule = Rule {
          simulates an operator that writes its result into its input.",
     advice: "Write into the first object (out=, copy_), or free it before allocating the second.",
     example: ("a = scale(x)\nb = shift(y)  # a is not used any more", "a = scale(x)\ntorch.add(y, 1, out=a)"),
-    cost: "less readable code, because one buffer serves two purposes",
+    cost: "the code is less readable, because one buffer serves two purposes",
     false_positives: "Reuse is wrong if code that was not recorded still needs the content of the first object. With \
                       a caching allocator, freeing the first object before the second is allocated has the same \
                       effect.",
@@ -177,8 +178,8 @@ pub(super) const TEMPORARY_IDLENESS: Rule = Rule {
         "loss.backward()\noptimizer.step()\noptimizer.zero_grad(set_to_none=False)",
         "loss.backward()\noptimizer.step()\noptimizer.zero_grad(set_to_none=True)",
     ),
-    cost: "if moved to the host, two copies (the finding lists their time at an assumed 25 GB/s); if recomputed, the \
-           time of the operators",
+    cost: "moving the object to the host and back takes two copies (the finding lists their time at an assumed 25 \
+         GB/s); recomputing the object takes the time of the operators",
     false_positives: "The change does not help if copying out and back takes longer than the object is idle. The \
         change is unsafe if other code keeps a pointer to the object.",
     settings: &[kernels("report only objects with at least this many kernels (or operators) between two uses")],
@@ -247,7 +248,7 @@ pub(super) const NON_UNIFORM_ACCESS: Rule = Rule {
         "table = torch.empty(rows, width)  # a few rows get most accesses",
         "hot = torch.empty(few, width)\ncold = torch.empty(rows - few, width, pin_memory=True)",
     ),
-    cost: "two objects instead of one",
+    cost: "the program has two objects instead of one",
     needs: BYTES,
     false_positives: "The finding does not hold for other inputs of the program if they access other bytes more often.",
     settings: &[Setting {
@@ -274,7 +275,7 @@ pub(super) const STRUCTURED_ACCESS: Rule = Rule {
         "parts = torch.empty(k, n, device=\"cuda\")\nfor i in range(k):\n    run(parts[i])",
         "for i in range(k):\n    part = torch.empty(n, device=\"cuda\")\n    run(part)",
     ),
-    cost: "one allocation per slice",
+    cost: "the program makes one allocation per slice",
     needs: BYTES,
     false_positives: "The slices must be allocated at the same time if later code needs all of them, such as a copy \
                       of the whole object.",

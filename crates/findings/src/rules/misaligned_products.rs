@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
         "head = nn.Linear(width, 50257)",
         "head = nn.Linear(width, 50304)  # a multiple of 64; the last 47 are never a label",
     ),
-    cost: "a few more rows of weights; a checkpoint with the old size must be padded once",
+    cost: "the weights have a few more rows; a checkpoint with the old size must be padded once",
     false_positives: "Padding does not help if the input determines the dimension and changes it in each step. The \
          estimate assumes that the setting `scale` is the part of the kernels' time that remains; the bounds are 0.5 \
          and 2.4 times `scale`. In a measurement on an H100 (a vocabulary of 50,257, bfloat16), 0.19 of the time \

@@ -26,7 +26,8 @@ pub(super) const RULE: Rule = Rule {
         "*first, last = batches\nwith model.no_sync():\n    for batch in first:\n        loss(model(batch)).backward()\n\
          loss(model(last)).backward()\noptimizer.step()",
     ),
-    cost: "a few lines; gradients differ between ranks until the last pass, so do not read them earlier",
+    cost: "the change takes a few lines; gradients differ between ranks until the last pass, so do not read them \
+         earlier",
     false_positives: "The reduction is needed if the program reads gradients between the passes, such as their norm \
          for clipping. The finding is wrong if several models with equal shapes, such as two critics, all run backward \
          before the first optimizer step. Their passes look like several passes of one model.",

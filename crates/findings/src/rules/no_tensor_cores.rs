@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Enable TF32 (from A100 on) with torch.set_float32_matmul_precision(\"high\"), or use autocast with \
          bfloat16 or float16; keep dimensions multiples of 8.",
     example: ("y = x @ w", "torch.set_float32_matmul_precision(\"high\")\ny = x @ w"),
-    cost: "one line; products are less exact (TF32 has 10 mantissa bits)",
+    cost: "the change takes one line; products are less exact (TF32 has 10 mantissa bits)",
     false_positives: "Tensor cores cannot be used if results need full float32, and do not help if memory bandwidth \
          limits the products. The estimate assumes that the setting `scale` (on A100, H100 and later GPUs) or \
          `scale_others` (on other GPUs) is the part of the kernels' time that remains. The bounds are 0.5 and 2 times \

@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
         "rows = [(row - row.mean()) / row.std() for row in x]",
         "rows = (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)",
     ),
-    cost: "a rewrite of the loop; higher memory use",
+    cost: "the loop must be rewritten, and memory use is higher",
     false_positives: "The loop is needed if each iteration uses the result of the previous one. The estimate assumes \
                       that one call of each operator remains, plus the part of the other calls' time that exceeds the \
                       usual cost of a call. The upper \

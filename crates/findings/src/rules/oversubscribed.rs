@@ -27,7 +27,7 @@ pub(super) const RULE: Rule = Rule {
          does a DataLoader in its workers. Python's os.cpu_count and os.sched_getaffinity ignore the CPU limit of a \
          container.",
     example: ("torch.set_num_threads(16)", "torch.set_num_threads(2)  # \"usable processors\" of the finding"),
-    cost: "one line, or an environment variable",
+    cost: "the change takes one line, or an environment variable",
     false_positives: "Fewer threads do not help if other programs, which are not recorded, use the processors. The \
          rule analyzes each process alone. The rule misses several processes that share processors if each has as many \
          threads as there are processors. The gain comes from a model: it assumes that the time in the OpenMP library \

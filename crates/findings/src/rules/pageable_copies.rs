@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
         "loader = DataLoader(data, batch_size=64)\nx = x.to(\"cuda\")",
         "loader = DataLoader(data, batch_size=64, pin_memory=True)\nx = x.to(\"cuda\", non_blocking=True)",
     ),
-    cost: "one argument each; pinned memory cannot be swapped out",
+    cost: "the change takes one argument per call; pinned memory cannot be swapped out",
     false_positives: "Pinning does not help if the program must first copy the data into pinned memory for each \
                       transfer, because the host writes new data into pageable memory each time. The bandwidth of \
                       pinned memory is estimated from other copies of the \

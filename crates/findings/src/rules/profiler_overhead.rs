@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Use Python frames (with_stack, with_modules) only to find source locations, and make a second recording \
          without them to measure times. Record fewer steps.",
     example: ("profile(with_stack=True)", "profile()  # for times\nprofile(with_stack=True)  # for source locations"),
-    cost: "a second recording",
+    cost: "the change takes a second recording",
     false_positives: "The overhead is smaller if the profiler is faster than assumed: set the cost of a frame with \
          `SL033.frame_ns`.",
     source: "common practice",

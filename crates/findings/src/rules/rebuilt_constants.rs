@@ -43,7 +43,7 @@ pub(super) const RULE: Rule = Rule {
         "def forward(self, x):\n    mask = torch.tril(torch.ones(n, n))",
         "def __init__(self):\n    self.register_buffer(\"mask\", torch.tril(torch.ones(n, n)))",
     ),
-    cost: "a few lines; memory for the tensors, which stay allocated",
+    cost: "the change takes a few lines, and the tensors stay allocated",
     false_positives: "The finding is wrong if the values differ between steps: a trace records shapes, not values. The \
          rule checks lines and functions that only create tensors from sizes and Python values (arange, ones, full, \
          tensor) and compute with them element by element. In other functions, it checks only sequences of such \

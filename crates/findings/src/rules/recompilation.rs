@@ -25,7 +25,8 @@ pub(super) const RULE: Rule = Rule {
     advice: "Find the reason with TORCH_LOGS=recompiles. Use torch.compile(dynamic=True) or mark_dynamic for varying \
          sizes, or pad inputs to a few sizes. Avoid Python numbers that change in compiled code.",
     example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),
-    cost: "one argument; code compiled for any size can be slightly slower than code compiled for one size",
+    cost: "the change takes one argument; code compiled for any size can be slightly slower than code compiled for \
+         one size",
     false_positives: "The estimated gain is too high if the recording covers only the start of the program, where new \
                       input shapes still occur, and later steps do not recompile.",
     source: "common practice",

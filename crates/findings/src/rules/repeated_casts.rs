@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
         "with torch.autocast(\"cuda\", torch.bfloat16):\n    y = model(x)",
         "model = model.to(torch.bfloat16)\ny = model(x.to(torch.bfloat16))",
     ),
-    cost: "one line for inference; a check of accuracy for training",
+    cost: "for inference, the change takes one line; for training, the accuracy must be checked",
     false_positives: "The casts are needed if training requires parameters in float32, and the optimizer keeps no copy \
          in lower precision.",
     source: "common practice; PyTorch's autocast keeps conversions only until its context ends",

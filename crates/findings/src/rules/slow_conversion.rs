@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
         "x = x.to(torch.float32)\nx = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)",
         "norm = torch.nn.RMSNorm(dim)  # or torch.compile",
     ),
-    cost: "a few lines",
+    cost: "the change takes a few lines",
     false_positives: "No vectorized kernel can be used if the tensor is not contiguous. The estimate assumes that the \
          setting `scale` is the part of the time that remains.",
     source: "DeepContext paper, table 3 (Llama 3); the default of `scale` was measured for conversions of equal size in both \

@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
         "for p in model.parameters():\n    dist.all_reduce(p.grad)",
         "model = DistributedDataParallel(model)  # buckets of 25 MB, concurrent with the backward pass",
     ),
-    cost: "a few lines; memory for a buffer with the combined data",
+    cost: "the change takes a few lines, and memory for a buffer with the combined data",
     false_positives: "Collectives cannot be combined if each needs the result of the previous one, as in pipelines and \
          tensor parallelism. The estimate removes the launch and latency of each collective, except for one per 25 MB \
          bucket at the end of the step. The latency is the duration of the shortest collective. The lower bound \

@@ -26,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
         "def forward(self, x):\n    return x * torch.tensor([0.5, 2.0], device=x.device)",
         "def __init__(self):\n    self.register_buffer(\"scale\", torch.tensor([0.5, 2.0]))\ndef forward(self, x):\n    return x * self.scale",
     ),
-    cost: "one line each",
+    cost: "the change takes one line per tensor",
     false_positives: "The tensors cannot be created once if their values differ each time: then they can only be \
          combined in one copy from pinned memory. The trace contains their sizes, not their values.",
     source: "common practice",

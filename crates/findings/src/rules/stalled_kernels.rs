@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
          arithmetic stalls, use faster instructions, such as vectorized conversions. For barrier stalls, use smaller \
          blocks.",
     example: ("y = x.float() * w  # one element per thread", "y = torch.compile(scale)(x, w)  # vectorized loads"),
-    cost: "work on the kernel, or replacing it by another implementation",
+    cost: "the kernel must be optimized, or replaced by another implementation",
     false_positives: "Little is gained if other warps run during the stalls and hide them. The estimate assumes that \
          half of the stalls with this reason can be avoided.",
     source: "DeepContext paper, section 4.3, fine-grained stall analysis",

@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Remove torch.cuda.empty_cache() from steps; set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True for \
          varying sizes; reduce the batch size if memory runs short.",
     example: ("for x in loader:\n    step(x)\n    torch.cuda.empty_cache()", "for x in loader:\n    step(x)"),
-    cost: "none, except that a smaller batch requires more steps",
+    cost: "the change costs nothing, except that a smaller batch requires more steps",
     false_positives: "If input sizes still grow in the recorded steps, these allocations stop by themselves after the \
                       largest input. In a trace without steps, the rule cannot distinguish start-up from repeated \
                       work. In such a trace, it reports calls only if one source location repeats them until the end \

@@ -27,7 +27,7 @@ pub(super) const RULE: Rule = Rule {
          causes: more data or longer sequences, a slower or hotter GPU, a busier host, or work that rank 0 does for \
          all ranks.",
     example: ("if rank == 0:\n    log(model)  # in each step", "if rank == 0 and step % 100 == 0:\n    log(model)"),
-    cost: "depends on the cause of the delay",
+    cost: "the cost depends on the cause of the delay",
     false_positives: "The ranks may have different work by design, as in pipelines. The rule compares how long \
                       collectives run alone on each rank; it does not need synchronized clocks. The rule leaves out \
                       ranks without collectives and traces with missing records, and reports nothing if step lengths \

@@ -28,7 +28,8 @@ pub(super) const RULE: Rule = Rule {
         "# torchrun sets OMP_NUM_THREADS=1\ntrain(model)",
         "torch.set_num_threads(4)  # \"threads available\" of the finding\ntrain(model)",
     ),
-    cost: "one line, or an environment variable; sums in another order change the last digits of results",
+    cost: "the change takes one line, or an environment variable; sums in another order change the last digits of \
+         results",
     false_positives: "More threads do not help if unrecorded programs need the idle processors later, or if one thread \
          is intended so that results do not depend on the number of threads. The rule reports nothing if the process \
          waits for a processor for over 5 % of the time. The rule only checks operators that PyTorch always divides \

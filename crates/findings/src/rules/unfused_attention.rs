@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
         "scores = (q @ k.transpose(-2, -1)) * scale\ny = scores.softmax(-1) @ v",
         "y = F.scaled_dot_product_attention(q, k, v, scale=scale)",
     ),
-    cost: "a few lines; the fused operator does not return attention weights",
+    cost: "the change takes a few lines; the fused operator does not return attention weights",
     false_positives: "Attention cannot be fused if the program needs the attention weights, or uses a form of \
          attention without a fused version. The estimate removes the kernels between the two products. The upper bound \
          also removes the products, and the copies of their inputs and outputs.",

@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
          remains.",
     advice: "Compile the loss (torch.compile), or use a fused cross entropy that also computes the gradient.",
     example: ("loss = F.cross_entropy(logits.float(), y)", "loss = torch.compile(F.cross_entropy)(logits, y)"),
-    cost: "compilation at the first call, or another dependency",
+    cost: "the loss is compiled at the first call, or the program has another dependency",
     false_positives: "Fusion gains little if there are few classes, so that the kernels are short and hidden by other \
          work. The estimate assumes that a fused softmax reads or writes the logits three times instead of five, and \
          half as many bytes if the logits are converted to float32. The bounds of the gain assume that 0.5 and 1.7 \

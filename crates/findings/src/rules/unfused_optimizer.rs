@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
          each operator's time beyond 2.5 µs (`scale`).",
     advice: "Create the optimizer with fused=True, or with foreach=True where it has no fused version.",
     example: ("torch.optim.AdamW(params, foreach=False)", "torch.optim.AdamW(params, fused=True)"),
-    cost: "one argument; foreach needs memory for intermediate lists",
+    cost: "the change takes one argument; foreach needs memory for intermediate lists",
     false_positives: "The optimizer cannot be replaced if it is not part of PyTorch and has no fused or foreach \
          version. On a GPU, the estimate keeps the Python code around the operators and the total time of all kernels. \
          A fused optimizer that reads its memory only once gains more. For many passes (foreach), the estimate keeps \

@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
         "if step % 100 == 0:  # write while the next steps run\n    state = {k: v.clone() for k, v in model.state_dict().items()}\n    \
          pending = writer.submit(torch.save, state, \"last.pt\")",
     ),
-    cost: "depends on the cause",
+    cost: "the cost depends on the cause",
     false_positives: "Steps may differ by design: evaluation, checkpoints, inputs of different lengths. In a \
          recording, the rule estimates a gain only if a known cause accounts for at least half of the additional time \
          and is no random variation. A cause is no random variation if it occurs more often in the slow step than in \

@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
          `remove`).",
     advice: "Call zero_grad(set_to_none=True), the default of PyTorch since version 2.0.",
     example: ("optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad(set_to_none=True)"),
-    cost: "one argument, or a newer PyTorch",
+    cost: "the change takes one argument, or a newer version of PyTorch",
     false_positives: "The zeros are needed if code reads gradients between zero_grad and the backward pass, or keeps \
          them in its own buffers. Gradients of unused parameters become None instead of zero. After each call of \
          zero_grad, the first backward pass adds to the zeros. The estimate also removes the time of these additions; \

@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
         "loader = DataLoader(dataset, batch_size=32, shuffle=True, collate_fn=pad)",
         "loader = DataLoader(dataset, batch_sampler=by_length(dataset, 32), collate_fn=pad)",
     ),
-    cost: "a sampler; slightly less random batches",
+    cost: "the change takes a batch sampler, and batches are slightly less random",
     false_positives: "The rule only reports padding by pad_sequence, which records the lengths, not padding by a \
          tokenizer. Traces of torch.profiler have no shapes for batches of more than 30 sequences. Operators count as \
          work on padded batches if the shapes of their inputs begin with the shape of such a batch. Other tensors may \
