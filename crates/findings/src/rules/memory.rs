@@ -114,8 +114,8 @@ pub(super) const UNUSED_ALLOCATION: Rule = Rule {
          Stackline simulates the memory trace again with the object not allocated.",
     advice: "Remove the allocation.",
     example: ("buffer = torch.empty(n, device=\"cuda\")\ny = model(x)", "y = model(x)"),
-    false_positives: "The finding is wrong if code that was not recorded uses the object. The rule reports nothing if \
-         a kernel ran during the object's lifetime whose memory accesses are only partly known.",
+    false_positives: "The finding is wrong if code that was not recorded uses the object. The rule does not report \
+         an object if a kernel ran during its lifetime and the trace shows only some of the kernel's memory accesses.",
     ..COMMON
 };
 
@@ -128,8 +128,8 @@ pub(super) const NEVER_READ: Rule = Rule {
          saving, Stackline simulates the memory trace again with the object neither allocated nor filled.",
     advice: "Remove the object and the writes to it.",
     example: ("mask = torch.ones(n, n)  # left from before\ny = model(x)", "y = model(x)"),
-    source: "DrGPUM (ASPLOS 2023) counts these among unused allocations; docs/reference/memory-patterns.md lists the \
-         differences",
+    source: "DrGPUM (ASPLOS 2023) counts memory that is never read as an unused allocation; \
+         docs/reference/memory-patterns.md lists the differences",
     false_positives: "The finding is wrong if code that was not recorded reads the object, such as a NumPy array that \
                       uses the same memory (tensor.numpy()).",
     ..COMMON
@@ -139,21 +139,23 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
     code: "SL055",
     name: "memory-leak",
     about: "memory is never freed after its last use, or grows with each step",
-    why: "The object occupies its bytes until the program ends. Memory that grows with each step eventually runs out, \
-         for example if a list of losses keeps all of their graphs alive.",
+    why: "The object occupies its bytes until the program ends. Memory that grows with each step eventually runs \
+         out, for example if a list of losses keeps all autograd graphs of these losses.",
     gain_methods: &[GainMethod::Memory, GainMethod::Nothing],
-    gain_text: "If the trace covers the end of the program and the object is not freed, Stackline simulates the memory \
-         trace again with the object freed just after its last use. If the trace ends earlier, the rule reports \
-         objects that each step leaves allocated; then the finding has no savings.",
-    advice: "Keep numbers instead of tensors that carry a graph: loss.item() or loss.detach(). Evaluate under \
-         torch.no_grad(), because each loss otherwise keeps its graph and all activations in it. Reduce results batch \
-         by batch, or move them to the CPU. Limit the size of caches.",
+    gain_text: "If the trace covers the end of the program, the rule reports objects that are not freed. To estimate \
+         the saving, Stackline simulates the memory trace again with the object freed just after its last use. If \
+         the trace ends earlier, the rule reports objects that each step leaves allocated. Such a finding has no \
+         estimated saving.",
+    advice: "Keep loss.item() or loss.detach() instead of a loss that refers to its autograd graph. Evaluate under \
+         torch.no_grad(), because each loss otherwise keeps its graph with all activations. Reduce results batch by \
+         batch, or move them to the CPU. Limit the size of caches.",
     example: ("losses.append(loss)", "losses.append(loss.detach())"),
     needs: &[Requirement::Memory, Requirement::MemoryEnd],
     false_positives: "The finding is wrong if the memory is meant to be kept until the end. The rule does not report \
-                      known parameters, gradients and optimizer state, nor objects that a long program uses from \
-                      beginning to end, such as the weights in inference. If the trace ends before the program, the \
-                      objects may be freed later, or they may belong to a cache that stops growing once it is full.",
+                      known parameters, gradients and optimizer state. It also does not report objects that a long \
+                      program uses from beginning to end, such as the weights in inference. If the trace ends before \
+                      the program, the objects may be freed later. They may also belong to a cache that stops \
+                      growing once it is full.",
     settings: &[Setting {
         name: "rounds",
         default: 5.0,
@@ -170,8 +172,9 @@ pub(super) const TEMPORARY_IDLENESS: Rule = Rule {
     about: "an object is not used for a long time, and the memory peak occurs in that time",
     why: "At the memory peak, the object occupies bytes that no running operation needs.",
     gain_text: "The rule counts the kernels (or operators) between two uses of an object. To estimate the saving, \
-         Stackline simulates the memory trace again with the object freed while it is idle, and then refilled, \
-         recomputed, or copied to the host and back. The finding reports the time of these operations.",
+         Stackline simulates the memory trace again with the object freed while it is idle. Before its next use, the \
+         object is refilled, recomputed, or copied back from the host. The finding reports the time of these \
+         operations.",
     advice: "If the content is not needed, free the object and allocate it again (zero_grad(set_to_none=True)). \
          Otherwise recompute it (torch.utils.checkpoint), or move it to the host between the two uses.",
     example: (
@@ -209,7 +212,7 @@ pub(super) const OVERALLOCATION: Rule = Rule {
     code: "SL058",
     name: "overallocation",
     about: "kernels access only a part of an object's bytes",
-    why: "The remaining bytes are wasted.",
+    why: "The bytes that no kernel accesses are wasted.",
     gain_methods: &[GainMethod::Memory, GainMethod::Nothing],
     gain_text: "The rule needs a trace with the byte ranges that kernels access. To estimate the saving, Stackline \
          simulates the memory trace again with only the used part of the object allocated. If the unused bytes are in \
@@ -219,15 +222,16 @@ pub(super) const OVERALLOCATION: Rule = Rule {
     example: ("cache = torch.empty(batch, 32768, width)", "cache = torch.empty(batch, longest + new_tokens, width)"),
     cost: "all code that uses the object needs the new size and offsets",
     needs: BYTES,
-    false_positives: "The unused bytes are needed if kernels access them with other inputs of the program. If they \
-                      are in many small pieces, the finding reports them without advising a smaller object.",
+    false_positives: "The unused bytes are needed if kernels access them with other inputs of the program. If the \
+                      unused bytes are in many small pieces, the finding reports them without advising a smaller \
+                      object.",
     settings: &[
         share("touched", 80.0, "report only objects of which kernels access at most this percentage of the bytes"),
         share(
             "fragmentation",
             80.0,
-            "if at least this percentage of the unused bytes lies outside of the largest contiguous unused range, the \
-             finding does not advise allocating a smaller object",
+            "advise allocating a smaller object only if less than this percentage of the unused bytes lies outside \
+             of the largest contiguous unused range",
         ),
     ],
     ..COMMON
@@ -250,7 +254,7 @@ pub(super) const NON_UNIFORM_ACCESS: Rule = Rule {
     ),
     cost: "the program has two objects instead of one",
     needs: BYTES,
-    false_positives: "The finding does not hold for other inputs of the program if they access other bytes more often.",
+    false_positives: "With other inputs, kernels may access other bytes more often. Then the finding is wrong.",
     settings: &[Setting {
         name: "variation",
         default: 20.0,

@@ -73,7 +73,7 @@ fn recorded(context: &RuleContext<'_>) -> Option<Candidate> {
     let events = context.named(&[EventKind::Overhead], |name| !is_runtime_overhead(name));
     let facts = vec![
         Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-        Fact::count("pauses of the profiler", events.len()),
+        Fact::count("interruptions by the profiler", events.len()),
     ];
     let title = format!("Profiler overhead: {share:.0} % of the critical path");
     Some(candidate(title, facts, events, Support::Exact))

@@ -80,13 +80,13 @@ fn candidate(context: &RuleContext<'_>, name: &str, kernels: Vec<EventId>) -> Op
     let reason = reason.replace('_', " ");
     Some(Candidate {
         title: format!(
-            "Stalled kernel: {} stalls for {stalled:.0} % of its time (reason: {reason}; gain assumes that half of it \
-            is avoided)",
+            "Stalled kernel: {} stalls for {stalled:.0} % of its time (reason: {reason}; gain assumes that half of \
+            the stall time is avoided)",
             super::shorten_name(name)
         ),
         place,
         facts: vec![
-            Fact { name: "samples with this reason", value: stalled, unit: Unit::Percent },
+            Fact { name: "samples with this stall reason", value: stalled, unit: Unit::Percent },
             Fact { name: "share of GPU time", value: share, unit: Unit::Percent },
             Fact::count("calls", kernels.len()),
         ],

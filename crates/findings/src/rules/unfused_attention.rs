@@ -103,7 +103,7 @@ fn candidate(context: &RuleContext<'_>, Parts { between, all, calls }: Parts) ->
         removable.extend(work);
         Some(vec![context.edit(Action::Remove, text, &removable)?])
     };
-    let likely = remove(&between, "operators between the products of attention")?;
+    let likely = remove(&between, "operators between the two matrix products of attention")?;
     let gain_estimate = GainEstimate::Range(likely, vec![remove(&all, "all operators of attention")?]);
     let (place, _) = context.by_code(&calls).into_iter().next()?;
     let share = context.percent_of_gpu(ns);
@@ -112,8 +112,8 @@ fn candidate(context: &RuleContext<'_>, Parts { between, all, calls }: Parts) ->
         place,
         facts: vec![
             Fact::count("softmax", calls.len()),
-            Fact::count("kernels between the products", between.len()),
-            Fact::time("time between the products per step", context.per_step(ns)),
+            Fact::count("kernels between the two matrix products", between.len()),
+            Fact::time("time between the two matrix products per step", context.per_step(ns)),
         ],
         events: between,
         kind: None,
