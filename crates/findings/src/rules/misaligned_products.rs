@@ -86,11 +86,11 @@ fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candida
         title: match dimension {
             Some(n) => format!(
                 "Misaligned matrix products: {share:.0} % of GPU time, dimension {n} is not a multiple of {MULTIPLE} \
-                 (gain assumes that aligned products take {scale} of the present time)"
+                 (gain assumes that aligned products take {scale} of this time)"
             ),
             None => format!(
                 "Misaligned matrix products: {share:.0} % of GPU time, a dimension is not a multiple of {MULTIPLE} \
-                 (gain assumes that aligned products take {scale} of the present time)"
+                 (gain assumes that aligned products take {scale} of this time)"
             ),
         },
         place,

@@ -193,7 +193,7 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     }
 }
 
-/// Title for the slowest step, the length of the median step, the numbers of slow steps and of all steps, and the cause.
+/// Title from the slowest step, the length of the median step, the numbers of slow and of all steps, and the cause.
 fn title((worst, usual): (&Timed, i64), (slow, all): (usize, usize), cause: &str) -> String {
     let (number, takes, usual) = (worst.0, duration(length(worst)), duration(usual));
     match slow {
