@@ -25,7 +25,7 @@ impl Rule {
         section("Example", &format!("```python\n# before\n{before}\n\n# after\n{after}\n```"));
         for other in self.advice_variants {
             let (before, after) = other.example;
-            let title = format!("Fix in programs {}", other.programs);
+            let title = format!("Fix in {}", other.programs);
             section(&title, &format!("{}\n\n```python\n# before\n{before}\n\n# after\n{after}\n```", other.advice));
         }
         section("Cost of the change", &format!("{}.", capital(self.cost)));

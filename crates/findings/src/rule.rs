@@ -334,7 +334,7 @@ impl Programs {
 /// Variant of a rule's advice for a kind of program.
 #[derive(Clone, Copy)]
 pub struct AdviceVariant {
-    /// Kind of program, as a continuation of "in programs".
+    /// Kind of program, as a continuation of "in".
     pub programs: &'static str,
     /// Kind of program, as a condition.
     pub condition: Programs,
@@ -359,12 +359,12 @@ impl AdviceVariant {
 
     /// Advice variant for programs that use JAX, where advice on PyTorch does not apply.
     pub(super) const fn for_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "that use JAX", condition: Programs::Jax, kind: None, advice, example }
+        Self { programs: "programs that use JAX", condition: Programs::Jax, kind: None, advice, example }
     }
 
     /// Advice variant for programs without a GPU.
     pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "without a GPU", condition: Programs::WithoutGpu, kind: None, advice, example }
+        Self { programs: "programs without a GPU", condition: Programs::WithoutGpu, kind: None, advice, example }
     }
 }
 

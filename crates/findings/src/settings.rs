@@ -27,7 +27,9 @@ impl std::fmt::Display for SettingsError {
             Self::Malformed(text) => {
                 write!(f, "{text:?} is not a setting. Write CODE.NAME=NUMBER, such as SL001.share=10")
             }
-            Self::UnknownRule(code) => write!(f, "there is no rule {code}"),
+            Self::UnknownRule(code) => {
+                write!(f, "there is no rule {code}; docs/findings/README.md lists the built-in rules")
+            }
             Self::UnknownSetting(name, known) if known.is_empty() => {
                 write!(f, "unknown setting {name}: the rule has no settings")
             }

@@ -53,25 +53,26 @@ impl Standstill {
         let Some(longest) = gaps.iter().max_by_key(|segment| length(segment)) else { return Self::default() };
         let ns: i64 = gaps.iter().map(length).sum();
         let at = place(&of_window, middle_of(longest));
-        let gaps_are = match gaps.len() {
-            1 => format!("one critical-path gap of {} {at} is", duration(ns)),
-            count => {
-                format!(
-                    "{count} critical-path gaps of {} in total (longest: {} {at}) are",
-                    duration(ns),
-                    duration(length(longest))
-                )
-            }
+        let (total, percent) = (duration(ns), 100.0 * ns as f64 / window.length_ns().max(1) as f64);
+        let sum = match gaps.len() {
+            1 => format!("one critical-path gap of {total} {at} is {percent:.0} % of the window"),
+            count => format!(
+                "{count} critical-path gaps of {total} in total (longest: {} {at}) are {percent:.0} % of the window",
+                duration(length(longest))
+            ),
         };
         // Otherwise other threads may run calls meanwhile.
         let are_empty = gaps.iter().all(|segment| segment.event.is_some() || GAPS.contains(&segment.rule));
-        let why = if are_empty { "and no call was recorded in that time" } else { "and the cause is unknown" };
-        let note = format!(
-            "{gaps_are} {:.0} % of the window, {why}; without that time, a step takes {}{}",
-            100.0 * ns as f64 / window.length_ns().max(1) as f64,
-            duration(without(shared.step_ns(), ns, shared.steps)),
-            others(&of_window, &gaps).unwrap_or_default()
-        );
+        let why = match (gaps.len(), are_empty) {
+            (1, true) => "no call was recorded in this gap",
+            (_, true) => "no call was recorded in these gaps",
+            (1, false) => "the cause of this gap is unknown",
+            (_, false) => "the cause of these gaps is unknown",
+        };
+        let usual = duration(without(shared.step_ns(), ns, shared.steps));
+        let without_gaps = format!("without the time of critical-path gaps, a step takes {usual}");
+        let clauses = [sum, why.to_owned(), without_gaps].into_iter().chain(others(&of_window, &gaps));
+        let note = clauses.collect::<Vec<_>>().join("; ");
         let mut starts: Vec<i64> = gaps.iter().map(|segment| segment.start).collect();
         starts.sort_unstable();
         Self { ns, note: Some(note), starts }
@@ -102,7 +103,7 @@ fn place(steps: &[&Step], at: i64) -> String {
     }
 }
 
-/// Option that selects the longest run of steps without a gap in or between them.
+/// Advice with the option that selects the longest run of steps without a gap in or between them.
 fn others(steps: &[&Step], gaps: &[PathSegment]) -> Option<String> {
     let contains_gap = |from: i64, to: i64| gaps.iter().map(middle_of).any(|at| at >= from && at < to);
     let mut runs: Vec<Vec<&Step>> = Vec::new();
@@ -115,7 +116,7 @@ fn others(steps: &[&Step], gaps: &[PathSegment]) -> Option<String> {
     // The first of equally long runs.
     let run = runs.iter().rev().max_by_key(|run| run.len())?;
     let (first, last) = (run.first()?.number, run.last()?.number);
-    Some(format!("; to analyze only steps without such a gap, pass --steps {first}..{last}"))
+    Some(format!("to analyze only steps without such a gap, pass --steps {first}..{last}"))
 }
 
 #[cfg(test)]

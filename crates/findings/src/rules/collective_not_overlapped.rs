@@ -38,7 +38,7 @@ pub(super) const RULE: Rule = Rule {
         about: "report only collectives that take at least this percentage of the critical path",
     }],
     advice_variants: &[AdviceVariant::for_all(
-        "with small collectives",
+        "programs with small collectives",
         CandidateKind::SmallCollectives,
         "Start collectives earlier and overlap them with computation: async_op=True with wait() before the first \
          use. Merge the independent collectives of a step; smaller buckets would only add collectives.",

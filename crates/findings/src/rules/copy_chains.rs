@@ -45,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
             without a GPU: of the analyzed time)",
     }],
     advice_variants: &[AdviceVariant::for_all(
-        "that copy with copy.deepcopy",
+        "programs that copy with copy.deepcopy",
         CandidateKind::DeepCopy,
         "Do not copy a model in the loop. For an average of its weights, keep one copy and update it in place \
          (torch._foreach_lerp_, torch.optim.swa_utils.AveragedModel). For a checkpoint, use copy_ into preallocated \

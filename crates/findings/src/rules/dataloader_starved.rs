@@ -53,7 +53,7 @@ pub(super) const RULE: Rule = Rule {
     }],
     advice_variants: &[
         AdviceVariant {
-            programs: "whose processors are all busy",
+            programs: "programs whose processors are all busy",
             condition: Programs::Where(|context| LoaderCapacity::new(context, &take_calls(context)).is_full()),
             kind: None,
             advice: "Make loading cheaper (SL010), or load once and keep the result; more workers would find no free \

@@ -55,7 +55,7 @@ pub(super) const RULE: Rule = Rule {
     }],
     advice_variants: &[
         AdviceVariant::for_all(
-            "that wait for a thread to start",
+            "programs that wait for a thread to start",
             CandidateKind::ThreadStart,
             "Start threads once before the loop, and pass work to them over a queue, or use a pool. If the machine \
              has fewer processors than running threads, a new thread waits for a processor: run fewer threads \
@@ -66,7 +66,7 @@ pub(super) const RULE: Rule = Rule {
             ),
         ),
         AdviceVariant::for_all(
-            "that wait for a lock",
+            "programs that wait for a lock",
             CandidateKind::Lock,
             "Shorten the time under the lock: compute outside of it, and only store the result under it. Give each \
              thread its own data and merge the data once per step. Do not wait for anything else while the lock is \
@@ -77,14 +77,14 @@ pub(super) const RULE: Rule = Rule {
             ),
         ),
         AdviceVariant::for_all(
-            "that wait for an event or a condition",
+            "programs that wait for an event or a condition",
             CandidateKind::Condition,
             "Start the other thread one step earlier, and wait for its result of the previous step. Signal as soon \
              as the needed data is ready, not when all work is done.",
             ("start.set()\nready.wait()", "ready.wait()  # started in the step before\nstart.set()"),
         ),
         AdviceVariant::for_all(
-            "that wait for a queue",
+            "programs that wait for a queue",
             CandidateKind::Queue,
             "If the step waits in get(): start the producer before the loop, with a queue of several items, or use \
              more producers. If it waits in put(), the consumer is slower than the step: take more items at once, use \
@@ -92,21 +92,21 @@ pub(super) const RULE: Rule = Rule {
             ("requests.put(i)\nbatch = results.get()", "requests.put(i + 2)  # two ahead\nbatch = results.get()"),
         ),
         AdviceVariant::for_all(
-            "that wait for the network",
+            "programs that wait for the network",
             CandidateKind::Network,
             "Send requests one or more steps ahead, in a thread. Keep one connection open, and combine many requests \
              into one. Copy repeatedly read data to a local disk before training.",
             ("data = fetch(url)", "data = pending.result()\npending = pool.submit(fetch, next_url)"),
         ),
         AdviceVariant::for_all(
-            "whose ranks wait for each other",
+            "programs whose ranks wait for each other",
             CandidateKind::OtherRanks,
             "Inspect the rank that arrives last: pass the folder with the traces of all ranks. The findings then name \
              that rank (SL040), or the cause of its delay. The waiting rank itself needs no fix.",
             ("stackline findings rank0.json", "stackline findings traces/"),
         ),
         AdviceVariant::for_all(
-            "that sleep",
+            "programs that sleep",
             CandidateKind::Sleep,
             "Remove the sleep. If it is part of a polling loop, wait for an event, a queue or a future instead, which \
             wakes the thread at once.",

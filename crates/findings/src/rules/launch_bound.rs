@@ -73,7 +73,7 @@ pub(super) const RULE: Rule = Rule {
             ("y = jnp.tanh(layer(x)) * 0.5 + 1.0", "y = jax.jit(lambda x: jnp.tanh(layer(x)) * 0.5 + 1.0)(x)"),
         ),
         AdviceVariant {
-            programs: "that already use torch.compile",
+            programs: "programs that already use torch.compile",
             condition: Programs::Where(|context| is_compiled(context.trace())),
             kind: None,
             advice: "Replay the compiled code as CUDA graphs, which launch all kernels with one call: \

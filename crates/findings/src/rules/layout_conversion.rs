@@ -20,7 +20,8 @@ pub(super) const RULE: Rule = Rule {
         "model = UNet().cuda()\ny = model(x.cuda())",
         "model = UNet().cuda().to(memory_format=torch.channels_last)\ny = model(x.cuda().to(memory_format=torch.channels_last))",
     ),
-    cost: "one line for the model and one for its input; layers without channels-last support convert back",
+    cost: "the change takes one line for the model and one for its input; layers without channels-last support \
+         convert back",
     false_positives: "The channels-last layout does not help if a layer requires channels-first tensors, because \
                       conversions are then needed around that layer. The estimate removes the conversions. The upper \
                       bound also assumes that batch norm is faster \

@@ -24,19 +24,20 @@ pub(super) const RULE: Rule = Rule {
          tensor, the host also waits for the GPU.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes calls that log, print or save, and the waits for the GPU in them (what-if \
-         operation `remove`). If only CPU samples show such calls, the estimate shortens the time between two \
-         operators by the share of its samples in such calls (`scale`). If nearly all samples between two operators \
-         are in such calls, the estimate removes all of the time between them, including waits.",
+         operation `remove`). If only CPU samples show such calls, their begin and end are unknown. The estimate \
+         then shortens the time between two operators by the percentage of CPU samples in this time that show such \
+         calls (`scale`). If nearly all of these samples show such calls, the estimate removes all of this time, \
+         including waits.",
     advice: "Log only every N steps. Until then, collect the values as GPU tensors without reading them. Write the \
              log from another thread.",
     example: ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
-    cost: "one line; values are logged less often",
+    cost: "the change takes one line; values are logged less often",
     false_positives: "The estimated gain is too high if the program logs less often in steps that were not recorded. \
-                      Recordings of `stackline record` contain no frames of functions in C, such as print. In them, \
-                      the rule finds only Python code that logs, such as the logging module. If nearly \
-         all samples between two operators show logging, all waits there (for a file or a processor) count as logging. \
-         The bounds cover the sampling error. Operators may also get faster, because logging no longer evicts their \
-         data from caches; the bounds do not include this effect.",
+                      Recordings of `stackline record` contain no frames of functions in C, such as print. In such \
+                      recordings, the rule finds only Python code that logs, such as the logging module. If nearly \
+                      all samples between two operators show logging, all waits there (for a file or a processor) \
+                      count as logging. The bounds cover the sampling error. Operators may also get faster, because \
+                      logging no longer evicts their data from caches; the bounds do not include this effect.",
     source: "common practice",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
@@ -47,7 +48,7 @@ pub(super) const RULE: Rule = Rule {
     }],
     advice_variants: &[
         AdviceVariant::for_all(
-            "that save checkpoints in the loop",
+            "programs that save checkpoints in the loop",
             CandidateKind::Checkpoints,
             "Save less often, for example every ten minutes. Copy the state to the CPU and write it from another \
                  thread (torch.distributed.checkpoint.async_save does both).",
@@ -163,7 +164,6 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging)
     }
     let all = context.with_waits(&frames);
     let waits = all.iter().filter(|&&e| context.trace().kind(e).is_api_call()).count();
-    let too = if waits > 0 { ", including waits for the GPU" } else { "" };
     let outermost = |sample: EventId| {
         context.frames_of_sample(sample).filter_map(|f| kind_of(context.trace().strings.get(f))).last()
     };
@@ -171,9 +171,13 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging)
         (true, Some(seen)) => seen.samples.first().and_then(|&sample| outermost(sample)),
         _ => context.by_name(&frames).first().and_then(|(name, _)| kind_of(name)),
     }?;
-    let mut facts = vec![Fact::count("calls", frames.len()), Fact::count("waits for the GPU in these calls", waits)];
-    let (ns_each, a_step) = (duration(context.per_step(ns)), context.words().per_step_suffix());
-    let title = format!("{kind} blocks the host: {ns_each}{a_step}{too}");
+    let mut facts =
+        vec![Fact::count("calls", frames.len()), Fact::count("waits for the GPU in calls that log or save", waits)];
+    let (blocked, per_step) = (duration(context.per_step(ns)), context.words().per_step_suffix());
+    let title = match waits {
+        0 => format!("{kind} blocks the host: {blocked}{per_step}"),
+        _ => format!("{kind} blocks the host: {blocked}{per_step}, including waits for the GPU"),
+    };
     let kind = candidate_kind(kind);
     let remove = match context.by_name(&frames).first() {
         Some((name, _)) => vec![context.edit(Action::Remove, format!("frame:{name}"), &all)?],

@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
          unchanged.",
     advice: "Fuse the kernels: torch.compile the module, or use a fused implementation.",
     example: ("self.norm = RMSNorm(dim)", "self.norm = torch.compile(RMSNorm(dim))"),
-    cost: "compilation at the first call and for each new shape",
+    cost: "compilation takes time at the first call and for each new shape",
     false_positives: "The kernels cannot be fused if some are not elementwise (a matrix product, a sort), or if the \
          module does other work between the launches.",
     source: "DeepContext paper, sections 4.3 and 6.3, kernel fusion analysis",
@@ -110,13 +110,17 @@ fn candidate(context: &RuleContext<'_>, Launched { mut kernels, mut spans }: Lau
     // At the lower bound, all operators stay, without effect.
     let least = if remove.is_some() { vec![vec![fuse.clone()]] } else { Vec::new() };
     let gain_estimate = GainEstimate::Range(std::iter::once(fuse).chain(remove).collect(), least);
+    let (short, mean_us) = (super::shorten_name(name), mean as f64 / 1e3);
     Some(Candidate {
-        title: format!(
-            "Many small kernels: {}{} launches {per_call:.0} kernels per call, {:.1} µs each",
-            super::shorten_name(name),
-            if names.len() > 1 { format!(" ({} modules)", names.len()) } else { String::new() },
-            mean as f64 / 1e3
-        ),
+        title: match names.len() {
+            0 | 1 => format!(
+                "Many small kernels: {short} launches {per_call:.0} kernels per call, {mean_us:.1} µs each on average"
+            ),
+            modules => format!(
+                "Many small kernels: {short} ({modules} modules) launches {per_call:.0} kernels per call, \
+                 {mean_us:.1} µs each on average"
+            ),
+        },
         place: context.place(spans[0]),
         facts: vec![
             Fact::count("kernels", kernels.len()),

@@ -73,7 +73,8 @@ pub(super) const LATE_DEALLOCATION: Rule = Rule {
         "hidden = encode(batch)\nlogits = head(hidden)\nloss = big_loss(logits)",
         "hidden = encode(batch)\nlogits = head(hidden)\ndel hidden\nloss = big_loss(logits)",
     ),
-    cost: "none, unless another stream still uses the memory: freeing then waits for that stream, so less work overlaps",
+    cost: "the change costs nothing, unless another stream still uses the memory: freeing then waits for that \
+         stream, so less work overlaps",
     false_positives: "Freeing the object earlier is wrong if code that was not recorded still uses it, such as a \
          kernel of an extension through its address.",
     settings: &[kernels(
@@ -92,7 +93,7 @@ pub(super) const REDUNDANT_ALLOCATION: Rule = Rule {
          simulates an operator that writes its result into its input.",
     advice: "Write into the first object (out=, copy_), or free it before allocating the second.",
     example: ("a = scale(x)\nb = shift(y)  # a is not used any more", "a = scale(x)\ntorch.add(y, 1, out=a)"),
-    cost: "less readable code, because one buffer serves two purposes",
+    cost: "the code is less readable, because one buffer serves two purposes",
     false_positives: "Reuse is wrong if code that was not recorded still needs the content of the first object. With \
                       a caching allocator, freeing the first object before the second is allocated has the same \
                       effect.",
@@ -113,8 +114,8 @@ pub(super) const UNUSED_ALLOCATION: Rule = Rule {
          Stackline simulates the memory trace again with the object not allocated.",
     advice: "Remove the allocation.",
     example: ("buffer = torch.empty(n, device=\"cuda\")\ny = model(x)", "y = model(x)"),
-    false_positives: "The finding is wrong if code that was not recorded uses the object. The rule reports nothing if \
-         a kernel ran during the object's lifetime whose memory accesses are only partly known.",
+    false_positives: "The finding is wrong if code that was not recorded uses the object. The rule does not report \
+         an object if a kernel ran during its lifetime and the trace shows only some of the kernel's memory accesses.",
     ..COMMON
 };
 
@@ -127,8 +128,8 @@ pub(super) const NEVER_READ: Rule = Rule {
          saving, Stackline simulates the memory trace again with the object neither allocated nor filled.",
     advice: "Remove the object and the writes to it.",
     example: ("mask = torch.ones(n, n)  # left from before\ny = model(x)", "y = model(x)"),
-    source: "DrGPUM (ASPLOS 2023) counts these among unused allocations; docs/reference/memory-patterns.md lists the \
-         differences",
+    source: "DrGPUM (ASPLOS 2023) counts memory that is never read as an unused allocation; \
+         docs/reference/memory-patterns.md lists the differences",
     false_positives: "The finding is wrong if code that was not recorded reads the object, such as a NumPy array that \
                       uses the same memory (tensor.numpy()).",
     ..COMMON
@@ -138,21 +139,23 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
     code: "SL055",
     name: "memory-leak",
     about: "memory is never freed after its last use, or grows with each step",
-    why: "The object occupies its bytes until the program ends. Memory that grows with each step eventually runs out, \
-         for example if a list of losses keeps all of their graphs alive.",
+    why: "The object occupies its bytes until the program ends. Memory that grows with each step eventually runs \
+         out, for example if a list of losses keeps all autograd graphs of these losses.",
     gain_methods: &[GainMethod::Memory, GainMethod::Nothing],
-    gain_text: "If the trace covers the end of the program and the object is not freed, Stackline simulates the memory \
-         trace again with the object freed just after its last use. If the trace ends earlier, the rule reports \
-         objects that each step leaves allocated; then the finding has no savings.",
-    advice: "Keep numbers instead of tensors that carry a graph: loss.item() or loss.detach(). Evaluate under \
-         torch.no_grad(), because each loss otherwise keeps its graph and all activations in it. Reduce results batch \
-         by batch, or move them to the CPU. Limit the size of caches.",
+    gain_text: "If the trace covers the end of the program, the rule reports objects that are not freed. To estimate \
+         the saving, Stackline simulates the memory trace again with the object freed just after its last use. If \
+         the trace ends earlier, the rule reports objects that each step leaves allocated. Such a finding has no \
+         estimated saving.",
+    advice: "Keep loss.item() or loss.detach() instead of a loss that refers to its autograd graph. Evaluate under \
+         torch.no_grad(), because each loss otherwise keeps its graph with all activations. Reduce results batch by \
+         batch, or move them to the CPU. Limit the size of caches.",
     example: ("losses.append(loss)", "losses.append(loss.detach())"),
     needs: &[Requirement::Memory, Requirement::MemoryEnd],
     false_positives: "The finding is wrong if the memory is meant to be kept until the end. The rule does not report \
-                      known parameters, gradients and optimizer state, nor objects that a long program uses from \
-                      beginning to end, such as the weights in inference. If the trace ends before the program, the \
-                      objects may be freed later, or they may belong to a cache that stops growing once it is full.",
+                      known parameters, gradients and optimizer state. It also does not report objects that a long \
+                      program uses from beginning to end, such as the weights in inference. If the trace ends before \
+                      the program, the objects may be freed later. They may also belong to a cache that stops \
+                      growing once it is full.",
     settings: &[Setting {
         name: "rounds",
         default: 5.0,
@@ -169,16 +172,17 @@ pub(super) const TEMPORARY_IDLENESS: Rule = Rule {
     about: "an object is not used for a long time, and the memory peak occurs in that time",
     why: "At the memory peak, the object occupies bytes that no running operation needs.",
     gain_text: "The rule counts the kernels (or operators) between two uses of an object. To estimate the saving, \
-         Stackline simulates the memory trace again with the object freed while it is idle, and then refilled, \
-         recomputed, or copied to the host and back. The finding reports the time of these operations.",
+         Stackline simulates the memory trace again with the object freed while it is idle. Before its next use, the \
+         object is refilled, recomputed, or copied back from the host. The finding reports the time of these \
+         operations.",
     advice: "If the content is not needed, free the object and allocate it again (zero_grad(set_to_none=True)). \
          Otherwise recompute it (torch.utils.checkpoint), or move it to the host between the two uses.",
     example: (
         "loss.backward()\noptimizer.step()\noptimizer.zero_grad(set_to_none=False)",
         "loss.backward()\noptimizer.step()\noptimizer.zero_grad(set_to_none=True)",
     ),
-    cost: "if moved to the host, two copies (the finding lists their time at an assumed 25 GB/s); if recomputed, the \
-           time of the operators",
+    cost: "moving the object to the host and back takes two copies (the finding lists their time at an assumed 25 \
+         GB/s); recomputing the object takes the time of the operators",
     false_positives: "The change does not help if copying out and back takes longer than the object is idle. The \
         change is unsafe if other code keeps a pointer to the object.",
     settings: &[kernels("report only objects with at least this many kernels (or operators) between two uses")],
@@ -208,7 +212,7 @@ pub(super) const OVERALLOCATION: Rule = Rule {
     code: "SL058",
     name: "overallocation",
     about: "kernels access only a part of an object's bytes",
-    why: "The remaining bytes are wasted.",
+    why: "The bytes that no kernel accesses are wasted.",
     gain_methods: &[GainMethod::Memory, GainMethod::Nothing],
     gain_text: "The rule needs a trace with the byte ranges that kernels access. To estimate the saving, Stackline \
          simulates the memory trace again with only the used part of the object allocated. If the unused bytes are in \
@@ -218,15 +222,16 @@ pub(super) const OVERALLOCATION: Rule = Rule {
     example: ("cache = torch.empty(batch, 32768, width)", "cache = torch.empty(batch, longest + new_tokens, width)"),
     cost: "all code that uses the object needs the new size and offsets",
     needs: BYTES,
-    false_positives: "The unused bytes are needed if kernels access them with other inputs of the program. If they \
-                      are in many small pieces, the finding reports them without advising a smaller object.",
+    false_positives: "The unused bytes are needed if kernels access them with other inputs of the program. If the \
+                      unused bytes are in many small pieces, the finding reports them without advising a smaller \
+                      object.",
     settings: &[
         share("touched", 80.0, "report only objects of which kernels access at most this percentage of the bytes"),
         share(
             "fragmentation",
             80.0,
-            "if at least this percentage of the unused bytes lies outside of the largest contiguous unused range, the \
-             finding does not advise allocating a smaller object",
+            "advise allocating a smaller object only if less than this percentage of the unused bytes lies outside \
+             of the largest contiguous unused range",
         ),
     ],
     ..COMMON
@@ -247,9 +252,9 @@ pub(super) const NON_UNIFORM_ACCESS: Rule = Rule {
         "table = torch.empty(rows, width)  # a few rows get most accesses",
         "hot = torch.empty(few, width)\ncold = torch.empty(rows - few, width, pin_memory=True)",
     ),
-    cost: "two objects instead of one",
+    cost: "the program has two objects instead of one",
     needs: BYTES,
-    false_positives: "The finding does not hold for other inputs of the program if they access other bytes more often.",
+    false_positives: "With other inputs, kernels may access other bytes more often. Then the finding is wrong.",
     settings: &[Setting {
         name: "variation",
         default: 20.0,
@@ -274,7 +279,7 @@ pub(super) const STRUCTURED_ACCESS: Rule = Rule {
         "parts = torch.empty(k, n, device=\"cuda\")\nfor i in range(k):\n    run(parts[i])",
         "for i in range(k):\n    part = torch.empty(n, device=\"cuda\")\n    run(part)",
     ),
-    cost: "one allocation per slice",
+    cost: "the program makes one allocation per slice",
     needs: BYTES,
     false_positives: "The slices must be allocated at the same time if later code needs all of them, such as a copy \
                       of the whole object.",

@@ -14,18 +14,18 @@ pub(super) const RULE: Rule = Rule {
          or two at a time instead of 16 bytes at once.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate multiplies the time of tensor core kernels that load one or two elements at once by the \
-         setting `SL063.scale` (what-if operation `scale`). The bounds of the gain assume that 0.5 and 2.4 times this \
-         time remains.",
-    advice: "Pad the dimension to a multiple of 8, better of 64: for example a vocabulary of 50,257 to 50,304, or the \
-         number of classes or channels.",
+         setting `SL063.scale` (what-if operation `scale`). The bounds of the gain assume that 0.5 and 2.4 times the \
+         estimated time remains.",
+    advice: "Pad the dimension to a multiple of 8, better of 64. For example, pad a vocabulary of 50,257 tokens to \
+         50,304, or pad the number of classes or channels.",
     example: (
         "head = nn.Linear(width, 50257)",
         "head = nn.Linear(width, 50304)  # a multiple of 64; the last 47 are never a label",
     ),
-    cost: "a few more rows of weights; a checkpoint with the old size must be padded once",
+    cost: "the weights have a few more rows; a checkpoint with the old size must be padded once",
     false_positives: "Padding does not help if the input determines the dimension and changes it in each step. The \
-         estimate assumes that the setting `scale` is the part of the kernels' time that remains; the bounds are 0.5 \
-         and 2.4 times `scale`. In a measurement on an H100 (a vocabulary of 50,257, bfloat16), 0.19 of the time \
+         setting `scale` is the fraction of the kernels' time that the estimate assumes to remain. The bounds are \
+         0.5 and 2.4 times `scale`. In a measurement on an H100 (a vocabulary of 50,257, bfloat16), 0.19 of the time \
          remained.",
     source: "NVIDIA's matrix multiplication guide; common practice (nanoGPT's vocabulary of 50,304)",
     needs: &[Requirement::GpuWork],
@@ -35,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
             name: "scale",
             default: 0.25,
             range: (0.0, 1.0),
-            about: "assumed part of the kernels' time that remains with aligned rows",
+            about: "assumed fraction of the kernels' time that remains if rows are aligned to 16 bytes",
         },
     ],
     advice_variants: &[],
@@ -76,7 +76,6 @@ fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candida
     let gain_estimate = context.scaled([scale, scale * MIN_SCALE, scale * MAX_SCALE], "kernel:~align[12]", &kernels)?;
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     let dimension = dimension(context, &kernels);
-    let which = dimension.map(|n| format!(" ({n})")).unwrap_or_default();
     let mut facts = vec![
         Fact::count("kernels", kernels.len()),
         Fact::time("total time per step", context.per_step(ns)),
@@ -84,10 +83,16 @@ fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candida
     ];
     facts.extend(dimension.map(|n| Fact { name: "dimension", value: n as f64, unit: Unit::None }));
     Some(Candidate {
-        title: format!(
-            "Misaligned matrix products: {share:.0} % of GPU time, dimension{which} not a multiple of {MULTIPLE} (gain \
-                 assumes that aligned products take {scale} of the present time)"
-        ),
+        title: match dimension {
+            Some(n) => format!(
+                "Misaligned matrix products: {share:.0} % of GPU time, dimension {n} is not a multiple of {MULTIPLE} \
+                 (gain assumes that aligned products take {scale} of this time)"
+            ),
+            None => format!(
+                "Misaligned matrix products: {share:.0} % of GPU time, a dimension is not a multiple of {MULTIPLE} \
+                 (gain assumes that aligned products take {scale} of this time)"
+            ),
+        },
         place,
         facts,
         events: kernels,

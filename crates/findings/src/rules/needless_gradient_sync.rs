@@ -17,8 +17,8 @@ pub(super) const RULE: Rule = Rule {
          last pass before the optimizer step needs the reduction. The earlier communication is wasted.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "Between two optimizer steps, the estimate removes the AllReduces of all backward passes except the \
-         last, and the operators that call them (what-if operation `remove`). Only backward passes that reduce the \
-         same tensors count.",
+         last, and the operators that call them (what-if operation `remove`). The rule requires that all backward \
+         passes between the two steps reduce the same tensors.",
     advice: "Run the forward and backward passes under model.no_sync(), except for the last one before the optimizer \
          step.",
     example: (
@@ -26,7 +26,8 @@ pub(super) const RULE: Rule = Rule {
         "*first, last = batches\nwith model.no_sync():\n    for batch in first:\n        loss(model(batch)).backward()\n\
          loss(model(last)).backward()\noptimizer.step()",
     ),
-    cost: "a few lines; gradients differ between ranks until the last pass, so do not read them earlier",
+    cost: "the change takes a few lines; gradients differ between ranks until the last pass, so do not read them \
+         earlier",
     false_positives: "The reduction is needed if the program reads gradients between the passes, such as their norm \
          for clipping. The finding is wrong if several models with equal shapes, such as two critics, all run backward \
          before the first optimizer step. Their passes look like several passes of one model.",
@@ -102,7 +103,8 @@ fn candidate(context: &RuleContext<'_>, rounds: &[usize], needless: Vec<EventId>
     let mut removable: Vec<EventId> = requests.chain(needless.iter().copied()).collect();
     removable.sort_unstable();
     removable.dedup();
-    let edit = context.edit(Action::Remove, "collective:gradients of all passes but the last", &removable)?;
+    let edit =
+        context.edit(Action::Remove, "collective:AllReduces of all backward passes except the last", &removable)?;
     let most = rounds.iter().max()?;
     let (place, _) = context.by_place(&needless).into_iter().max_by_key(|(_, of)| context.total(of))?;
     Some(Candidate {

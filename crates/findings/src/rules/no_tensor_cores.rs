@@ -15,16 +15,16 @@ pub(super) const RULE: Rule = Rule {
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate multiplies the time of kernels with float32 in their names, if they take at least \
          `SL018.kernel_us`, by the setting `SL018.scale` (what-if operation `scale`). For GPUs other than A100, H100 \
-         and their successors, it uses `SL018.scale_others`. The bounds of the gain assume that 0.5 and 2 times this \
-         time remains.",
+         and their successors, it uses `SL018.scale_others`. The bounds of the gain assume that 0.5 and 2 times the \
+         estimated time remains.",
     advice: "Enable TF32 (from A100 on) with torch.set_float32_matmul_precision(\"high\"), or use autocast with \
          bfloat16 or float16; keep dimensions multiples of 8.",
     example: ("y = x @ w", "torch.set_float32_matmul_precision(\"high\")\ny = x @ w"),
-    cost: "one line; products are less exact (TF32 has 10 mantissa bits)",
+    cost: "the change takes one line; products are less exact (TF32 has 10 mantissa bits)",
     false_positives: "Tensor cores cannot be used if results need full float32, and do not help if memory bandwidth \
-         limits the products. The estimate assumes that the setting `scale` (on A100, H100 and later GPUs) or \
-         `scale_others` (on other GPUs) is the part of the kernels' time that remains. The bounds are 0.5 and 2 times \
-         that: large products gain more, small products less. In a measurement on an H100 with TF32, 0.23 of the time \
+         limits the products. The estimate assumes that a fixed fraction of the kernels' time remains: `scale` on \
+         A100, H100 and later GPUs, and `scale_others` on other GPUs. The bounds are 0.5 and 2 times this fraction: \
+         large products gain more, small products less. In a measurement on an H100 with TF32, 0.23 of the time \
          remained.",
     source: "common practice; mixed-precision guides of NVIDIA and PyTorch",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
@@ -40,18 +40,19 @@ pub(super) const RULE: Rule = Rule {
             name: "scale",
             default: 0.25,
             range: (0.0, 1.0),
-            about: "assumed part of the kernels' time that remains with tensor cores, on A100, H100 and later GPUs",
+            about: "assumed fraction of the kernels' time that remains with tensor cores, on A100, H100 and later \
+                 GPUs",
         },
         Setting {
             name: "scale_others",
             default: 0.5,
             range: (0.0, 1.0),
-            about: "assumed part of the kernels' time that remains with tensor cores, on other GPUs, where TF32 is \
-                 hardly faster than float32",
+            about: "assumed fraction of the kernels' time that remains with tensor cores, on other GPUs, where TF32 \
+                 is hardly faster than float32",
         },
     ],
     advice_variants: &[AdviceVariant {
-        programs: "on GPUs without TF32 and bfloat16 (compute capability below 8, such as V100)",
+        programs: "programs on GPUs without TF32 and bfloat16 (compute capability below 8, such as V100)",
         condition: Programs::Where(|context| !context.devices().iter().any(knows_tf32)),
         kind: None,
         advice: "Use autocast with float16: tensor cores of these GPUs support neither TF32 nor bfloat16, which \
@@ -100,8 +101,8 @@ fn candidate(context: &RuleContext<'_>, model: &str, kernels: Vec<EventId>) -> O
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     Some(Candidate {
         title: format!(
-            "Float32 products without tensor cores: {share:.0} % of GPU time on {model} (gain assumes that {scale} of \
-                 the time remains)"
+            "Float32 products without tensor cores: {share:.0} % of GPU time on {model} (gain assumes that {scale} \
+                 of this time remains)"
         ),
         place,
         facts: vec![

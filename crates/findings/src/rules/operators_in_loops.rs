@@ -19,22 +19,21 @@ pub(super) const RULE: Rule = Rule {
     why: "Each call costs some microseconds in Python and the framework, however small its computation.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate shortens the calls of the loop, the Python time between them, and their backward pass \
-         (what-if operation `scale`). One call of each operator per step remains, plus the part of the other calls' \
-         time that exceeds the usual cost of a call. The upper bound removes all calls with the work between them, \
-         the operators that gather their results, and the code just before and after the loop.",
+         (what-if operation `scale`). One call of each operator per step remains. Of the other calls, only the time \
+         beyond the usual cost of a call remains. The upper bound removes all calls with the work between them, and \
+         the operators that gather their results. It also removes the code just before and after the loop.",
     advice: "Replace the loop with operators on whole tensors (add a dimension, or use a layer such as nn.LSTM \
          instead of its cell), torch.vmap, or torch.compile.",
     example: (
         "rows = [(row - row.mean()) / row.std() for row in x]",
         "rows = (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)",
     ),
-    cost: "a rewrite of the loop; higher memory use",
+    cost: "the loop must be rewritten, and memory use is higher",
     false_positives: "The loop is needed if each iteration uses the result of the previous one. The estimate assumes \
-                      that one call of each operator remains, plus the part of the other calls' time that exceeds the \
-                      usual cost of a call. The upper \
-         bound also removes all work between the iterations and the operators that gather their results. In a trace \
-         without steps, the rule only reports loops of at least four consecutive iterations that contain nothing \
-         except such small operators.",
+                      that one call of each operator remains. Of the other calls, only the time beyond the usual \
+                      cost of a call remains. The upper bound also removes all work between the iterations and the \
+                      operators that gather their results. In a trace without steps, the rule only reports loops of \
+                      at least four consecutive iterations that contain only small operators.",
     source: "common practice",
     needs: &[Requirement::Operators, Requirement::PythonFrames],
     settings: &[
@@ -55,7 +54,7 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "report only loops that take at least this percentage of the time",
+            about: "report only loops that take at least this percentage of the analyzed time",
         },
     ],
     advice_variants: &[],
@@ -240,7 +239,7 @@ fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
         facts: vec![
             Fact::count("operators", events.len()),
             Fact::count("backward operators", backward.len()),
-            Fact::time("time of these operators and of work between them, per step", context.per_step(ns)),
+            Fact::time("time of the small operators and of work between them, per step", context.per_step(ns)),
         ],
         place,
         events,

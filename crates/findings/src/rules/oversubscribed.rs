@@ -17,23 +17,23 @@ pub(super) const RULE: Rule = Rule {
          spin, or sleep and wake up again. Containers and CPU affinity often allow fewer processors than the machine \
          has.",
     gain_methods: &[GainMethod::Model],
-    gain_text: "Samples show the CPU time of each thread, and the part of this time in the OpenMP library, where \
-                threads wait for each other. The saved time is estimated twice. The first estimate assumes that the \
-                CPU time outside of this library is divided evenly among the processors. The second is the CPU time \
-                in this library divided by the number of processors. The gain is the smaller of the two estimates. \
-                The lower bound is half of the gain, and the upper bound is the larger estimate.",
+    gain_text: "Samples show the CPU time of each thread, and how much of it is in the OpenMP library, where threads \
+                wait for each other. The saved time is estimated twice. The first estimate assumes that the CPU time \
+                outside of the OpenMP library is divided evenly among the processors. The second is the CPU time in \
+                the OpenMP library divided by the number of processors. The gain is the smaller of the two \
+                estimates. The lower bound is half of the gain, and the upper bound is the larger estimate.",
     advice: "Divide the number of usable processors in the finding by the number of processes that compute at once, \
          and use no more threads per process: torch.set_num_threads or OMP_NUM_THREADS. torchrun sets 1 thread, and so \
          does a DataLoader in its workers. Python's os.cpu_count and os.sched_getaffinity ignore the CPU limit of a \
          container.",
     example: ("torch.set_num_threads(16)", "torch.set_num_threads(2)  # \"usable processors\" of the finding"),
-    cost: "one line, or an environment variable",
+    cost: "the change takes one line, or an environment variable",
     false_positives: "Fewer threads do not help if other programs, which are not recorded, use the processors. The \
          rule analyzes each process alone. The rule misses several processes that share processors if each has as many \
          threads as there are processors. The gain comes from a model: it assumes that the time in the OpenMP library \
          vanishes, and that the other CPU time is divided evenly among the processors.",
-    source: "common practice; DeepContext paper, section 6.2 has a similar case of more DataLoader workers than processors, which \
-         this rule does not detect",
+    source: "common practice; DeepContext paper, section 6.2 (more DataLoader workers than processors, a similar \
+         problem that this rule does not detect)",
     needs: &[Requirement::Processors],
     settings: &[
         Setting {
@@ -102,17 +102,22 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
         Fact::count("threads", computing.len()),
         Fact { name: "usable processors", value: processors, unit: Unit::None },
         Fact { name: "CPU time in the OpenMP library", value: share, unit: Unit::Percent },
-        Fact::time("computing CPU time per step", per_step(useful)),
+        Fact::time("CPU time outside of the OpenMP library per step", per_step(useful)),
     ];
-    let of = if recording.own_processes().count() > 1 { format!(" of process {pid}") } else { String::new() };
-    facts.extend(runnable.map(|value| Fact { name: "runnable threads, mean", value, unit: Unit::None }));
+    let (threads, usable) = (computing.len(), rounded(processors));
+    facts.extend(runnable.map(|value| Fact { name: "mean number of runnable threads", value, unit: Unit::None }));
     Some(Candidate {
-        title: format!(
-            "Oversubscribed: {} threads{of} compute on {} processors and spend {share:.0} % of their CPU time waiting \
-                 for each other",
-            computing.len(),
-            rounded(processors)
-        ),
+        title: if recording.own_processes().count() > 1 {
+            format!(
+                "Oversubscribed: {threads} threads of process {pid} compute on {usable} processors and spend \
+                 {share:.0} % of their CPU time waiting for each other"
+            )
+        } else {
+            format!(
+                "Oversubscribed: {threads} threads compute on {usable} processors and spend {share:.0} % of their CPU \
+                 time waiting for each other"
+            )
+        },
         place: SourceLocation::default(),
         events: team.samples,
         facts,

@@ -16,21 +16,20 @@ pub(super) const RULE: Rule = Rule {
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate shortens the copies to the time that their bytes need from pinned memory (what-if \
          operation `scale`). The estimate also removes the waits of the host in the calls that copy (`remove`). The \
-         assumed bandwidth is that of other copies in the trace from pinned memory. Without such copies, it is that of \
-         the GPU model, or else the setting `SL011.gb_per_s`. The bounds of the gain assume copies that take 0.8 and \
-         1.25 times the estimated time.",
+         assumed bandwidth is measured on copies from pinned memory in the same trace. Without such copies, it is \
+         the usual bandwidth of the GPU model. For an unknown model, it is the setting `SL011.gb_per_s`. The bounds \
+         of the gain assume copies that take 0.8 and 1.25 times the estimated time.",
     advice: "Pin the memory and copy asynchronously: pin_memory=True for the DataLoader, or tensor.pin_memory(), and \
          .to(device, non_blocking=True).",
     example: (
         "loader = DataLoader(data, batch_size=64)\nx = x.to(\"cuda\")",
         "loader = DataLoader(data, batch_size=64, pin_memory=True)\nx = x.to(\"cuda\", non_blocking=True)",
     ),
-    cost: "one argument each; pinned memory cannot be swapped out",
-    false_positives: "Pinning does not help if the program must first copy the data into pinned memory for each \
-                      transfer, because the host writes new data into pageable memory each time. The bandwidth of \
-                      pinned memory is estimated from other copies of the \
-         trace, otherwise from the GPU model or a setting. The bounds of the gain assume copies that take 0.8 and \
-         1.25 times the estimated time.",
+    cost: "the change takes one argument per call; pinned memory cannot be swapped out",
+    false_positives: "Pinning does not help if the host writes new data into pageable memory each time. The program \
+                      must then first copy these data into pinned memory. The bandwidth of pinned memory is \
+                      estimated from other copies of the trace, otherwise from the GPU model or a setting. The \
+                      bounds of the gain assume copies that take 0.8 and 1.25 times the estimated time.",
     source: "common practice",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Step],
     settings: &[
@@ -44,8 +43,8 @@ pub(super) const RULE: Rule = Rule {
             name: "gb_per_s",
             default: 12.0,
             range: (0.1, 1000.0),
-            about: "assumed bandwidth of copies from pinned memory, in GB/s, if neither other copies nor the GPU model \
-                 show it; the default is that of PCIe 3",
+            about: "assumed bandwidth of copies from pinned memory, in GB/s, if neither other copies in the trace \
+                 nor the GPU model determine it; the default is for PCIe 3",
         },
     ],
     advice_variants: &[],

@@ -25,10 +25,10 @@ pub(super) const RULE: Rule = Rule {
         "def __getitem__(self, i):\n    return to_tensor(Image.open(self.files[i]).resize((224, 224)))",
         "# once: image.resize((224, 224)).save(...)\ndef __getitem__(self, i):\n    return to_tensor(Image.open(self.small_files[i]))",
     ),
-    cost: "a script that runs once, and storage for its result",
+    cost: "the change takes a script that runs once, and storage for its result",
     false_positives: "Preprocessing cannot be done in advance if its result differs each time (random crops), or if \
-         the input is new each time, as in inference. Then the work can only be moved elsewhere or made faster. The \
-         estimate assumes that all preprocessing is removed.",
+         the input is new each time, as in inference. In these cases, the work can only be moved to DataLoader \
+         workers or the GPU, or be made faster. The estimate assumes that all preprocessing is removed.",
     source: "CTDA-CPA paper, section 5.4 (resize took 21.75 % of the time; resizing once: 47 % faster)",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {

@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Use Python frames (with_stack, with_modules) only to find source locations, and make a second recording \
          without them to measure times. Record fewer steps.",
     example: ("profile(with_stack=True)", "profile()  # for times\nprofile(with_stack=True)  # for source locations"),
-    cost: "a second recording",
+    cost: "the change takes a second recording",
     false_positives: "The overhead is smaller if the profiler is faster than assumed: set the cost of a frame with \
          `SL033.frame_ns`.",
     source: "common practice",
@@ -42,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
         },
     ],
     advice_variants: &[AdviceVariant {
-        programs: "without recorded Python frames",
+        programs: "programs without recorded Python frames",
         condition: Programs::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
         kind: None,
         advice: "Record less: a shorter time, and only the kinds of calls that you need.",
@@ -73,7 +73,7 @@ fn recorded(context: &RuleContext<'_>) -> Option<Candidate> {
     let events = context.named(&[EventKind::Overhead], |name| !is_runtime_overhead(name));
     let facts = vec![
         Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-        Fact::count("pauses of the profiler", events.len()),
+        Fact::count("interruptions by the profiler", events.len()),
     ];
     let title = format!("Profiler overhead: {share:.0} % of the critical path");
     Some(candidate(title, facts, events, Support::Exact))

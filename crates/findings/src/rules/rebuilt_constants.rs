@@ -30,30 +30,30 @@ pub(super) const RULE: Rule = Rule {
     why: "Values that depend only on sizes are the same in each step. torch.tensor(list) also reads a Python list \
          element by element.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "If a function only builds constants, the reported share is the percentage of the critical path in the \
-                function. Otherwise it is the percentage in the builtin functions and operators that build the \
-                constants. The estimate removes this code and its GPU work (what-if operation `remove`). For the \
-                lower bound, it removes only the operators; for the upper bound, also all time from the first to the \
-                last of these operators. `torch.tensor` of a list determines the sizes of the list before its first \
-                operator. Without a GPU, the estimate assumes that this takes 1.2 times the time from the first to \
-                the last operator, and 2 times for the upper bound.",
+    gain_text: "If a function only builds constants, the reported share is the percentage of the critical path in \
+                the function. Otherwise it is the percentage in the builtin functions and operators that build the \
+                constants. The estimate removes this code and its GPU work (what-if operation `remove`). The lower \
+                bound removes only the operators. The upper bound also removes all time from the first to the last \
+                of these operators. `torch.tensor` reads a list twice: before its first operator, and between its \
+                first and last operator. Without a GPU, the estimate assumes that the first pass takes 1.2 times as \
+                long as the second. The upper bound assumes 2 times.",
     advice: "Build the tensor once: use register_buffer in __init__, or functools.lru_cache by size and device. Use \
          is_causal=True instead of a mask.",
     example: (
         "def forward(self, x):\n    mask = torch.tril(torch.ones(n, n))",
         "def __init__(self):\n    self.register_buffer(\"mask\", torch.tril(torch.ones(n, n)))",
     ),
-    cost: "a few lines; memory for the tensors, which stay allocated",
-    false_positives: "The finding is wrong if the values differ between steps: a trace records shapes, not values. The \
-         rule checks lines and functions that only create tensors from sizes and Python values (arange, ones, full, \
-         tensor) and compute with them element by element. In other functions, it checks only sequences of such \
-         operators on tensors with the same shapes as the created tensors. Random numbers are not reported. Tensors of \
-         zeros are usually filled with other values later. Such tensors are reported only if sines and cosines are \
-         written to parts of them, or if numbers are written to the same parts in each step. To see that the parts are \
-         the same, the trace needs recorded indices (record_shapes). A tensor that other code changes later cannot be \
-         built only once. The trace does not show if a reported line also reads a tensor of the step, or if the \
-         numbers in a list differ between steps. torch.from_numpy and torch.as_tensor of an array are not reported, \
-         because they read no list.",
+    cost: "the change takes a few lines, and the tensors stay allocated",
+    false_positives: "The finding is wrong if the values differ between steps: a trace records shapes, not values. \
+         The rule checks lines and functions that only create tensors from sizes and Python values (arange, ones, \
+         full, tensor) and compute element-wise with such tensors. In other functions, it checks only sequences of \
+         such operators on tensors with the same shapes as the created tensors. Random numbers are not reported. \
+         Tensors of zeros are usually filled with other values later. The rule reports them only if sines and \
+         cosines are written to slices of them, or numbers to the same slices in each step. To compare the slices, \
+         the rule needs recorded indices (record_shapes). A tensor that other code changes later cannot be built \
+         only once. The trace does not show if a reported line also reads tensors that differ between steps. It also \
+         does not show if the numbers in a list differ between steps. torch.from_numpy and torch.as_tensor of an \
+         array are not reported, because they read no list.",
     source: "common practice",
     needs: &[Requirement::Operators, Requirement::Steps],
     settings: &[Setting {
@@ -64,7 +64,7 @@ pub(super) const RULE: Rule = Rule {
              GPU work that they launch",
     }],
     advice_variants: &[AdviceVariant::for_all(
-        "that make tensors from Python lists",
+        "programs that make tensors from Python lists",
         CandidateKind::PythonLists,
         "Build the tensor once if its values do not change (register_buffer in __init__). Otherwise read the data \
              into a NumPy array (np.asarray) instead of a list: torch.as_tensor of an array copies nothing.",

@@ -25,9 +25,10 @@ pub(super) const RULE: Rule = Rule {
     advice: "Find the reason with TORCH_LOGS=recompiles. Use torch.compile(dynamic=True) or mark_dynamic for varying \
          sizes, or pad inputs to a few sizes. Avoid Python numbers that change in compiled code.",
     example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),
-    cost: "one argument; code compiled for any size can be slightly slower than code compiled for one size",
-    false_positives: "The estimated gain is too high if the recording covers only the start of the program, where new \
-                      input shapes still occur, and later steps do not recompile.",
+    cost: "the change takes one argument; code compiled for any size can be slightly slower than code compiled for \
+         one size",
+    false_positives: "The estimated gain is too high if the recording covers only the start of the program. Later \
+                      steps may have no new input shapes, and so no recompilation.",
     source: "common practice",
     needs: &[],
     settings: &[],
@@ -130,10 +131,12 @@ fn without_steps(context: &RuleContext<'_>, spans: &[EventId]) -> Vec<Candidate>
 /// Note on the time of compilations; `are_first`: they are known to be the first ones of their functions.
 fn note(context: &RuleContext<'_>, spans: Vec<EventId>, are_first: bool) -> Option<Candidate> {
     let share = context.percent(context.path_inside(&spans).iter().sum());
-    let what =
-        if are_first { "First compilations by torch.compile take" } else { "Compilation by torch.compile takes" };
     (share >= MIN_NOTED_PERCENT).then(|| Candidate {
-        title: format!("{what} {share:.0} % of the critical path"),
+        title: if are_first {
+            format!("First compilations by torch.compile take {share:.0} % of the critical path")
+        } else {
+            format!("Compilation by torch.compile takes {share:.0} % of the critical path")
+        },
         place: SourceLocation::default(),
         events: spans,
         facts: Vec::new(),

@@ -16,14 +16,14 @@ pub(super) const RULE: Rule = Rule {
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes the conversions, and the operators that do nothing else (what-if operation \
          `remove`). A converted tensor counts as a parameter if it is converted at least once per step and a layer \
-         has an input of its shape. The layer's first input (the activations) does not count.",
+         has an input of its shape. The first input of the layer is ignored, because it contains activations.",
     advice: "For inference, convert the model once. For training, keep parameters in bfloat16 with an optimizer that \
          supports it, or accumulate more samples under one autocast context, which casts each parameter once.",
     example: (
         "with torch.autocast(\"cuda\", torch.bfloat16):\n    y = model(x)",
         "model = model.to(torch.bfloat16)\ny = model(x.to(torch.bfloat16))",
     ),
-    cost: "one line for inference; a check of accuracy for training",
+    cost: "for inference, the change takes one line; for training, the accuracy must be checked",
     false_positives: "The casts are needed if training requires parameters in float32, and the optimizer keeps no copy \
          in lower precision.",
     source: "common practice; PyTorch's autocast keeps conversions only until its context ends",
@@ -77,12 +77,9 @@ fn candidate(context: &RuleContext<'_>, work: Vec<EventId>) -> Option<Candidate>
     removable.extend(&work);
     let edit = context.edit(Action::Remove, format!("operator:{} of parameters", aten::TO), &removable)?;
     let (place, _) = context.by_code(&work).into_iter().next()?;
+    let (casts, per_step) = (work.len() / context.steps(), context.words().per_step_suffix());
     Some(Candidate {
-        title: format!(
-            "Repeated casts of parameters: {}{}, {share:.0} % of GPU time",
-            work.len() / context.steps(),
-            context.words().per_step_suffix()
-        ),
+        title: format!("Repeated casts of parameters: {casts}{per_step}, {share:.0} % of GPU time"),
         place,
         facts: vec![Fact::count("conversions", work.len()), Fact::time("total time per step", context.per_step(ns))],
         events: work,

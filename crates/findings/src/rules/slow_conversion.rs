@@ -15,16 +15,17 @@ pub(super) const RULE: Rule = Rule {
          element at a time.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate multiplies the time of the kernels by the setting `SL037.scale` (what-if operation \
-         `scale`). This factor is an assumption about kernels whose dtypes are fixed at compile time.",
+         `scale`). The setting is an assumption: the fraction of the time that remains if dtypes are fixed at \
+         compile time.",
     advice: "Fuse the conversion with neighboring operators (torch.compile, a fused norm). Alternatively, keep the \
          tensor in one dtype, or use a version of PyTorch with a vectorized kernel for this pair of dtypes.",
     example: (
         "x = x.to(torch.float32)\nx = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)",
         "norm = torch.nn.RMSNorm(dim)  # or torch.compile",
     ),
-    cost: "a few lines",
-    false_positives: "No vectorized kernel can be used if the tensor is not contiguous. The estimate assumes that the \
-         setting `scale` is the part of the time that remains.",
+    cost: "the change takes a few lines",
+    false_positives: "No vectorized kernel can be used if the tensor is not contiguous. The setting `scale` is the \
+         fraction of the time that the estimate assumes to remain.",
     source: "DeepContext paper, table 3 (Llama 3); the default of `scale` was measured for conversions of equal size in both \
          directions on H100 and MI300",
     needs: &[Requirement::GpuWork],
@@ -39,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
             name: "scale",
             default: 0.65,
             range: (0.0, 1.0),
-            about: "assumed part of the time that remains with a vectorized kernel",
+            about: "assumed fraction of the time that remains with a vectorized kernel",
         },
     ],
     advice_variants: &[],

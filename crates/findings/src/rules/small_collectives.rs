@@ -22,13 +22,13 @@ pub(super) const RULE: Rule = Rule {
          the shortest collective. The lower bound removes half of the latencies, the upper bound all time of the \
          removed collectives.",
     advice: "Let DistributedDataParallel reduce gradients in buckets (bucket_cap_mb) instead of one parameter at a \
-         time. Elsewhere, use torch._utils._flatten_dense_tensors, all_reduce_coalesced or a foreach copy into one \
-         buffer.",
+         time. For other collectives, combine the tensors with torch._utils._flatten_dense_tensors, \
+         all_reduce_coalesced or a foreach copy into one buffer.",
     example: (
         "for p in model.parameters():\n    dist.all_reduce(p.grad)",
         "model = DistributedDataParallel(model)  # buckets of 25 MB, concurrent with the backward pass",
     ),
-    cost: "a few lines; memory for a buffer with the combined data",
+    cost: "the change takes a few lines, and memory for a buffer with the combined data",
     false_positives: "Collectives cannot be combined if each needs the result of the previous one, as in pipelines and \
          tensor parallelism. The estimate removes the launch and latency of each collective, except for one per 25 MB \
          bucket at the end of the step. The latency is the duration of the shortest collective. The lower bound \
@@ -53,8 +53,8 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 3.0,
             range: (0.0, 100.0),
-            about: "report only if the latencies of the collectives, or their launches on the host, take at least this \
-                 percentage of the time",
+            about: "report only if the latencies of the collectives, or their launches on the host, take at least \
+                 this percentage of the analyzed time",
         },
     ],
     advice_variants: &[],
@@ -137,7 +137,7 @@ impl Small {
         let (place, _) = context.by_code(events).into_iter().next()?;
         Some(Candidate {
             title: format!(
-                "Small collectives: {per_step:.0} {family}{} could be {buckets}",
+                "Small collectives: {per_step:.0} {family} calls{} could be combined into {buckets}",
                 context.words().per_step_suffix()
             ),
             place,
@@ -161,7 +161,7 @@ impl Small {
 }
 
 /// Name of the fact with the median size of collectives.
-pub(super) const MEDIAN_SIZE_FACT: &str = "median size in elements";
+pub(super) const MEDIAN_SIZE_FACT: &str = "median size of a collective in elements";
 
 /// Longest idle time of the host between two collectives of one loop, as a multiple of a launch.
 const PAUSE: i64 = 3;

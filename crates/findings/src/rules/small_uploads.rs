@@ -26,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
         "def forward(self, x):\n    return x * torch.tensor([0.5, 2.0], device=x.device)",
         "def __init__(self):\n    self.register_buffer(\"scale\", torch.tensor([0.5, 2.0]))\ndef forward(self, x):\n    return x * self.scale",
     ),
-    cost: "one line each",
+    cost: "the change takes one line per tensor",
     false_positives: "The tensors cannot be created once if their values differ each time: then they can only be \
          combined in one copy from pinned memory. The trace contains their sizes, not their values.",
     source: "common practice",
@@ -117,16 +117,14 @@ fn candidate(
 ) -> Option<Candidate> {
     let all: Vec<EventId> = to.iter().chain(&copies).copied().collect();
     let edit = context.edit(Action::Remove, format!("operator:{} of torch.tensor", aten::TO), &all)?;
-    let per_step = copies.len() as f64 / context.steps() as f64;
+    let copies_per_step = copies.len() as f64 / context.steps() as f64;
+    let per_step = context.words().per_step_suffix();
     Some(Candidate {
-        title: format!(
-            "Small tensors copied from the host to the GPU: {per_step:.0}{}",
-            context.words().per_step_suffix()
-        ),
+        title: format!("Small tensors copied from the host to the GPU: {copies_per_step:.0}{per_step}"),
         place,
         facts: vec![
             Fact::count("copies", copies.len()),
-            Fact { name: "copies per step", value: per_step, unit: Unit::None },
+            Fact { name: "copies per step", value: copies_per_step, unit: Unit::None },
             Fact::time("host time per step", context.per_step(context.total(&to))),
         ],
         events: copies,

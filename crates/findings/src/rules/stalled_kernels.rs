@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
          arithmetic stalls, use faster instructions, such as vectorized conversions. For barrier stalls, use smaller \
          blocks.",
     example: ("y = x.float() * w  # one element per thread", "y = torch.compile(scale)(x, w)  # vectorized loads"),
-    cost: "work on the kernel, or replacing it by another implementation",
+    cost: "the kernel must be optimized, or replaced by another implementation",
     false_positives: "Little is gained if other warps run during the stalls and hide them. The estimate assumes that \
          half of the stalls with this reason can be avoided.",
     source: "DeepContext paper, section 4.3, fine-grained stall analysis",
@@ -80,13 +80,13 @@ fn candidate(context: &RuleContext<'_>, name: &str, kernels: Vec<EventId>) -> Op
     let reason = reason.replace('_', " ");
     Some(Candidate {
         title: format!(
-            "Stalled kernel: {} stalls for {stalled:.0} % of its time (reason: {reason}; gain assumes that half of it \
-            is avoided)",
+            "Stalled kernel: {} stalls for {stalled:.0} % of its time (reason: {reason}; gain assumes that half of \
+            the stall time is avoided)",
             super::shorten_name(name)
         ),
         place,
         facts: vec![
-            Fact { name: "samples with this reason", value: stalled, unit: Unit::Percent },
+            Fact { name: "samples with this stall reason", value: stalled, unit: Unit::Percent },
             Fact { name: "share of GPU time", value: share, unit: Unit::Percent },
             Fact::count("calls", kernels.len()),
         ],

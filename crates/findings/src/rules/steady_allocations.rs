@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Remove torch.cuda.empty_cache() from steps; set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True for \
          varying sizes; reduce the batch size if memory runs short.",
     example: ("for x in loader:\n    step(x)\n    torch.cuda.empty_cache()", "for x in loader:\n    step(x)"),
-    cost: "none, except that a smaller batch requires more steps",
+    cost: "the change costs nothing, except that a smaller batch requires more steps",
     false_positives: "If input sizes still grow in the recorded steps, these allocations stop by themselves after the \
                       largest input. In a trace without steps, the rule cannot distinguish start-up from repeated \
                       work. In such a trace, it reports calls only if one source location repeats them until the end \
@@ -85,8 +85,7 @@ fn without_steps(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<Candidate>
             let parts: BTreeSet<i64> = of.iter().map(part).collect();
             // A program starts once, so start-up allocations do not occur in all parts.
             let is_steady = of.len() >= MIN_REPEATS && parts.len() as i64 >= WINDOW_PARTS;
-            (is_steady && share >= context.setting("share"))
-                .then(|| candidate(context, place, of, "throughout the trace"))?
+            (is_steady && share >= context.setting("share")).then(|| candidate(context, place, of, None))?
         })
         .collect()
 }
@@ -105,7 +104,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     if of_steps.is_empty() || share < context.setting("steps") {
         return Vec::new();
     }
-    let found = format!("in {} of the {} steps after the first", of_steps.len(), steps.len());
+    let found_in = (of_steps.len(), steps.len());
     let runs_already = context.trace().steps.first().is_some_and(|step| step.number > 0);
     let early: BTreeMap<SourceLocation, Vec<EventId>> = context.by_place(&before).into_iter().collect();
     let by_place = context.by_place(&calls).into_iter();
@@ -116,17 +115,29 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             let first = early.get(&place).filter(|first| runs_already && first.len() <= each);
             of.extend(first.into_iter().flatten());
             of.sort_unstable();
-            candidate(context, place, of, &found)
+            candidate(context, place, of, Some(found_in))
         })
         .collect()
 }
 
-fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: Vec<EventId>, found: &str) -> Option<Candidate> {
+/// Candidate for calls at one source location; `steps`: number of later steps with calls, and of all later steps.
+fn candidate(
+    context: &RuleContext<'_>,
+    place: SourceLocation,
+    calls: Vec<EventId>,
+    steps: Option<(usize, usize)>,
+) -> Option<Candidate> {
     let names = context.by_name(&calls);
     let edit = context.edit(Action::Remove, format!("call:{}", names.first()?.0), &calls)?;
-    let what: Vec<String> = names.iter().map(|(name, of)| format!("{} {name}", of.len())).collect();
+    let counts: Vec<String> = names.iter().map(|(name, of)| format!("{} {name}", of.len())).collect();
+    let counts = counts.join(", ");
     Some(Candidate {
-        title: format!("Driver allocations {found}: {}", what.join(", ")),
+        title: match steps {
+            Some((with_calls, later)) => {
+                format!("Driver allocations in {with_calls} of the {later} steps after the first: {counts}")
+            }
+            None => format!("Driver allocations throughout the trace: {counts}"),
+        },
         place,
         facts: vec![
             Fact::count("calls", calls.len()),

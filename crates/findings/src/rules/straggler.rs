@@ -15,24 +15,25 @@ pub(super) const RULE: Rule = Rule {
     about: "one rank arrives last at the collectives, and all other ranks wait for it",
     why: "A collective ends when the last rank arrives. So the slowest rank determines the speed of all ranks, and \
           waits least itself. The waits of the other ranks are an effect of the slow rank, so findings about these \
-          waits are not listed. A finding that occurs only on the slow rank, or has at least twice the gain \
-          there, is the cause of the delay. If it explains all of the wait, it alone has the gain.",
+          waits are not listed. A finding that occurs only on the slow rank, or has at least twice the gain there, \
+          is the cause of the delay. If this finding explains all of the wait, only this finding has an estimated \
+          gain.",
     gain_methods: &[GainMethod::Model],
-    gain_text: "For each rank, the rule measures the exposed collective time: the time in which collectives run alone. \
-         The rank that arrives last has the shortest exposed collective time. The gain is the second shortest exposed \
-         collective time minus that of the last rank. The lower bound is 0, and the upper bound is the median of the \
-         other ranks minus the time of the last rank. The gain excludes the gain of the finding that is the cause on \
-         the last rank, so that no time counts twice.",
+    gain_text: "For each rank, the rule measures the exposed collective time: the time in which collectives run \
+         alone. The rank that arrives last has the shortest exposed collective time. The gain is the second shortest \
+         exposed collective time minus that of the last rank. The lower bound is 0, and the upper bound is the \
+         median exposed collective time of the other ranks minus that of the last rank. The gain excludes the gain \
+         of the finding that is the cause on the last rank, so that no time counts twice.",
     advice: "Check the other findings of that rank, and compare it with another rank (`stackline diff`). Common \
          causes: more data or longer sequences, a slower or hotter GPU, a busier host, or work that rank 0 does for \
          all ranks.",
     example: ("if rank == 0:\n    log(model)  # in each step", "if rank == 0 and step % 100 == 0:\n    log(model)"),
-    cost: "depends on the cause of the delay",
+    cost: "the cost depends on the cause of the delay",
     false_positives: "The ranks may have different work by design, as in pipelines. The rule compares how long \
                       collectives run alone on each rank; it does not need synchronized clocks. The rule leaves out \
-                      ranks without collectives and traces with missing records, and reports nothing if step lengths \
-                      differ by more than a quarter between ranks. The gain is a model: the second shortest exposed \
-                      collective time minus that of the last rank.",
+                      ranks without collectives and traces with missing records. It reports nothing if step lengths \
+                      differ by more than a quarter between ranks. The gain comes from a model: it is the second \
+                      shortest exposed collective time minus that of the last rank.",
     source: "common practice; HTA's and XProf's straggler analyses",
     needs: &[Requirement::Ranks, Requirement::Collectives],
     settings: &[Setting {
@@ -45,7 +46,8 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-const MODEL: &str = "model: second shortest exposed collective time of a rank, minus that of the last rank";
+const MODEL: &str = "model: second shortest exposed collective time among the ranks, minus the shortest, that of the \
+     last rank";
 /// Largest difference of step lengths between ranks that train together, in percent.
 const MAX_DIFFERENCE_PERCENT: i64 = 25;
 
@@ -87,9 +89,9 @@ pub(crate) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> 
         events: Vec::new(),
         facts: vec![
             Fact { name: "ranks".to_owned(), value: ranks.len() as f64, unit: Unit::None },
-            fact("exposed collective time of this rank per step", least),
-            fact("median of the other ranks", median),
-            fact("maximum of the other ranks", longest),
+            fact("exposed collective time of the last rank per step", least),
+            fact("median exposed collective time of the other ranks per step", median),
+            fact("maximum exposed collective time of the other ranks per step", longest),
         ],
         kind: None,
         support: Support::Inferred,

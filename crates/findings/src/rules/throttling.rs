@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Check temperature, power limit and cooling (nvidia-smi -q -d PERFORMANCE, rocm-smi). Compare runs with a \
          locked clock (nvidia-smi -lgc).",
     example: ("python train.py", "nvidia-smi -lgc 1410,1410\npython train.py"),
-    cost: "no code change; with a locked clock, the GPU may run below its highest clock",
+    cost: "the code does not change; with a locked clock, the GPU may run below its highest clock",
     false_positives: "The finding is wrong if the clock was low only because the GPU was idle, because then kernels do \
                       not take longer. The finding is also wrong if the work changed at the same time as the clock.",
     source: "common practice",

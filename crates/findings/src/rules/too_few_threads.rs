@@ -17,25 +17,26 @@ pub(super) const RULE: Rule = Rule {
          the work.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The reported share is the part of the critical path in operators whose calls take at least \
-         `SL049.mean_us` on average. CPU samples of all threads show how many processors the process uses during these \
-         operators. The number of available processors is the number that the process may use, minus the number of \
-         other busy threads, divided by the number of recorded processes that compute. With n threads, the estimate \
-         shortens the operators to 1 / (1 + 0.6 (n - 1)) of their time (what-if operation `scale`). The lower bound is \
-         half of that saving; the upper bound shortens them to 1 / n.",
+         `SL049.mean_us` on average. CPU samples of all threads show how many processors the process uses during \
+         these operators. Available processors are those that the process may use and that no other thread keeps \
+         busy. They are divided evenly among the recorded processes that compute. With n threads, the estimate \
+         shortens the operators to 1 / (1 + 0.6 (n - 1)) of their time (what-if operation `scale`). The lower bound \
+         is half of that saving; the upper bound shortens them to 1 / n.",
     advice: "Set the number of threads to the value of \"threads available\" in the finding: torch.set_num_threads, or \
          OMP_NUM_THREADS, which torchrun sets to 1 for several processes by default.",
     example: (
         "# torchrun sets OMP_NUM_THREADS=1\ntrain(model)",
         "torch.set_num_threads(4)  # \"threads available\" of the finding\ntrain(model)",
     ),
-    cost: "one line, or an environment variable; sums in another order change the last digits of results",
-    false_positives: "More threads do not help if unrecorded programs need the idle processors later, or if one thread \
-         is intended so that results do not depend on the number of threads. The rule reports nothing if the process \
-         waits for a processor for over 5 % of the time. The rule only checks operators that PyTorch always divides \
-         among threads: matrix products, convolutions, attention, norms and softmax. A recording does not show if \
-         operators run on a GPU, so the rule reports nothing for programs that call operators of CUDA or ROCm \
-         libraries. The estimate assumes that each thread after the first adds 60 % of the first thread's throughput. \
-         Memory-bound operators gain less.",
+    cost: "the change takes one line, or an environment variable; sums in another order change the last digits of \
+         results",
+    false_positives: "More threads do not help if unrecorded programs need the idle processors later. One thread may \
+         also be intended, because results can depend on the number of threads. The rule reports nothing if the \
+         process waits for a processor for over 5 % of the time. The rule only checks operators that PyTorch always \
+         divides among threads: matrix products, convolutions, attention, norms and softmax. A recording does not \
+         show if operators run on a GPU. The rule therefore reports nothing for programs that call operators of CUDA \
+         or ROCm libraries. The estimate assumes that each thread after the first adds 60 % of the first thread's \
+         throughput. Memory-bound operators gain less.",
     source: "common practice; PyTorch's documentation of CPU threading",
     needs: &[Requirement::Operators, Requirement::Processors],
     settings: &[
@@ -130,20 +131,26 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
     let likely = 1.0 / (1.0 + THREAD_EFFICIENCY * (threads - 1.0));
     let longest =
         large.all.iter().copied().max_by_key(|&operator| (context.dur(operator), std::cmp::Reverse(operator)))?;
-    let names: Vec<&str> = large.by_name.iter().map(|(name, _)| *name).take(MAX_NAMES).collect();
-    let more = if large.by_name.len() > MAX_NAMES { ", …" } else { "" };
-    let of = if recording.own_processes().count() > 1 { format!(" of process {}", large.pid) } else { String::new() };
+    let mut names: Vec<&str> = large.by_name.iter().map(|(name, _)| *name).take(MAX_NAMES).collect();
+    names.extend((large.by_name.len() > MAX_NAMES).then_some("…"));
+    let (names, pid) = (names.join(", "), large.pid);
     Some(Candidate {
-        title: format!(
-            "Too few threads: {}{more}{of} on one thread, {share:.0} % of the critical path; {threads:.0} processors \
-                 available",
-            names.join(", ")
-        ),
+        title: if recording.own_processes().count() > 1 {
+            format!(
+                "Too few threads: {names} of process {pid} on one thread, {share:.0} % of the critical path; \
+                 {threads:.0} processors available"
+            )
+        } else {
+            format!(
+                "Too few threads: {names} on one thread, {share:.0} % of the critical path; {threads:.0} processors \
+                 available"
+            )
+        },
         place: context.place(longest),
         facts: vec![
             Fact::count("operators", large.all.len()),
             Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-            Fact { name: "processors used during these operators, mean", value: used, unit: Unit::None },
+            Fact { name: "mean number of processors used while these operators run", value: used, unit: Unit::None },
             Fact { name: "threads available", value: threads, unit: Unit::None },
         ],
         gain_estimate: GainEstimate::Range(scaled(likely)?, vec![scaled((1.0 + likely) / 2.0)?, scaled(most)?]),

@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
         "scores = (q @ k.transpose(-2, -1)) * scale\ny = scores.softmax(-1) @ v",
         "y = F.scaled_dot_product_attention(q, k, v, scale=scale)",
     ),
-    cost: "a few lines; the fused operator does not return attention weights",
+    cost: "the change takes a few lines; the fused operator does not return attention weights",
     false_positives: "Attention cannot be fused if the program needs the attention weights, or uses a form of \
          attention without a fused version. The estimate removes the kernels between the two products. The upper bound \
          also removes the products, and the copies of their inputs and outputs.",
@@ -103,7 +103,7 @@ fn candidate(context: &RuleContext<'_>, Parts { between, all, calls }: Parts) ->
         removable.extend(work);
         Some(vec![context.edit(Action::Remove, text, &removable)?])
     };
-    let likely = remove(&between, "operators between the products of attention")?;
+    let likely = remove(&between, "operators between the two matrix products of attention")?;
     let gain_estimate = GainEstimate::Range(likely, vec![remove(&all, "all operators of attention")?]);
     let (place, _) = context.by_code(&calls).into_iter().next()?;
     let share = context.percent_of_gpu(ns);
@@ -112,8 +112,8 @@ fn candidate(context: &RuleContext<'_>, Parts { between, all, calls }: Parts) ->
         place,
         facts: vec![
             Fact::count("softmax", calls.len()),
-            Fact::count("kernels between the products", between.len()),
-            Fact::time("time between the products per step", context.per_step(ns)),
+            Fact::count("kernels between the two matrix products", between.len()),
+            Fact::time("time between the two matrix products per step", context.per_step(ns)),
         ],
         events: between,
         kind: None,

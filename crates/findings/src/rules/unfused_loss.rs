@@ -15,18 +15,18 @@ pub(super) const RULE: Rule = Rule {
          largest tensors.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes the kernels of `nll_loss` and of copies in the loss, and the operators that \
-         launch only these kernels (what-if operation `remove`). The estimate multiplies the time of the `log_softmax` \
-         kernels, forward and backward, by the setting `SL013.scale` (`scale`), and by half of this setting if the \
-         logits are converted to another dtype. The bounds of the gain assume that 0.5 and 1.7 times this time \
-         remains.",
+         launch only these kernels (what-if operation `remove`). The estimate multiplies the time of the \
+         `log_softmax` kernels, forward and backward, by the setting `SL013.scale` (`scale`). If the logits are \
+         converted to another dtype, it multiplies by half of this setting. The bounds of the gain assume that 0.5 \
+         and 1.7 times the estimated time remains.",
     advice: "Compile the loss (torch.compile), or use a fused cross entropy that also computes the gradient.",
     example: ("loss = F.cross_entropy(logits.float(), y)", "loss = torch.compile(F.cross_entropy)(logits, y)"),
-    cost: "compilation at the first call, or another dependency",
-    false_positives: "Fusion gains little if there are few classes, so that the kernels are short and hidden by other \
-         work. The estimate assumes that a fused softmax reads or writes the logits three times instead of five, and \
-         half as many bytes if the logits are converted to float32. The bounds of the gain assume that 0.5 and 1.7 \
-         times the estimated time remains. In a measurement on an H100 (bfloat16, compiled), 0.27 of the time \
-         remained.",
+    cost: "the loss is compiled at the first call, or the program has another dependency",
+    false_positives: "Fusion gains little if there are few classes, so that the kernels are short and hidden by \
+         other work. The estimate assumes that a fused softmax reads or writes the logits three times instead of \
+         five. If the logits are converted to float32, it assumes half as many bytes each time. The bounds of the \
+         gain assume that 0.5 and 1.7 times the estimated time remains. In a measurement on an H100 (bfloat16, \
+         compiled), 0.27 of the time remained.",
     source: "DeepContext paper, section 6.3 (Transformer-Big: 30.5 s to 23.9 s of GPU time)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[

@@ -16,22 +16,23 @@ pub(super) const RULE: Rule = Rule {
          all parameters",
     why: "For each parameter, the host runs several operators and, on a GPU, launches short kernels, although all \
          updates are alike. With foreach=True, the default on a GPU, each pass reads and writes all parameters or \
-         optimizer states again, and the host handles each tensor between the passes.",
+         optimizer states again. Between the passes, the host handles each tensor.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "On a GPU, the estimate replaces the kernels of an optimizer step by one kernel with their total time \
-         (what-if operation `fuse`). The estimate removes all operators that launch kernels except one (`remove`). If \
-         the optimizer makes many passes, it also shortens the kernels to 0.4 (bounds: 0.25 and 1) of their time \
-         (`scale`). On a CPU, the remaining time is 3 µs per parameter plus 0.35 (bounds: 0.2 and 1) times the part of \
-         each operator's time beyond 2.5 µs (`scale`).",
+         (what-if operation `fuse`). The estimate removes all operators that launch kernels except one (`remove`). \
+         If the optimizer makes many passes, the estimate also shortens the kernels to 0.4 (bounds: 0.25 and 1) of \
+         their time (`scale`). On a CPU, 3 µs per parameter remain. Of each operator's time beyond 2.5 µs, a \
+         fraction of 0.35 (bounds: 0.2 and 1) remains, too (`scale`).",
     advice: "Create the optimizer with fused=True, or with foreach=True where it has no fused version.",
     example: ("torch.optim.AdamW(params, foreach=False)", "torch.optim.AdamW(params, fused=True)"),
-    cost: "one argument; foreach needs memory for intermediate lists",
+    cost: "the change takes one argument; foreach needs memory for intermediate lists",
     false_positives: "The optimizer cannot be replaced if it is not part of PyTorch and has no fused or foreach \
-         version. On a GPU, the estimate keeps the Python code around the operators and the total time of all kernels. \
-         A fused optimizer that reads its memory only once gains more. For many passes (foreach), the estimate keeps \
-         0.4 of the kernel time, with bounds at 0.25 and 1 (measured for AdamW on an H100: 0.36). On a CPU, it uses \
-         the measured cost of fused AdamW: 3 µs per parameter, and 35 % of the operators' time beyond 2.5 µs each. The \
-         bounds are 20 % and 100 %, because fusion does not make the computation on large parameters faster.",
+         version. On a GPU, the estimate keeps the Python code around the operators and the total time of all \
+         kernels. A fused optimizer that reads its memory only once gains more. For many passes (foreach), the \
+         estimate keeps 0.4 of the kernel time, with bounds at 0.25 and 1 (measured for AdamW on an H100: 0.36). On \
+         a CPU, the estimate uses measurements of fused AdamW: 3 µs per parameter, and 35 % of each operator's time \
+         beyond 2.5 µs. The bounds are 20 % and 100 %, because fusion does not make the computation on large \
+         parameters faster.",
     source: "common practice; PyTorch's foreach (since 1.13) and fused (since 2.0) optimizers",
     needs: &[Requirement::Operators],
     settings: &[
@@ -132,14 +133,16 @@ fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: 
         Fact::time("kernel time per step", context.per_step(context.total(&kernels))),
         Fact::time("host time per step", context.per_step(context.total(spans))),
     ];
-    let does = format!(
-        "makes {} passes over all parameters and launches {} kernels",
+    let title = format!(
+        "Unfused optimizer: {} makes {} passes over all parameters and launches {} kernels{}, mean {:.1} µs each",
+        short_name(name),
         passes / spans.len(),
-        kernels.len() / spans.len()
+        kernels.len() / spans.len(),
+        context.words().per_step_suffix(),
+        mean_us(context, &kernels)
     );
-    let mean = context.total(&kernels) / kernels.len().max(1) as i64;
     let gain_estimate = GainEstimate::Range(likely?, vec![least?, most?]);
-    let candidate = candidate(context, (name, spans), (does, mean, facts), (gain_estimate, kernels));
+    let candidate = candidate(context, spans, (title, facts), (gain_estimate, kernels));
     Some(Candidate { confidence: Confidence::Medium, ..candidate })
 }
 
@@ -180,27 +183,36 @@ fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Ca
         Fact::time("operator time per step", context.per_step(context.total(&operators))),
         Fact::time("optimizer time including Python per step", context.per_step(context.total(spans))),
     ];
-    let does = format!("calls {per_call:.0} operators");
-    let mean = context.total(&operators) / operators.len().max(1) as i64;
+    let title = format!(
+        "Unfused optimizer: {} calls {per_call:.0} operators{}, mean {:.1} µs each",
+        short_name(name),
+        context.words().per_step_suffix(),
+        mean_us(context, &operators)
+    );
     let gain_estimate = GainEstimate::Range(vec![likely?], vec![vec![least?], vec![most?]]);
-    let candidate = candidate(context, (name, spans), (does, mean, facts), (gain_estimate, spans.to_vec()));
+    let candidate = candidate(context, spans, (title, facts), (gain_estimate, spans.to_vec()));
     Some(Candidate { support: Support::Inferred, confidence: Confidence::Medium, ..candidate })
 }
 
-/// Candidate from the repeated work of an optimizer, its mean duration in ns, and the estimated gain.
+/// Name of the optimizer in the name of its step: `AdamW`.
+fn short_name(name: &str) -> &str {
+    name.strip_prefix(OPTIMIZER_STEP).unwrap_or(name).trim_end_matches(".step")
+}
+
+/// Mean duration of events, in whole ns, converted to µs.
+fn mean_us(context: &RuleContext<'_>, events: &[EventId]) -> f64 {
+    (context.total(events) / events.len().max(1) as i64) as f64 / 1e3
+}
+
+/// Candidate from the steps of an optimizer, its title and facts, the estimated gain and the repeated work.
 fn candidate(
     context: &RuleContext<'_>,
-    (name, spans): (&str, &[EventId]),
-    (does, each, facts): (String, i64, Vec<Fact>),
+    spans: &[EventId],
+    (title, facts): (String, Vec<Fact>),
     (gain_estimate, events): (GainEstimate, Vec<EventId>),
 ) -> Candidate {
-    let optimizer = name.strip_prefix(OPTIMIZER_STEP).unwrap_or(name).trim_end_matches(".step");
     Candidate {
-        title: format!(
-            "Unfused optimizer: {optimizer} {does}{}, mean {:.1} µs each",
-            context.words().per_step_suffix(),
-            each as f64 / 1e3
-        ),
+        title,
         place: context.place(spans[0]),
         facts,
         events,
@@ -227,8 +239,13 @@ fn on_gpu(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: Vec
         Fact::time("kernel time per step", context.per_step(context.total(&kernels))),
         Fact::time("host time per step", context.per_step(context.total(spans))),
     ];
-    let does = format!("launches {per_call:.0} kernels");
-    Some(candidate(context, (name, spans), (does, mean, facts), (GainEstimate::Edits(edits.collect()), kernels)))
+    let title = format!(
+        "Unfused optimizer: {} launches {per_call:.0} kernels{}, mean {:.1} µs each",
+        short_name(name),
+        context.words().per_step_suffix(),
+        mean as f64 / 1e3
+    );
+    Some(candidate(context, spans, (title, facts), (GainEstimate::Edits(edits.collect()), kernels)))
 }
 
 /// Outermost operators within a span that launch GPU work.

@@ -18,11 +18,12 @@ pub(super) const RULE: Rule = Rule {
     about: "some steps are much longer than the others; the finding names the work that takes longer in them",
     why: "The mean over all steps hides a few slow steps, and in each slow step, the other ranks wait.",
     gain_methods: &[GainMethod::Model, GainMethod::Nothing],
-    gain_text: "The estimate shortens each slow step, and the step after it, to the length of the median step, and \
-         divides the saved time by the number of steps. The lower bound is 0. For the upper bound, it shortens them \
-         further: to the median minus twice its distance from the shortest step. The rule compares the critical path \
-         of the slowest step with that of usual steps to find the work that takes longer. In recordings, a step that \
-         is slow without additional work may be a random variation; a note reports it instead of a finding.",
+    gain_text: "The estimate shortens each slow step, and the step after it, to the length of the median step. It \
+         divides the saved time by the number of steps. The lower bound is 0. For the upper bound, it shortens these \
+         steps further: to the median minus twice the difference between median and shortest step. The rule compares \
+         the critical path of the slowest step with that of usual steps to find the work that takes longer. In \
+         recordings, a step that is slow without additional work may be a random variation; a note reports it \
+         instead of a finding.",
     advice: "Analyze the named step (`stackline critical-path --steps` with its number) and the work that takes longer \
          in it. Common causes: allocations, a compilation, garbage collection, data loading, checkpoints, or another \
          program on the machine.",
@@ -31,15 +32,15 @@ pub(super) const RULE: Rule = Rule {
         "if step % 100 == 0:  # write while the next steps run\n    state = {k: v.clone() for k, v in model.state_dict().items()}\n    \
          pending = writer.submit(torch.save, state, \"last.pt\")",
     ),
-    cost: "depends on the cause",
+    cost: "the cost depends on the cause",
     false_positives: "Steps may differ by design: evaluation, checkpoints, inputs of different lengths. In a \
-         recording, the rule estimates a gain only if a known cause accounts for at least half of the additional time \
-         and is no random variation. A cause is no random variation if it occurs more often in the slow step than in \
+         recording, the rule estimates a gain only for a known cause of at least half of the additional time. The \
+         cause must also be more than random variation. This is so if it occurs more often in the slow step than in \
          any usual step, or if it is not host computation. An operator or function that is slower only once may have \
-         waited for a processor that another program used: a note reports it instead of a finding. A step lasts until \
-         its GPU work ends. The first step of a trace never counts as slow, because it is a warm-up and starts with an \
-         idle GPU. The last step of a process does not count either, because it includes the end of the program or \
-         profile (a wait for the GPU, joined workers, a saved trace).",
+         waited for a processor that another program used: a note reports it instead of a finding. A step lasts \
+         until its GPU work ends. The first step of a trace never counts as slow, because it is a warm-up and starts \
+         with an idle GPU. The last step of a process does not count either. It includes the end of the program or \
+         profile, such as a wait for the GPU or saving the trace.",
     source: "common practice",
     needs: &[Requirement::Steps],
     settings: &[
@@ -47,15 +48,15 @@ pub(super) const RULE: Rule = Rule {
             name: "percent",
             default: 15.0,
             range: (1.0, 1000.0),
-            about: "a step is slow if it exceeds the median step by more than this percentage, and also by the limit \
-                    of `deviations`",
+            about: "a step is slow only if it exceeds the median step by more than this percentage; it must also \
+                    exceed the limit of `deviations`",
         },
         Setting {
             name: "deviations",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "a step is slow if it exceeds the median step by more than this multiple of the median absolute \
-                    deviation of all steps, and also by the limit of `percent`",
+            about: "a step is slow only if it exceeds the median step by more than this number of median absolute \
+                    deviations; it must also exceed the limit of `percent`",
         },
     ],
     advice_variants: &[],
@@ -68,7 +69,7 @@ const MIN_STEPS: usize = 4;
 const NOISE: &str = "no work of the program is known to cause the delay, so another program may have used the \
     processor";
 
-const MORE_WORK: &str = "that step runs more operators than the other steps, possibly in an evaluation or a \
+const MORE_WORK: &str = "the slow step runs more operators than the other steps, possibly in an evaluation or a \
                          checkpoint; see the findings on evaluations and checkpoints";
 
 const MODEL: &str = "model: each slow step, and the step after it, takes as long as the median step";
@@ -165,17 +166,10 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     // Recordings come from busy machines: possible noise gains nothing.
     let is_noise = context.recording().is_some() && !(is_known && grown.is_more_work(context, of));
     let (name, event) = if is_known { (name, event) } else { ("", None) };
-    let others =
-        if slow.len() > 1 { format!(", {} of {} steps are slow", slow.len(), steps.len()) } else { String::new() };
-    let in_what = if name.is_empty() { String::new() } else { format!(", mostly in {}", super::shorten_name(name)) };
+    let category = category.name().replace('_', " ");
+    let cause = if name.is_empty() { category } else { format!("{category}, mostly in {}", super::shorten_name(name)) };
     Candidate {
-        title: format!(
-            "Slow step: step {} takes {}, median {}{others}; the additional time is in {}{in_what}",
-            worst.0,
-            duration(length(worst)),
-            duration(usual),
-            category.name().replace('_', " "),
-        ),
+        title: title((worst, usual), (slow.len(), steps.len()), &cause),
         place: event.map(|event| context.place(event)).unwrap_or_default(),
         events: slow.iter().map(|s| s.3).collect(),
         facts: vec![
@@ -196,6 +190,20 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
             let gain = Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) };
             GainEstimate::Model { gain, model: MODEL }
         },
+    }
+}
+
+/// Title from the slowest step, the length of the median step, the numbers of slow and of all steps, and the cause.
+fn title((worst, usual): (&Timed, i64), (slow, all): (usize, usize), cause: &str) -> String {
+    let (number, takes, usual) = (worst.0, duration(length(worst)), duration(usual));
+    match slow {
+        0 | 1 => {
+            format!("Slow step: step {number} takes {takes}, median {usual}; the additional time is in {cause}")
+        }
+        _ => format!(
+            "Slow step: step {number} takes {takes}, median {usual}; {slow} of {all} steps are slow; the additional \
+             time is in {cause}"
+        ),
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
          `remove`).",
     advice: "Call zero_grad(set_to_none=True), the default of PyTorch since version 2.0.",
     example: ("optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad(set_to_none=True)"),
-    cost: "one argument, or a newer PyTorch",
+    cost: "the change takes one argument, or a newer version of PyTorch",
     false_positives: "The zeros are needed if code reads gradients between zero_grad and the backward pass, or keeps \
          them in its own buffers. Gradients of unused parameters become None instead of zero. After each call of \
          zero_grad, the first backward pass adds to the zeros. The estimate also removes the time of these additions; \
@@ -61,7 +61,8 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
     let (kernels, sum_kernels) = (of(calls), of(&sums));
     let edit = |text: String, events: &[EventId]| context.edit(Action::Remove, text, events);
     let filling = [(format!("operators of {name}"), &operators), (format!("kernels of {name}"), &kernels)];
-    let adding = [("additions to zeroed gradients", &sums), ("kernels of these additions", &sum_kernels)];
+    let adding =
+        [("operators that add to zeroed gradients", &sums), ("kernels that add to zeroed gradients", &sum_kernels)];
     let least: Vec<Edit> = filling.into_iter().filter_map(|(text, events)| edit(text, events)).collect();
     let adding = adding.into_iter().filter_map(|(text, events)| edit(text.to_owned(), events));
     let likely = least.iter().cloned().chain(adding).collect();
@@ -92,8 +93,12 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
 /// Title for calls of this name and a number of gradients per call, if known.
 pub(super) fn title(name: &str, per_call: Option<usize>) -> String {
     let optimizer = name.strip_prefix(ZERO_GRAD).unwrap_or(name);
-    let how_many = per_call.map(|per_call| format!("{per_call} ")).unwrap_or_default();
-    format!("Zeroed gradients: {optimizer} fills {how_many}gradients with zeros, and the backward pass adds to them")
+    match per_call {
+        Some(gradients) => format!(
+            "Zeroed gradients: {optimizer} fills {gradients} gradients with zeros, and the backward pass adds to them"
+        ),
+        None => format!("Zeroed gradients: {optimizer} fills gradients with zeros, and the backward pass adds to them"),
+    }
 }
 
 /// Number of gradients that an operator fills: for an operator on a list, the length of the list, which is unknown

@@ -22,22 +22,22 @@ pub(super) const RULE: Rule = Rule {
     gain_text: "The inputs of `pad_sequence` show the lengths of the sequences, and so the share of padding in their \
          batches. The rule computes the padding that would remain if the sequences of all recorded steps were sorted \
          by length. The estimate shortens operators (on a GPU, their kernels) on the padded batches accordingly \
-         (what-if operation `scale`), and attention by the squares of the lengths. The lower bound assumes that half \
-         of the padding is removed, the upper bound that all of it is removed. If sorting leaves more than half of \
-         the padding, or all batches are padded to one length, the gain is speculative: it assumes that half of the \
-         padding is removed.",
+         (what-if operation `scale`). The time of attention is assumed to grow with the square of the length. The \
+         lower bound assumes that half of the padding is removed, the upper bound that all of it is removed. If \
+         sorting leaves more than half of the padding, or all batches are padded to one length, the gain is \
+         speculative: it assumes that half of the padding is removed.",
     advice: "Batch sequences of similar length (sort within a few hundred batches, then shuffle the batches), or pack \
          sequences without padding: nested tensors, or attention with sequence lengths.",
     example: (
         "loader = DataLoader(dataset, batch_size=32, shuffle=True, collate_fn=pad)",
         "loader = DataLoader(dataset, batch_sampler=by_length(dataset, 32), collate_fn=pad)",
     ),
-    cost: "a sampler; slightly less random batches",
+    cost: "the change takes a batch sampler, and batches are slightly less random",
     false_positives: "The rule only reports padding by pad_sequence, which records the lengths, not padding by a \
-         tokenizer. Traces of torch.profiler have no shapes for batches of more than 30 sequences. Operators count as \
-         work on padded batches if the shapes of their inputs begin with the shape of such a batch. Other tensors may \
-         have the same shapes by chance. The estimate \
-         sorts the same sequences by length and forms batches from them, separately for each column of a batch. If \
+         tokenizer. Traces of torch.profiler have no shapes for batches of more than 30 sequences. Operators count \
+         as work on padded batches if the shapes of their inputs begin with the shape of such a batch. Other tensors \
+         may have the same shapes by chance. The estimate sorts the same sequences by length and forms batches from \
+         them. It does so separately for each call of pad_sequence in a step, such as for inputs and for labels. If \
          too few batches were recorded for sorting, or all are padded to one length, the estimate is speculative: it \
          assumes that half of the padding is removed. Sequences that must keep their order can be packed, but not \
          sorted.",
@@ -136,7 +136,7 @@ fn candidate(context: &RuleContext<'_>, padded: &Padded) -> Option<Candidate> {
         facts: vec![
             Fact::count("batches", padded.calls.len()),
             percent("padding", padding),
-            percent("padding if sorted by length", 1.0 - unpadded.linear / sorted.linear),
+            percent("padding that remains after sorting by length", 1.0 - unpadded.linear / sorted.linear),
             Fact::count("operators on padded batches", operators.all().len()),
             Fact::time("time of operators on padded batches, per step", context.per_step(context.total(&work.all()))),
         ],

@@ -164,14 +164,16 @@ impl Lists {
     pub(super) fn least(&self, context: &RuleContext<'_>) -> Option<Edit> {
         let left = 1.0 - self.usual_ns as f64 / self.runs_ns.max(1) as f64;
         let chosen = Chosen { ranges: self.runs.clone(), ..Chosen::default() };
-        context.edit_of(Action::Scale(left.clamp(0.0, 1.0)), "reading of Python lists in each step", chosen)
+        context.edit_of(Action::Scale(left.clamp(0.0, 1.0)), "time in torch.tensor(list) in each step", chosen)
     }
 
     /// Edit that shortens the gaps before the first operators, by a total in ns.
     pub(super) fn without_before(&self, context: &RuleContext<'_>, ns: f64) -> Option<Edit> {
         let left = (1.0 - ns / (self.gaps_ns as f64).max(1.0)).clamp(0.0, 1.0);
         let chosen = Chosen { between: self.before.clone(), ..Chosen::default() };
-        context.edit_of(Action::Scale(left), "time before the reading of Python lists", chosen).filter(|_| ns > 0.0)
+        context
+            .edit_of(Action::Scale(left), "time before the first operator of torch.tensor(list)", chosen)
+            .filter(|_| ns > 0.0)
     }
 }
 
