@@ -137,7 +137,7 @@ test("the differential flame graph shows removed frames, or their total if hidde
     await page.keyboard.press("n");
     await settled(page);
     const shareText = await share(page);
-    expect(shareText).toMatch(/^aten::item: 0 ns .*in A \d/);
+    expect(shareText).toMatch(/^aten::item: 0 ns .*\d \S+ in A \(the baseline\)/);
     // Its box has width, which it has not without.
     const width = async () => Number(await page.locator("canvas").getAttribute("data-selected"));
     expect(await width()).toBeGreaterThan(20);
