@@ -76,7 +76,7 @@ function Frame({ meta }: { meta: Meta }) {
       <a class="skip" href="#page" onClick={(event) => {
         event.preventDefault();
         document.getElementById("page")?.focus();
-      }}>To the content</a>
+      }}>Skip to the content</a>
       <header>
         <strong>Stackline</strong>
         <span class="name" title={meta.name}>{meta.name}</span>
@@ -142,12 +142,12 @@ const EVENTS: readonly PageId[] = ["issues", "flame", "timeline", "source"];
 /** Reason why a page has no data, if so. The page stays listed and names its requirements. */
 function lacks(meta: Meta, id: PageId, needs: string): string | undefined {
   if (isMemoryAlone(meta) && !OF_MEMORY.includes(id)) return MEMORY_ALONE;
-  if (EVENTS.includes(id) && meta.has.timeline && !meta.has.events && !(id === "issues" && meta.has.memory) && !(id === "flame" && meta.recording)) return "Needs events with a start and a duration, which this trace lacks";
-  if (id === "source" && !meta.has.python && meta.recording === null) return "Needs Python functions: record with torch.profiler and with_stack=True, or with stackline record -- python train.py";
-  if (needs === "timeline" && !meta.has.timeline) return "Needs a trace of every call: stackline record --mode trace -- python train.py";
-  if (needs === "memory" && !meta.has.memory) return "Needs memory allocations: record with torch.profiler and profile_memory=True, take a memory snapshot, or run stackline record --mode trace --memory -- python train.py";
+  if (EVENTS.includes(id) && meta.has.timeline && !meta.has.events && !(id === "issues" && meta.has.memory) && !(id === "flame" && meta.recording)) return "This page needs events with a start and a duration, which this trace lacks";
+  if (id === "source" && !meta.has.python && meta.recording === null) return "This page needs Python functions: record with torch.profiler and with_stack=True, or with stackline record -- python train.py";
+  if (needs === "timeline" && !meta.has.timeline) return "This page needs a trace of every call: run stackline record --mode trace -- python train.py";
+  if (needs === "memory" && !meta.has.memory) return "This page needs memory allocations: record with torch.profiler and profile_memory=True, take a memory snapshot, or run stackline record --mode trace --memory -- python train.py";
   if (needs === "layers") return NEEDED;
-  if (needs === "baseline" && meta.baseline === null) return "Needs a run to compare with: stackline view RUN --baseline OTHER";
+  if (needs === "baseline" && meta.baseline === null) return "This page needs a second run for comparison: open both with stackline view RUN --baseline OTHER";
   return undefined;
 }
 

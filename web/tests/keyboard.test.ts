@@ -161,7 +161,7 @@ test("a source line shows its cost and links to its frames; Back returns to the 
   expect(await page.locator("main .told").innerText()).toMatch(/^Line 12: train_step .* of host time, self /);
   expect(await page.locator("tr.hot").innerText()).toContain("line_12");
   expect(await violations(page)).toEqual([]);
-  await page.locator("main .told").getByRole("button", { name: "In the flame graph" }).click();
+  await page.locator("main .told").getByRole("button", { name: "Show in the flame graph" }).click();
   await settled(page);
   expect([part(page, "page"), part(page, "find")]).toEqual(["flame", `${source}:12`]);
   await page.goBack();

@@ -137,7 +137,7 @@ test("an object is selected by a click, by keys, and in the table; the details s
   await page.keyboard.press("0");
   await page.keyboard.press("t");
   await settled(page);
-  await page.locator("[aria-label='Objects as a table'] button", { hasText: /^C$/ }).click();
+  await page.locator("[aria-label='Table of memory objects'] button", { hasText: /^C$/ }).click();
   await settled(page);
   const details = await page.locator(".details").innerText();
   expect(details).toContain("Allocated by");
@@ -264,7 +264,7 @@ test("with two devices and many streams, nothing is called unused during kernels
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=memory");
     expect(await page.locator("main").innerText()).toContain("are not shown");
-    const lanes = async () => (await page.locator("[aria-label='Objects as a table'] tbody tr").allInnerTexts()).map((row) => row.replace(/\s+/g, " "));
+    const lanes = async () => (await page.locator("[aria-label='Table of memory objects'] tbody tr").allInnerTexts()).map((row) => row.replace(/\s+/g, " "));
     // The device with the highest peak comes first.
     await open(page, url, "page=memory&as=table");
     expect((await lanes()).map((row) => row.split(" ")[0])).toEqual(["big", "idle"]);
@@ -322,14 +322,14 @@ test("a snapshot shows the allocator, its memory at the peak, and the reason of 
     expect(reserved.at(-1)).toBe(20 * MIB);
     for (const view of ["memory&tab=allocator", "memory&tab=allocator&as=table"]) {
       await open(page, url, `page=${view}`);
-      expect(await page.locator("main").innerText()).toContain("Reserved, not live");
+      expect(await page.locator("main").innerText()).toContain("Reserved but not live");
       expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
       expect(await violations(page), view).toEqual([]);
       // 1280 pixels have room for the table of the allocator.
       const table = page.getByRole("region", { name: "Caching allocator at the time of the snapshot" });
       expect(await table.evaluate((box) => box.scrollWidth - box.clientWidth), view).toBeLessThanOrEqual(0);
     }
-    expect(await page.locator("[aria-label='Segments as a table'] tbody").innerText()).toMatch(/20 MiB\s+4\s+7 MiB\s+13 MiB\s+7 MiB/);
+    expect(await page.locator("[aria-label='Table of allocator segments'] tbody").innerText()).toMatch(/20 MiB\s+4\s+7 MiB\s+13 MiB\s+7 MiB/);
     none(faults);
     await page.close();
   }

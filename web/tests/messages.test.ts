@@ -21,7 +21,7 @@ test("both step lengths are named on the Overview, at findings and in a comparis
     expect(numbers).toContain("in the selected steps and their GPU work");
     await open(page, url, "page=issues&steps=11");
     const issues = await page.locator("main").innerText();
-    expect(issues).toContain(`a step takes ${ms} with its GPU work (mean of 4 steps, each up to the end of the GPU work that the step launched)`);
+    expect(issues).toContain(`a step takes ${ms} with its GPU work (mean of 4 steps, each measured up to the end of the GPU work that the step launched)`);
     expect(issues).toContain("This page shows steps 10 to 13, independent of the steps selected on other pages (11).");
     // The page of a rule, as the command line explains it.
     await open(page, url, "page=issues&sel=finding:0");
@@ -89,7 +89,7 @@ test("partly inferred times of lines are marked, in the source and at frames", a
     expect(costs.filter((text) => text !== "")).toEqual(["1.50 ms", "≈ 1.20 ms"]);
     expect(await page.locator("main").innerText()).toContain("≈ marks estimated times");
     await page.getByRole("button", { name: "Line 13" }).click();
-    await page.getByRole("button", { name: "In the flame graph" }).click();
+    await page.getByRole("button", { name: "Show in the flame graph" }).click();
     await settled(page);
     const details = page.locator(".details");
     expect(await details.locator("h3").first().innerText()).toContain("train_step");

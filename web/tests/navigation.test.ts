@@ -51,7 +51,7 @@ describe("selected part of the run", () => {
     const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
     const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame");
-    await page.getByRole("button", { name: "Thread, phase, module" }).click();
+    await page.getByRole("button", { name: "Filter by thread, phase or module" }).click();
     await page.waitForSelector("[data-field=thread]");
     const thread = await page.locator("[data-field=thread] option").nth(1).getAttribute("value");
     await page.locator("[data-field=thread]").selectOption(thread);
@@ -180,7 +180,7 @@ describe("a finding", () => {
     const url = `file://${report}`;
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=issues&sel=finding:0");
-    await page.getByText("Not a problem here").click();
+    await page.getByText("Ignore this finding").click();
     const text = await page.locator("main").innerText();
     expect(text).toContain("# stackline: ignore[SL004]");
     expect(text).toContain(`SL004 ${source}`);

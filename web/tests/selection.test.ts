@@ -101,9 +101,9 @@ test("a selected event marks its frame, and its details link to the frame and to
     await settled(page);
     const details = page.locator(".details");
     await details.getByText("Starts at").waitFor();
-    expect(await details.innerText()).toContain("Launched from, innermost first");
+    expect(await details.innerText()).toContain("Callers of the launch, innermost first");
     expect(await details.locator(".events li", { hasText: "train_step" }).count()).toBe(1);
-    await details.getByRole("button", { name: "In the flame graph" }).click();
+    await details.getByRole("button", { name: "Show in the flame graph" }).click();
     await settled(page);
     expect(part(page, "page")).toBe("flame");
     expect(part(page, "sel")).toMatch(/^event:/);
@@ -118,7 +118,7 @@ test("a finding links to its frame, whose source keeps its indentation", async (
     await open(page, url, "page=issues&sel=finding:0");
     const line = page.locator(".excerpt .line.hot code");
     expect(await line.innerText()).toMatch(/^ {4}/);
-    await page.locator(".detail").getByRole("button", { name: "In the flame graph" }).click();
+    await page.locator(".detail").getByRole("button", { name: "Show in the flame graph" }).click();
     await settled(page);
     expect(await title(page)).toContain("train_step");
     await page.waitForSelector(".details .excerpt .line.hot");
@@ -137,7 +137,7 @@ test("the differential flame graph shows removed frames, or their total if hidde
     await page.keyboard.press("n");
     await settled(page);
     const shareText = await share(page);
-    expect(shareText).toMatch(/^aten::item: 0 ns .*in A \d/);
+    expect(shareText).toMatch(/^aten::item: 0 ns .*\d \S+ in A \(the baseline\)/);
     // Its box has width, which it has not without.
     const width = async () => Number(await page.locator("canvas").getAttribute("data-selected"));
     expect(await width()).toBeGreaterThan(20);

@@ -40,7 +40,7 @@ test("checked rules show their thresholds and link to their pages", async () => 
   const checkedRules = page.locator("details", { hasText: "rules checked" });
   expect(await checkedRules.innerText()).toMatch(/SL001\.share = \d+: report only kernels that take at least this percentage of GPU busy time/);
   await checkedRules.getByRole("button", { name: "SL001" }).click();
-  const rule = page.getByRole("region", { name: "Page of SL001" });
+  const rule = page.getByRole("region", { name: "Documentation of rule SL001" });
   await rule.waitFor();
   expect(await rule.innerText()).toMatch(/^# SL001 /);
   expect(await violations(page)).toEqual([]);

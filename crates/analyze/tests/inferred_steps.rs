@@ -92,8 +92,10 @@ fn findings_use_inferred_steps_without_marks() {
     assert_eq!((inferred.steps, marked.steps), (19, 20));
     let near = |a: i64, b: i64| (a - b).abs() * 20 < b;
     assert!(near(inferred.step_ns, marked.step_ns), "{} {}", inferred.step_ns, marked.step_ns);
-    let note =
-        inferred.notes.iter().find(|note| note.starts_with("steps inferred from a repeated pattern of 13 launches"));
+    let note = inferred
+        .notes
+        .iter()
+        .find(|note| note.starts_with("steps are inferred from a repeated pattern of 13 launches"));
     assert!(
         note.is_some_and(|note| note.contains("19 repeats") && note.contains("prof.step()")),
         "{:?}",
@@ -124,7 +126,7 @@ fn inferred_steps_exclude_pauses() {
     assert!(found.are_inferred && found.steps == 9, "{}", found.steps);
     assert!((900_000..1_100_000).contains(&found.step_ns), "{}", found.step_ns);
     let note = found.notes.iter().find(|note| note.contains("9 repeats of median length 1000 µs,")).unwrap();
-    assert!(note.contains(" of pauses, and 10 repeats that a pause separates from the others)"), "{note}");
+    assert!(note.contains(" in total are excluded, and 10 repeats that a pause separates from the others."), "{note}");
     // The later requests are more.
     let pattern = LaunchPattern::find(&served(7)).unwrap();
     assert_eq!((pattern.repeats.len(), pattern.left_out, pattern.pauses_ns), (12, 7, pause * 1000));
@@ -227,7 +229,9 @@ fn spans_with_a_number_inside_their_names_are_suggested() {
 fn outermost_spans_of_one_name_are_suggested() {
     let note = note_of_spans(|_| "train_iter".to_owned()).unwrap();
     assert!(
-        note.starts_with("no steps are marked, but 10 spans are named 'train_iter' (median length 90.00 µs)"),
+        note.starts_with(
+            "no steps are marked, but spans repeat like steps: 10 spans are named 'train_iter' (median length 90.00 µs)"
+        ),
         "{note}"
     );
     assert!(note.contains("give --step-annotation '^train_iter$'"), "{note}");

@@ -162,7 +162,7 @@ fn window_excludes_the_pause_between_cycles() {
     assert_eq!((selection.steps, &selection.choice), (3, &WindowChoice::StepsWithWork(9, 11)));
     let [note] = &selection.notes[..] else { panic!("{:?}", selection.notes) };
     assert!(note.starts_with("the recording pauses for 5000 µs between steps 5 and 9, so the window"), "{note}");
-    assert!(note.ends_with("covers only steps 9 to 11; --steps 3..5 selects the other steps"), "{note}");
+    assert!(note.ends_with("covers only steps 9 to 11; to select the other steps, give --steps 3..5"), "{note}");
     // Three kernels of 60 µs in 300.
     assert_eq!(idle_ns(&trace, &Scope::default()), 120_000);
     assert_eq!(window(&trace, &Scope::from_steps(Some((3, 5)))), (0, 300));
@@ -216,7 +216,8 @@ fn cycles_with_equal_numbers_prefer_the_longest_then_the_last() {
         let scope = Scope::default().resolved(&trace);
         assert_eq!(window(&trace, &scope), expected, "{of_second}: the same by number");
         let notes = StepSelection::select(&trace, &Scope::default()).notes;
-        let other = format!("; --steps 0..{} selects the other steps", if of_second < 3 { "1@2" } else { "2@1" });
+        let other =
+            format!("; to select the other steps, give --steps 0..{}", if of_second < 3 { "1@2" } else { "2@1" });
         assert!(notes[0].ends_with(&other), "{notes:?}");
     }
 }
@@ -240,14 +241,14 @@ fn later_process_is_no_cycle_of_an_earlier_one() {
     let selection = StepSelection::select(&trace, &Scope::default());
     assert_eq!((selection.steps, &selection.choice), (4, &WindowChoice::StepsWithWork(10, 13)));
     let expected = "the steps of process 100 and those of process 200 do not overlap in time, so the window covers only steps 10 to 13 of \
-                    process 200; --steps 0..1 selects the other steps";
+                    process 200; to select the other steps, give --steps 0..1";
     assert_eq!(selection.notes, [expected]);
     let steps = &(analyses::find("steps").unwrap().run)(&trace, &Scope::default())[0];
     let why: Vec<String> = texts(steps, "left_out").into_iter().filter(|why| !why.is_empty()).collect();
     assert_eq!(why, ["another process, at another time"; 2]);
     let same = launcher_and_child(0);
     let notes = StepSelection::select(&same, &Scope::default()).notes;
-    assert!(notes[0].ends_with("; --steps 0..1@1 selects the other steps"), "{notes:?}");
+    assert!(notes[0].ends_with("; to select the other steps, give --steps 0..1@1"), "{notes:?}");
 }
 
 /// Numbers that several cycles have choose none of them; the message names all, with the number of each cycle.

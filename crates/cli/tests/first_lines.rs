@@ -36,7 +36,8 @@ fn spans_of_numbered_loops_are_suggested_as_steps() {
     let file = folder.path().join("trace.json");
     let (path, pattern) = (file.to_str().unwrap(), r"^request (\d+)$");
     std::fs::write(&file, spans((0..5).map(|at| format!("request {at}")))).unwrap();
-    let offer = "no steps are marked, but 5 spans are named 'request 0', 'request 1', … (median length 80.00 µs)";
+    let offer = "no steps are marked, but spans repeat like steps: 5 spans are named 'request 0', 'request 1', … \
+                 (median length 80.00 µs)";
     for command in ["report", "steps"] {
         let output = stdout(&[command, path]);
         assert!(output.contains(offer) && output.contains(&format!("--step-annotation '{pattern}'")), "{output}");

@@ -241,7 +241,8 @@ fn inferred_steps_are_distinguished_from_marked_ones() {
     for part in [
         "\nSteps: none are marked, so numbers cover the whole trace, unless inferred steps are mentioned.\n",
         "\nCritical path of the inferred steps: ",
-        " Note: steps inferred from a repeated pattern of 13 launches, because the program marks no steps: 11 repeats ",
+        " Note: steps are inferred from a repeated pattern of 13 launches, because the program marks no steps. The \
+         inferred steps are 11 repeats ",
         "\nFindings, by predicted gain (an inferred step takes ",
     ] {
         assert_eq!(shown.matches(part).count(), 1, "{part}: {shown}");

@@ -48,7 +48,7 @@ fn paths_of_inferred_steps_are_not_called_those_of_the_whole_trace() {
         let path = answered(&opened, "path", steps);
         assert_eq!([&of_report["window"], &path["window"]], [window, window]);
         assert_eq!(of_report["window_notes"], path["notes"]);
-        let is_noted = path["notes"].to_string().contains("steps inferred from a repeated pattern of 13 launches");
+        let is_noted = path["notes"].to_string().contains("steps are inferred from a repeated pattern of 13 launches");
         assert_eq!(is_noted, window == "the inferred steps", "{path}");
         let length = path["end"].as_f64().zip(path["start"].as_f64()).map(|(end, start)| end - start);
         assert_eq!(of_report["window_ns"].as_f64(), length);

@@ -94,10 +94,14 @@ pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> 
     let document = json!({"answers": answers, "left_out": pruned.description(), "source_files": pruned.source_files});
     // A name from the trace must not end the script element. Base64 has no `<`, and JSON allows it to be escaped.
     let document = document.to_string().replace('<', "\\u003c");
-    let no_element =
-        || io::Error::other("Stackline's web page has no element for the report's data; build Stackline again");
-    let (before, after) = html.split_once(ANSWERS_ELEMENT).ok_or_else(no_element)?;
-    let (head, body) = before.split_once(HEAD).ok_or_else(|| io::Error::other("the page has no head"))?;
+    let damaged = || {
+        io::Error::other(
+            "cannot write the report: the web page in this Stackline program is damaged. Install or build Stackline \
+             again",
+        )
+    };
+    let (before, after) = html.split_once(ANSWERS_ELEMENT).ok_or_else(damaged)?;
+    let (head, body) = before.split_once(HEAD).ok_or_else(damaged)?;
     write!(out, "{head}{HEAD}<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">{body}", page::POLICY)?;
     out.write_all(ANSWERS_ELEMENT.as_bytes())?;
     out.write_all(document.as_bytes())?;

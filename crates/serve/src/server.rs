@@ -244,7 +244,10 @@ async fn query(
         None => match compute_answer(shared, key, name, arguments).await {
             Some(Ok(bytes)) => bytes,
             Some(Err(error)) => return refused(&error),
-            None => return (StatusCode::SERVICE_UNAVAILABLE, "the query failed").into_response(),
+            None => {
+                let message = "an internal error of the Stackline server stopped this query; reload the page";
+                return (StatusCode::SERVICE_UNAVAILABLE, message).into_response();
+            }
         },
     };
     let binary = HeaderValue::from_static("application/octet-stream");

@@ -42,10 +42,10 @@ impl AfterSteps {
 
 impl std::fmt::Display for AfterSteps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&duration(self.after_ns))?;
+        let after = duration(self.after_ns);
         match &self.main_location {
-            Some(place) => write!(f, ", mostly in {place}"),
-            None => Ok(()),
+            Some(place) => write!(f, "{after}, mostly in {place}"),
+            None => f.write_str(&after),
         }
     }
 }

@@ -27,7 +27,9 @@ impl StepSelection {
                 let (choice, notes) = (WindowChoice::Between(from, to), vec![pattern.inferred_steps_note()]);
                 (Self { choice, steps: pattern.repeats.len(), notes, ..selection }, None)
             }
-            Some(LikelySteps::Spans(spans)) => (selection, Some(format!("no steps are marked, but {spans}"))),
+            Some(LikelySteps::Spans(spans)) => {
+                (selection, Some(format!("no steps are marked, but spans repeat like steps: {spans}")))
+            }
             None => (selection, None),
         }
     }
@@ -85,8 +87,8 @@ pub fn no_shared_steps_note(ranks: &[RankSteps]) -> Option<String> {
     let inferred: Vec<String> = inferred.map(|rank| format!("{} on rank {}", rank.steps, rank.rank)).collect();
     Some(format!(
         "steps could not be inferred, because the launch pattern repeats a different number of times on each rank \
-         ({}). Times cover whole traces; to simulate changes, use `stackline what-if --whole`. `stackline steps` \
-         describes how to mark steps",
+         ({}). So times cover whole traces. To simulate changes, use `stackline what-if --whole`. To learn how to mark \
+         steps, run `stackline steps`",
         inferred.join(", ")
     ))
 }

@@ -82,9 +82,9 @@ impl LaunchPattern {
         let (from, to) = self.window();
         let since = |time: i64| duration(time.saturating_sub(self.begin));
         format!(
-            "steps inferred from a repeated pattern of {} launches, because the program marks no steps: {} repeats of \
-             median length {}, from {} to {} of the trace{}. Results per step have lower confidence. Tables cover the \
-             whole trace; with --whole, all results do. To mark steps, {}",
+            "steps are inferred from a repeated pattern of {} launches, because the program marks no steps. The \
+             inferred steps are {} repeats of median length {}, from {} to {} of the trace.{} Results per step have \
+             lower confidence. Tables cover the whole trace; with --whole, all results cover it. To mark steps, {}",
             count(self.operations as i64),
             count(self.repeats.len() as i64),
             duration(self.median_ns()),
@@ -95,14 +95,16 @@ impl LaunchPattern {
         )
     }
 
-    /// The excluded repeats and pauses as text; empty if there are none.
+    /// The excluded repeats and pauses as a sentence after a space; empty if there are none.
     fn excluded_text(&self) -> String {
         let pauses = duration(self.pauses_ns);
         match self.left_out {
             0 => String::new(),
-            1 => format!(" (excluded: {pauses} of pauses, and 1 repeat that a pause separates from the others)"),
+            1 => format!(
+                " Pauses of {pauses} in total are excluded, and 1 repeat that a pause separates from the others."
+            ),
             n => format!(
-                " (excluded: {pauses} of pauses, and {} repeats that a pause separates from the others)",
+                " Pauses of {pauses} in total are excluded, and {} repeats that a pause separates from the others.",
                 count(n as i64)
             ),
         }
@@ -124,7 +126,7 @@ impl std::fmt::Display for LaunchPattern {
         write!(
             f,
             "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median length {}, \
-             from {} to {} of the trace{}. Identical repeats contain {} % of the GPU operations in this time. To see \
+             from {} to {} of the trace.{} Identical repeats contain {} % of the GPU operations in this time. To see \
              one repeat, open the timeline of `stackline view` at {} to {}. Findings, critical paths and what-if use \
              the repeats as steps. To mark steps, {}",
             count(self.repeats.len() as i64),

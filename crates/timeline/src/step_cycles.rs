@@ -73,7 +73,7 @@ impl<'a> Cycle<'a> {
         let (first, last) = number_range(&self.steps)?;
         let pauses = match self.pauses.len() {
             1 => String::new(),
-            several => format!(" ({} pauses in total)", count(several as i64)),
+            several => format!(" (the longest of {} pauses)", count(several as i64)),
         };
         let others = self.how_to_choose_others();
         let of = match processes(trace, self.steps.iter().copied())[..] {
@@ -112,7 +112,7 @@ impl<'a> Cycle<'a> {
         if self.others.len() > MAX_NAMED {
             others.push("…".to_owned());
         }
-        format!("{} selects the other steps", others.join(" or "))
+        format!("to select the other steps, give {}", others.join(" or "))
     }
 
     /// True if the ranges of numbers of two other cycles overlap.

@@ -295,7 +295,7 @@ pub fn note(trace: &Trace) -> Option<String> {
         return step_origin(trace).map(|marks| format!("{marks}{}", spans()));
     }
     likely_steps(trace).map(|steps| match steps {
-        LikelySteps::Spans(spans) => format!("no steps are marked, but {spans}"),
+        LikelySteps::Spans(spans) => format!("no steps are marked, but spans repeat like steps: {spans}"),
         LikelySteps::Pattern(pattern) => pattern.to_string(),
     })
 }

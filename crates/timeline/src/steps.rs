@@ -283,14 +283,16 @@ impl WarmUps {
         let left_out = self.left_out(range);
         let note = |(number, &(times, process)): (&i64, &(f64, Key))| {
             let of = if several { format!(" of process {}", trace.key_text(process)) } else { String::new() };
-            let verb = match left_out.contains(number) {
-                true => "is excluded as warm-up; use --steps to include it",
-                false => {
-                    "looks like warm-up, but is included, because other processes have regular steps with this or a \
-                     lower number"
-                }
-            };
-            format!("step {number}{of} took {times:.1} times as long as the median of the later steps and {verb}")
+            match left_out.contains(number) {
+                true => format!(
+                    "step {number}{of} took {times:.1} times as long as the median of the later steps and is excluded \
+                     as warm-up; use --steps to include it"
+                ),
+                false => format!(
+                    "step {number}{of} took {times:.1} times as long as the median of the later steps, as in a \
+                     warm-up. It is included, because other processes have regular steps with this or a lower number"
+                ),
+            }
         };
         self.found.iter().map(note).collect()
     }
@@ -349,10 +351,10 @@ impl StartUp {
 
 impl std::fmt::Display for StartUp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} before the first step", duration(self.before_ns))?;
-        match self.imports_ns {
-            Some(ns) => write!(f, ", of which the first {} are module imports", duration(ns)),
-            None => Ok(()),
+        let before = duration(self.before_ns);
+        match self.imports_ns.map(duration) {
+            Some(imports) => write!(f, "{before} before the first step, of which the first {imports} import modules"),
+            None => write!(f, "{before} before the first step"),
         }
     }
 }

@@ -40,8 +40,8 @@ impl WindowChoice {
             Self::Steps(a, b) if a == b => format!("step {a}"),
             Self::Steps(a, b) => format!("steps {a} to {b}"),
             Self::Between(..) => "the inferred steps".to_owned(),
-            Self::Annotation { text, instances: (a, b) } if a == b => format!("{text:?}, instance {a}"),
-            Self::Annotation { text, instances: (a, b) } => format!("{text:?}, instances {a} to {b}"),
+            Self::Annotation { text, instances: (a, b) } if a == b => format!("instance {a} of annotation {text:?}"),
+            Self::Annotation { text, instances: (a, b) } => format!("instances {a} to {b} of annotation {text:?}"),
         }
     }
 }

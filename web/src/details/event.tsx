@@ -22,7 +22,7 @@ function Known({ detail }: { detail: EventDetail }) {
     <>
       <h3 class="long"><Name text={event.name} lines={8} /></h3>
       <p class="bar">
-        <button type="button" onClick={() => changeCallView({ page: "flame", shape: "", of: "", find: "", metric: detail.launch || detail.operator ? "gpu_time" : "", sel: selection.value })}>In the flame graph</button>
+        <button type="button" onClick={() => changeCallView({ page: "flame", shape: "", of: "", find: "", metric: detail.launch || detail.operator ? "gpu_time" : "", sel: selection.value })}>Show in the flame graph</button>
         <Copy text={() => eventText(detail)} />
       </p>
       <dl class="pairs">
@@ -37,7 +37,7 @@ function Known({ detail }: { detail: EventDetail }) {
       <Briefs title="Operator" events={detail.launch || !detail.operator ? [] : [detail.operator]} />
       <Briefs title="Launched" events={detail.launched} />
       <Briefs title="Enclosing events" events={detail.enclosing} />
-      <Briefs title={detail.launch ? "Launched from, innermost first" : "Callers of the operator"} events={detail.callers} />
+      <Briefs title={detail.launch ? "Callers of the launch, innermost first" : "Callers of the operator, innermost first"} events={detail.callers} />
       {detail.arguments.length > 0 && (
         <>
           <h3>Arguments</h3>

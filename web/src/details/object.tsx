@@ -38,14 +38,14 @@ function Known({ detail }: { detail: ObjectDetail }) {
       <h3 class="long">{detail.name}</h3>
       <p class="bar"><Copy text={() => objectText(detail)} /> <button type="button" onClick={() => change(lifeOf(detail), "replace")}>Zoom to the object's lifetime</button></p>
       <dl class="pairs">
-        <div><dt>Bytes</dt><dd title={`${detail.bytes}`}>{bytes(detail.bytes)}{detail.requested !== detail.bytes && `, ${bytes(detail.requested)} requested`}</dd></div>
+        <div><dt>Bytes</dt><dd title={`${detail.bytes}`}>{detail.requested === detail.bytes ? bytes(detail.bytes) : `${bytes(detail.bytes)} allocated for a request of ${bytes(detail.requested)}`}</dd></div>
         <div><dt>Device, stream</dt><dd>{detail.device}, {detail.stream}</dd></div>
         {texts.filter(([, text]) => text && text !== "unknown").map(([title, text]) => <div key={title}><dt>{title}</dt><dd>{text}</dd></div>)}
         <Call title="Allocated by" call={detail.allocated} none="before the recording began" />
         <Call title="First use" call={detail.first_use} none={never} />
         <Call title="Last use" call={detail.last_use} none={never} />
         <Call title="Freed by" call={detail.freed} none={detail.saw_end ? "never" : "not in the recording"} />
-        {detail.has_accesses && <div><dt>Uses</dt><dd>{count(detail.uses)}{detail.fills > 0 && `, filled ${counted(detail.fills, "time")}`} ({detail.evidence})</dd></div>}
+        {detail.has_accesses && <div><dt>Uses</dt><dd>{count(detail.uses)}{detail.fills > 0 && `; the program filled the object ${counted(detail.fills, "time")}`} ({detail.evidence})</dd></div>}
       </dl>
       <Patterns detail={detail} />
       <Advice detail={detail} />
@@ -64,12 +64,12 @@ function Patterns({ detail: { patterns, has_accesses } }: { detail: ObjectDetail
       <ul class="events">
         {patterns.map((found, at) => (
           <li key={at}>
-            <strong>{found.pattern}</strong>
-            {found.from !== null && found.to !== null && `, from call ${count(found.from)} to call ${count(found.to)}`}
-            {found.distance !== null && `, which are ${counted(found.distance, "level")} apart in the dependency graph of the calls`}
-            {`; ${counted(found.kernels, "kernel")} ${found.kernels === 1 ? "runs" : "run"} during this time`}
-            {found.times > 1 && `, found ${count(found.times)} times`} ({found.certainty})
-            {found.other && <>; could reuse the memory of <button type="button" class="link" onClick={() => show(`object:${found.other![0]}`)}>{found.other[1]}</button></>}
+            <strong>{found.pattern}</strong> ({found.certainty}).
+            {found.from !== null && found.to !== null && ` Memory is wasted from call ${count(found.from)} to call ${count(found.to)}.`}
+            {found.distance !== null && ` These calls are ${counted(found.distance, "level")} apart in the dependency graph of the calls.`}
+            {` During the waste, ${counted(found.kernels, "kernel")} ${found.kernels === 1 ? "runs" : "run"}.`}
+            {found.times > 1 && ` This pattern was found ${count(found.times)} times.`}
+            {found.other && <> This object could reuse the memory of the object <button type="button" class="link" onClick={() => show(`object:${found.other![0]}`)}>{found.other[1]}</button>.</>}
           </li>
         ))}
       </ul>
@@ -86,12 +86,12 @@ function Advice({ detail: { suggestions } }: { detail: ObjectDetail }) {
       <ul class="events">
         {suggestions.map((one, at) => (
           <li key={at}>
-            {one.what}: {one.peaks.map(savedText).join("; ")} ({one.certainty}
-            {one.copy_ns > 0 && `, one copy takes ${amount(one.copy_ns, "ns")} at an assumed 25 GB/s`}
-            {one.cost_ns !== null && `, adds ${amount(one.cost_ns, "ns")} to the run`}){" "}
+            {one.what}: {one.peaks.map(savedText).join("; ")} ({one.certainty}).
+            {one.copy_ns > 0 && ` One copy takes ${amount(one.copy_ns, "ns")} at an assumed 25 GB/s.`}
+            {one.cost_ns !== null && ` This change adds ${amount(one.cost_ns, "ns")} to the run.`}{" "}
             <label>
-              <input type="checkbox" checked={numbers.includes(one.number)} onChange={() => change({ apply: toggled(numbers, one.number) })} /> apply {one.number}
-              {one.shared > 1 && ` (to all ${one.shared} objects allocated on this line)`}
+              <input type="checkbox" checked={numbers.includes(one.number)} onChange={() => change({ apply: toggled(numbers, one.number) })} />{" "}
+              {one.shared > 1 ? `apply suggestion ${one.number} to all ${one.shared} objects that are allocated on this line` : `apply suggestion ${one.number}`}
             </label>
           </li>
         ))}

@@ -28,7 +28,7 @@ export function ariaText(tree: Tree, node: number): string {
   const { unit, total, title } = tree.document;
   const name = isAll(tree, node) ? "all" : labelOf(tree, node)[5];
   const all = tree.inclusive[node]!;
-  const before = tree.before ? `, in A ${amount(tree.before[node]!, unit)}` : "";
+  const before = tree.before ? `, ${amount(tree.before[node]!, unit)} in A (the baseline)` : "";
   return `${name}: ${amount(all, unit)} (${percent(all, total)} of ${title})${before}, self ${amount(tree.exclusive[node]!, unit)}${timesOf(tree.calls[node]!)}`;
 }
 
@@ -50,9 +50,9 @@ export function captionOf(title: string, { shape, steps = "", of, focus, hide, f
   const parts: Array<readonly [text: string | undefined, description: string]> = [
     [of, `from ${of}`],
     ...GROUPS.map((group) => [groups[group], `${group}: ${groups[group]}`] as const),
-    [focus, `only paths with ${focus}`],
-    [hide, `without frames ${hide}`],
-    [find, `searched for ${find}`],
+    [focus, `only paths with a frame that matches ${focus}`],
+    [hide, `without frames that match ${hide}`],
+    [find, `frames that match ${find} are highlighted`],
     [merge, "merged by name"],
     [recursion, "recursion collapsed"],
     [rank, `rank ${rank}`],

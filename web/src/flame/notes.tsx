@@ -35,9 +35,9 @@ function Differences({ tree }: { tree: Tree }) {
   const [gone, isShown] = [goneIn(tree), state.value.gone === "1" && state.value.shape !== "flat"];
   return (
     <p class="quiet">
-      Width: {isShown ? "the larger value of A and B" : "value in B (this run)"}. Blue: less than in A (the baseline); orange: more; pale: small change.
+      {isShown ? "The width of a frame is the larger of its values in A and B." : "The width of a frame is its value in B (this run)."} Blue: less than in A (the baseline); orange: more than in A; pale: small change.
       {steps && steps.before > 0 && steps.after > 0 && steps.before !== steps.after && ` B has ${counted(steps.after, "step")} and A ${count(steps.before)}; values of A are scaled to the number of steps in B.`}
-      {gone > 0 && !isShown && ` Frames that are missing in B account for ${amount(gone, tree.document.unit)} in A${state.value.shape === "flat" ? " (time of a frame is counted again in its callers)" : ""}. They are not drawn here; ${state.value.shape === "flat" ? "other views show them" : "the button “Removed frames” shows them"}.`}
+      {gone > 0 && !isShown && ` Frames that are missing in B account for ${amount(gone, tree.document.unit)} in A${state.value.shape === "flat" ? " (time of a frame is counted again in its callers). To see these frames, choose another view." : ". To see these frames, press the button “Removed frames”."}`}
     </p>
   );
 }
@@ -56,20 +56,20 @@ function Legend({ tree, findings, named }: Props) {
     return (
       <>
         <Colours entries={areas.map((name) => [`${area(name).icon} ${name}${unseen(findings.filter((row) => row.area === name), named)}`, area(name).fill])} />
-        <p class="quiet">Colored: frames with findings; striped: callers of these frames.</p>
+        <p class="quiet">Colored frames have findings; striped frames call frames with findings.</p>
       </>
     );
   }
   if (by === "module") return <p class="quiet">Each module and its callees have one color; frames outside of modules are pale.</p>;
-  if (by === "heat") return <p class="quiet">Darker: more self time.</p>;
-  return <p class="quiet">One color per file or library.</p>;
+  if (by === "heat") return <p class="quiet">Darker frames have more self time.</p>;
+  return <p class="quiet">Each file or library has one color.</p>;
 }
 
 /** Number of findings of an area without a visible frame. */
 export function unseen(findings: readonly Row[], { without }: Named): string {
   const many = findings.filter((row) => without.has(row)).length;
   if (many === 0) return "";
-  return many === findings.length ? ": no frame in this view" : ` (${many} of ${counted(findings.length, "finding")} without a frame in this view)`;
+  return many === findings.length ? " (its findings have no frame in this view)" : ` (${many} of ${findings.length} findings ${many === 1 ? "has" : "have"} no frame in this view)`;
 }
 
 function Colours({ entries }: { entries: ReadonlyArray<readonly [title: string, fill: string]> }) {

@@ -128,7 +128,7 @@ function painter({ tree, root, named, selected }: Props, boxes: readonly Visible
   const top = (node: number) => (tree.depth[node]! - tree.depth[root]!) * ROW;
   const boxOf = ({ node, x, width }: Visible, scrolled: number): Box => {
     const label = labelOf(tree, node);
-    const name = isAll(tree, node) ? `all ${amount(tree.inclusive[node]!, tree.document.unit)}` : label[5];
+    const name = isAll(tree, node) ? `all frames: ${amount(tree.inclusive[node]!, tree.document.unit)}` : label[5];
     const faded = isFound !== undefined && !isFound(node);
     const place = { x, y: top(node) - scrolled, width, height: ROW };
     return { ...place, ...(isAll(tree, node) ? { fill: "#d7d7df" } : colour(node)), label: name, faded, marked: node === selected };

@@ -20,8 +20,8 @@ export function TreeTable({ tree, root, selected }: { tree: Tree; root: number; 
   };
   const { unit, total } = tree.document;
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Calls as a table">
-      <table role="treegrid" aria-label={`Call tree with ${tree.document.title}`}>
+    <div class="scroll" tabIndex={0} role="region" aria-label="Table of the call tree">
+      <table role="treegrid" aria-label={`Call tree, measured by ${tree.document.title}`}>
         <thead>
           <tr>
             <th scope="col">Frame</th>

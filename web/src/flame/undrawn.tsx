@@ -1,6 +1,6 @@
 /** Search matches without a box: too narrow to draw, or without the metric. */
 
-import { amount, counted } from "../format";
+import { amount, count } from "../format";
 import { marked } from "../parts/report-limits";
 import { Name } from "../parts/name";
 import { Nearest, useSearch } from "../parts/nearest";
@@ -26,11 +26,12 @@ export function TooNarrowMatches({ text, document: { title: of, metrics, before 
   });
   if (frames.length === 0) return <Nearest text={text} choose={(name) => change({ find: name }, "replace")} />;
   const isFlat = state.value.shape === "flat";
+  const value = isFlat ? `self ${of}` : of;
   // What is searched is measured by the first metric of the run, whatever is shown.
   const by = before === null ? ` ${metrics[0]?.[1]}` : "";
   return (
     <span class="nearest">
-      {counted(frames.length, "matching frame")} {frames.length === 1 ? "is too narrow to draw, or has" : "are too narrow to draw, or have"} no {isFlat ? `self ${of}` : of}. Show the callers of{" "}
+      {frames.length === 1 ? `1 matching frame is too narrow to draw, or has no ${value}.` : `${count(frames.length)} matching frames are too narrow to draw, or have no ${value}.`} Show the callers of{" "}
       {frames.slice(0, MOST).map((frame, at) => (
         <span key={`${frame.name} ${frame.file}`}>
           {at > 0 && ", "}

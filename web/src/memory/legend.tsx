@@ -18,7 +18,7 @@ export function MemoryLegend({ overview, hasAccesses }: { overview: MemoryOvervi
         <>
           <li><Tick top={6} high={6} /> read</li>
           <li><Tick top={0} high={6} /> written</li>
-          <li><Tick top={0} high={12} /> both, or unknown</li>
+          <li><Tick top={0} high={12} /> read and written, or unknown access</li>
         </>
       )}
       {used.map(({ kind, at }) => (

@@ -6,6 +6,6 @@ test("a few suggestions are named, many are counted, and applied ones are listed
   const row = { device: "gpu:0", peak_before: 4096, peak_after: 2048, at_call: 7, reserved_before: null };
   const saved = "Highest memory use on gpu:0: 4 KiB → 2 KiB (the new peak is at memory call 7)";
   expect(highest({ ...row, applied: "1, 2" }, [1, 2])).toBe(`${saved}.`);
-  expect(highest({ ...row, applied: "2" }, [1, 2])).toBe(`${saved} (applied: suggestion 2).`);
-  expect(highest({ ...row, applied: "" }, [1, 2])).toBe(`${saved} (none of them applies to this device).`);
+  expect(highest({ ...row, applied: "2" }, [1, 2])).toBe(`${saved}. On this device, only suggestion 2 could be applied.`);
+  expect(highest({ ...row, applied: "" }, [1, 2])).toBe(`${saved}. None of the selected suggestions applies to this device.`);
 });

@@ -40,10 +40,10 @@ export function Applied({ query }: { query: QueryState<AnswerTo<"memory-apply">>
 
 /** Highest point of a device with suggestions, possibly at another time, and the suggestions that could not be applied. */
 export function highest(row: Row, numbers: readonly number[]): string {
-  const reserved = typeof row.reserved_before === "number" ? `; peak of reserved memory, predicted by the allocator model: ${bytes(Number(row.reserved_before))} → ${bytes(Number(row.reserved_after))}` : "";
+  const reserved = typeof row.reserved_before === "number" ? ` The allocator model predicts this peak of reserved memory: ${bytes(Number(row.reserved_before))} → ${bytes(Number(row.reserved_after))}.` : "";
   const applied = numbersOf(`${row.applied}`.replaceAll(" ", ""));
-  const part = applied.length === numbers.length ? "" : applied.length === 0 ? " (none of them applies to this device)" : ` (applied: ${which(applied)})`;
-  return `Highest memory use on ${row.device}: ${bytes(Number(row.peak_before))} → ${bytes(Number(row.peak_after))} (the new peak is at memory call ${row.at_call})${part}${reserved}.`;
+  const part = applied.length === numbers.length ? "" : applied.length === 0 ? " None of the selected suggestions applies to this device." : ` On this device, only ${which(applied)} could be applied.`;
+  return `Highest memory use on ${row.device}: ${bytes(Number(row.peak_before))} → ${bytes(Number(row.peak_after))} (the new peak is at memory call ${row.at_call}).${part}${reserved}`;
 }
 
 export function Suggestions({ query, onObject }: { query: QueryState<AnswerTo<"memory-suggestions">>; onObject: (object: number) => void }) {
@@ -115,7 +115,7 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
         </table>
       </div>
       {all > table.rows.length && <p class="quiet">{counted(all - table.rows.length, "more suggestion")} with smaller savings: <code>stackline memory --format csv</code> prints all.</p>}
-      {nothing > 0 && <p class="quiet">{nothing === 1 ? "1 more suggestion saves" : `${nothing} more suggestions save`} no bytes at these peaks.</p>}
+      {nothing > 0 && <p class="quiet">{nothing === 1 ? "1 more suggestion saves no bytes at the listed peaks." : `${nothing} more suggestions save no bytes at the listed peaks.`}</p>}
     </>
   );
 }

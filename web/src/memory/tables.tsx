@@ -36,10 +36,10 @@ function CurveRows({ shown: { curve, applied }, range }: Props) {
   const rows = [
     { title: "Live", seen: extent(curve.columns, 0, range) },
     ...(curve.document.has_reserved ? [{ title: "Reserved by the allocator", seen: extent(curve.columns, 1, range) }] : []),
-    ...(applied ? [{ title: "Live with suggestions", seen: extent(applied.columns, 0, range) }] : []),
+    ...(applied ? [{ title: "Live, with the selected suggestions", seen: extent(applied.columns, 0, range) }] : []),
   ];
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Curves as a table">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Table of memory curves">
       <table>
         <caption>Lowest and highest memory in the visible range of calls</caption>
         <thead><tr><th scope="col">Curve</th><th scope="col" class="number">Lowest</th><th scope="col" class="number">Highest</th></tr></thead>
@@ -102,7 +102,7 @@ function ObjectRows({ objects, why, selected, onObject }: { objects: AnswerTo<"m
   const { texts, has_accesses, wasted_in } = objects.document;
   const waste = wasteOf(objects, why);
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Objects as a table">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Table of memory objects">
       <table>
         <caption>Objects</caption>
         <thead>

@@ -41,10 +41,10 @@ export function Allocator({ overview }: { overview: MemoryOverview }) {
   return (
     <>
       {hasReserved && (
-        <div class="scroll" tabIndex={0} role="region" aria-label="At the peaks">
+        <div class="scroll" tabIndex={0} role="region" aria-label="Memory at the peaks">
           <table>
-            <caption>At the peaks</caption>
-            <thead><tr><th scope="col">Peak</th><th scope="col" class="number">Live</th><th scope="col" class="number">Reserved by the allocator</th><th scope="col" class="number">Reserved, not live</th></tr></thead>
+            <caption>Memory at the peaks</caption>
+            <thead><tr><th scope="col">Peak</th><th scope="col" class="number">Live</th><th scope="col" class="number">Reserved by the allocator</th><th scope="col" class="number">Reserved but not live</th></tr></thead>
             <tbody>
               {peaks.rows.map((row) => (
                 <tr key={`${row.peak}`}>
@@ -59,8 +59,8 @@ export function Allocator({ overview }: { overview: MemoryOverview }) {
       )}
       {overview.page.has_segments ? <Shown query={query}>{(answer) => <Segments answer={answer} />}</Shown> : (
         <p class="notice">
-          The input has no allocator segments. To record a memory snapshot, call <code>torch.cuda.memory._record_memory_history()</code> first, then{" "}
-          <code>torch.cuda.memory._dump_snapshot("snapshot.pickle")</code>, and open that file.
+          The input has no allocator segments. To record them in a memory snapshot, call the following two functions, and then open snapshot.pickle:{" "}
+          <code>torch.cuda.memory._record_memory_history()</code>, <code>torch.cuda.memory._dump_snapshot("snapshot.pickle")</code>
         </p>
       )}
     </>
@@ -135,7 +135,7 @@ function SegmentRows({ answer: { document, columns } }: { answer: AnswerTo<"memo
     } else sum.used += sizes[at]!;
   }
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Segments as a table">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Table of allocator segments">
       <table>
         <caption>Largest segments at the time of the snapshot</caption>
         <thead>

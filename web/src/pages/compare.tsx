@@ -1,7 +1,7 @@
 /** Compare page: changes between two runs per step (as a whole or per call without steps), with significance. */
 
 import { useAnswer } from "../answers";
-import { amount, bytes, count, counted, duration } from "../format";
+import { amount, bytes, counted, duration } from "../format";
 import { cut, Name } from "../parts/name";
 import { Shown } from "../parts/notice";
 import { heading } from "../parts/table";
@@ -18,7 +18,7 @@ export function Compare({ meta }: { meta: Meta }) {
       <h1 id="compare-title">Compare</h1>
       {meta.baseline === null ? (
         <p class="notice">
-          No baseline: open two runs with <code>stackline view B --baseline A</code>.
+          This run has no baseline. To compare run B with baseline A, open both: <code>stackline view B --baseline A</code>
         </p>
       ) : (
         <>
@@ -210,10 +210,10 @@ const measureOf = (name: string, table: string, per: string) =>
 /** Numbers of visible and hidden rows, with reasons. */
 function rowCountText(shown: number, total: number, hidden: number): string {
   if (total === 0) return "none";
-  const noise = hidden === 0 ? "" : `${counted(hidden, "change")} within noise not listed`;
+  const noise = hidden === 0 ? "" : `the table omits ${counted(hidden, "change")} within noise`;
   if (shown === 0) return `no significant changes; ${noise}`;
   const more = total - hidden - shown;
-  const rest = [noise, more > 0 ? `${count(more)} smaller changes not listed` : ""].filter((part) => part !== "");
+  const rest = [noise, more > 0 ? `the table omits ${counted(more, "smaller change")}` : ""].filter((part) => part !== "");
   return [counted(shown, "row"), ...rest].join("; ");
 }
 

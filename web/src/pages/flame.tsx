@@ -46,7 +46,7 @@ function CallGraph() {
         <>
           <Shown query={query}>{() => null}</Shown>
           {query.state === "refused" && last === undefined && state.value.metric && (
-            <button type="button" onClick={() => changeCallView({ metric: "" })}>Use the first metric</button>
+            <button type="button" onClick={() => changeCallView({ metric: "" })}>Show the default metric</button>
           )}
         </>
       ) : (

@@ -36,8 +36,9 @@ export function Issues({ meta }: { meta: Meta }) {
 
 /** Definition of the step length to which gains refer; the Overview also shows the marked span. */
 export function lengthText({ steps, with_gpu_work: withWork = true }: Pick<Findings, "steps" | "with_gpu_work">): string {
-  const of = steps === 1 ? "" : `mean of ${count(steps)} steps, each `;
-  return of + (withWork ? "up to the end of the GPU work that the step launched" : "as marked by the program, without GPU work");
+  if (steps === 1) return withWork ? "measured up to the end of the GPU work that the step launched" : "measured as marked by the program, without GPU work";
+  if (withWork) return `mean of ${count(steps)} steps, each measured up to the end of the GPU work that the step launched`;
+  return `mean of ${count(steps)} steps, each measured as marked by the program, without GPU work`;
 }
 
 /** Order of findings, which their gains alone do not show. */
@@ -52,7 +53,7 @@ export const isMixed = (rows: readonly Row[]): boolean => rows.some(isUnsure) &&
 function lengthOf(found: Findings): string {
   const { steps, step_ns } = found;
   if (found.is_of_calls) {
-    return steps > 0 ? `a step of the thread takes ${duration(step_ns)} (mean of ${count(steps)} steps)` : `the analyzed thread takes ${duration(step_ns)}`;
+    return steps > 0 ? `a step of the analyzed thread takes ${duration(step_ns)} (mean of ${count(steps)} steps)` : `the analyzed thread takes ${duration(step_ns)}`;
   }
   if (steps > 0) return `a step takes ${duration(step_ns)}${found.with_gpu_work === false ? "" : " with its GPU work"} (${lengthText(found)})`;
   return step_ns > 0 ? `the run takes ${duration(step_ns)}` : "memory data only";
@@ -171,7 +172,7 @@ function CheckedRule({ rule: { code, name, about, thresholds } }: { rule: Rule }
     <>
       {transport.kind === "report" ? code : <button type="button" class="link" aria-expanded={open} onClick={() => setOpen(!open)}>{code}</button>} {name}: {about}
       {thresholds.map(([setting, value, meaning]) => <div class="quiet" key={setting}><code>{code}.{setting}</code> = {value}: {meaning}</div>)}
-      {open && <Shown query={query}>{({ document }) => <pre tabIndex={0} role="region" aria-label={`Page of ${code}`}>{document.page}</pre>}</Shown>}
+      {open && <Shown query={query}>{({ document }) => <pre tabIndex={0} role="region" aria-label={`Documentation of rule ${code}`}>{document.page}</pre>}</Shown>}
     </>
   );
 }
@@ -265,7 +266,7 @@ function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
       {row.advice && <p><strong>Do:</strong> {row.advice}</p>}
       {changeOf(row) !== placeOf(row) && <p><strong>Change here:</strong> <Name text={changeOf(row)} lines={2} /></p>}
       <p class="quiet">
-        Method of the estimate: {row.method}{row.edit_labels && `, with the what-if changes ${row.edit_labels}`}. Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
+        Method of the estimate: {row.method}. {row.edit_labels && `What-if changes of the estimate: ${row.edit_labels}. `}Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
       </p>
       <p class="bar">
         <Copy text={() => findingText(row, placeOf(row), step, detail)} />
@@ -305,7 +306,7 @@ function InFlame({ row }: { row: Row }) {
   const frame = selOf({ name: `${name}`, ...(row.function && row.file ? { file: `${row.file}`, line: Number(row.line ?? 0) } : {}) });
   return (
     <button type="button" onClick={() => changeCallView({ page: "flame", colour: "finding", find: `${name}`, shape: "", of: "", sel: frame })}>
-      In the flame graph
+      Show in the flame graph
     </button>
   );
 }
@@ -316,12 +317,12 @@ function NoProblem({ row }: { row: Row }) {
   const line = `${row.code}${row.file ? ` ${row.file}` : ""}`;
   return (
     <details>
-      <summary>Not a problem here</summary>
-      <p>To ignore this finding, use one of these:</p>
+      <summary>Ignore this finding</summary>
+      <p>Each of the following entries hides the finding in <code>stackline findings</code>:</p>
       <ul>
         {row.file && row.line && (
           <li>
-            the comment <code>{comment}</code> in {row.file}, at the end of line {row.line} or on its own line above it; <code>stackline findings</code> reads it <Copy title="Copy the comment" text={() => comment} />
+            the comment <code>{comment}</code> in {row.file}, at the end of line {row.line} or on a separate line above it <Copy title="Copy the comment" text={() => comment} />
           </li>
         )}
         <li>
@@ -342,7 +343,7 @@ function Events({ detail }: { detail: FindingDetail }) {
   const of = detail.rank === null ? {} : { rank: `${detail.rank}` };
   return (
     <details open>
-      <summary>{detail.events_total === 1 ? "1 event" : `${count(detail.events_total)} events`} of this finding{detail.events_total > listed && `, the first ${count(listed)} listed`}{detail.rank !== null && `, on rank ${detail.rank}`}</summary>
+      <summary>{detail.rank === null ? `${counted(detail.events_total, "event")} of this finding` : `${counted(detail.events_total, "event")} of this finding on rank ${detail.rank}`}{detail.events_total > listed && ` (the list has the first ${count(listed)} events)`}</summary>
       <ul class="events">
         {detail.events.slice(0, most).map(([event, name, kind, start, dur]) => (
           <li key={event}>

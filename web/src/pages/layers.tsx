@@ -5,7 +5,7 @@ import { changeCallView } from "../state";
 import type { Meta } from "../generated/answers";
 
 /** In a few words, for the list of pages. */
-export const NEEDED = "Not available yet: needs each kernel's module, and its FLOPs and bytes from hardware counters";
+export const NEEDED = "This page is not available yet: it needs each kernel's module, and its FLOPs and bytes from hardware counters";
 
 export function Layers({ meta }: { meta: Meta }) {
   return (
@@ -18,21 +18,21 @@ export function Layers({ meta }: { meta: Meta }) {
         </p>
         <ul>
           <li>
-            kernels: {meta.has.gpu ? "present in this run" : `missing in this run, because ${noGpu(meta)}`}
+            {meta.has.gpu ? "kernels: present in this run" : `kernels: missing in this run, because ${noGpu(meta)}`}
           </li>
-          <li>the module of each kernel: torch.profiler with <code>with_stack=True</code> records modules</li>
-          <li>FLOPs and bytes of each kernel from hardware counters, and the GPU's peak rates: not measured by Stackline yet</li>
+          <li>the module of each kernel: to record modules, use torch.profiler with <code>with_stack=True</code></li>
+          <li>FLOPs and bytes of each kernel from hardware counters, and the GPU's peak rates: Stackline does not measure them yet</li>
         </ul>
       </div>
       <h2>Alternatives</h2>
       <ul>
         {meta.has.gpu && (
           <>
-            <li><button type="button" class="link" onClick={() => changeCallView({ page: "overview" })}>Overview</button> lists kernels by time; <code>stackline kernels</code> prints all of them.</li>
-            <li><button type="button" class="link" onClick={() => changeCallView({ page: "flame", shape: "bottom-up", metric: "gpu_time", of: "" })}>Flame graph, bottom-up by GPU time</button> shows which call paths launch a kernel.</li>
+            <li>To see the kernels with the most time, open the <button type="button" class="link" onClick={() => changeCallView({ page: "overview" })}>Overview</button>. To print all kernels, run <code>stackline kernels</code>.</li>
+            <li>To see the call paths that launch a kernel, open the <button type="button" class="link" onClick={() => changeCallView({ page: "flame", shape: "bottom-up", metric: "gpu_time", of: "" })}>Flame graph, bottom-up by GPU time</button>.</li>
           </>
         )}
-        <li><button type="button" class="link" onClick={() => changeCallView({ page: "flame", shape: "", colour: "module", of: "" })}>Flame graph, colored by module</button> shows the time of each module, if the run records modules.</li>
+        <li>To see the time of each module, if the run records modules, open the <button type="button" class="link" onClick={() => changeCallView({ page: "flame", shape: "", colour: "module", of: "" })}>Flame graph, colored by module</button>.</li>
       </ul>
     </section>
   );

@@ -39,7 +39,7 @@ const NoMemory = () => (
     <ul>
       <li>CPU tensors: <code>stackline record --mode trace --memory -- python train.py</code></li>
       <li>With torch.profiler: <code>profile(profile_memory=True, with_stack=True)</code></li>
-      <li>The caching allocator of a GPU: <code>torch.cuda.memory._record_memory_history()</code>, later <code>torch.cuda.memory._dump_snapshot("snapshot.pickle")</code>, then <code>stackline view snapshot.pickle</code></li>
+      <li>Caching allocator of a GPU, in three steps: <code>torch.cuda.memory._record_memory_history()</code> at the start, <code>torch.cuda.memory._dump_snapshot("snapshot.pickle")</code> at the end, then <code>stackline view snapshot.pickle</code></li>
     </ul>
   </div>
 );
@@ -84,7 +84,7 @@ function Peaks({ overview }: { overview: MemoryOverview }) {
         <div key={`${row.peak}`}>
           <dt>{row.peak} on {row.device}</dt>
           <dd title={`${row.bytes} bytes`}>{bytes(Number(row.bytes))}</dd>
-          <dd class="quiet">{counted(Number(row.objects), "object")}, call {count(Number(row.call))}{typeof row.reserved === "number" && `, ${bytes(row.reserved)} reserved`}{row.place ? `, ${row.place}` : ""}</dd>
+          <dd class="quiet">{counted(Number(row.objects), "object")}, call {count(Number(row.call))}{typeof row.reserved === "number" && `, ${bytes(row.reserved)} reserved by the allocator`}{row.place ? `, ${row.place}` : ""}</dd>
         </div>
       ))}
     </dl>

@@ -33,6 +33,6 @@ test("how far clocks are apart is said where only one bound is known", () => {
 });
 
 test("a step is said to go on to the end of its GPU work only where it launched some", () => {
-  expect(lengthText({ steps: 1, with_gpu_work: true })).toBe("up to the end of the GPU work that the step launched");
-  expect(lengthText({ steps: 3, with_gpu_work: false })).toBe("mean of 3 steps, each as marked by the program, without GPU work");
+  expect(lengthText({ steps: 1, with_gpu_work: true })).toBe("measured up to the end of the GPU work that the step launched");
+  expect(lengthText({ steps: 3, with_gpu_work: false })).toBe("mean of 3 steps, each measured as marked by the program, without GPU work");
 });

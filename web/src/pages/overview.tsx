@@ -106,7 +106,7 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
       {path && (path.bound_by_ns.unknown ?? 0) > path.window_ns / 2 && (
         <p class="notice">
           The cause is unknown for more than half of the critical path: the trace does not show what the program waited for. This is usual for CUDA graphs, which run as a whole.{" "}
-          <button type="button" class="link" onClick={() => change({ page: "timeline", cp: "1" })}>The timeline</button> shows what the program did at the same time.
+          To see the program's other events at that time, open the <button type="button" class="link" onClick={() => change({ page: "timeline", cp: "1" })}>timeline</button>.
         </p>
       )}
       {exact && "error" in exact && <p class="notice">No critical path: {exact.error}.</p>}
@@ -127,9 +127,9 @@ function Outside({ of: { start_up, after_steps } }: { of: CriticalPath }) {
   return (
     <>
       {start_up && (
-        <p class="quiet">Start-up: {duration(start_up.before_ns)} before the first step{imports !== null && `, including ${duration(imports)} of module imports`}.</p>
+        <p class="quiet">{imports === null ? `Start-up: ${duration(start_up.before_ns)} before the first step.` : `Start-up: ${duration(start_up.before_ns)} before the first step, including ${duration(imports)} of module imports.`}</p>
       )}
-      {after_steps && <p class="quiet">After the last step: {duration(after_steps.after_ns)}{after_steps.mostly !== null && `, mostly in ${after_steps.mostly}`}.</p>}
+      {after_steps && <p class="quiet">{after_steps.mostly === null ? `After the last step: ${duration(after_steps.after_ns)}.` : `After the last step: ${duration(after_steps.after_ns)}, mostly in ${after_steps.mostly}.`}</p>}
     </>
   );
 }
@@ -191,10 +191,10 @@ function Ranks() {
 
 function Step({ row }: { row: Row }) {
   const time = (name: string) => duration(Number(row[name] ?? 0) * 1e3);
-  const process = row.process ? ` of process ${row.process}` : "";
+  const title = row.process ? `Step of process ${row.process}` : "Step";
   return (
     <div>
-      <dt>{Number(row.steps ?? 0) > 1 ? `Step${process}, median` : `Step${process}`}</dt>
+      <dt>{Number(row.steps ?? 0) > 1 ? `${title}, median` : title}</dt>
       <dd>{time("median_us")}</dd>
       <dd class="quiet">
         {Number(row.steps ?? 0) > 1 ? `${time("min_us")} to ${time("max_us")} in ${count(Number(row.steps))} steps, as marked by the program` : `${state.value.steps ? "the selected step" : "the only step"}, as marked by the program`}
@@ -212,7 +212,7 @@ function WithWork() {
     <div>
       <dt>{with_gpu_work === false ? "Mean step" : "Mean step with its GPU work"}</dt>
       <dd>{duration(step_ns)}</dd>
-      <dd class="quiet">{lengthText(findings.answer.document)}{subtracts_recording && ", without recording overhead"}; percentages of gains refer to this time{state.value.steps && ", independent of the selected steps"}</dd>
+      <dd class="quiet">{lengthText(findings.answer.document)}{subtracts_recording && "; the recording overhead is subtracted"}; percentages of gains refer to this time{state.value.steps && "; the selected steps do not change this time"}</dd>
     </div>
   );
 }

@@ -53,7 +53,7 @@ export function Run({ meta }: { meta: Meta }) {
       {isWithin && (
         <article>
           <h2>Memory</h2>
-          {within ? <Losses report={{ problems: within }} of="its memory data" /> : <p class="quiet">Repaired, skipped and lost records are listed on the page <button type="button" class="link" onClick={() => change({ page: "memory" })}>Memory</button>.</p>}
+          {within ? <Losses report={{ problems: within }} of="its memory data" /> : <p class="quiet">To see repaired, skipped and lost records, open the page <button type="button" class="link" onClick={() => change({ page: "memory" })}>Memory</button>.</p>}
         </article>
       )}
       <h2>Editor</h2>
@@ -61,7 +61,7 @@ export function Run({ meta }: { meta: Meta }) {
         URL of a source line{" "}
         <input size={40} value={pattern()} onChange={(event) => setPattern(event.currentTarget.value)} />
       </label>
-      <p class="quiet">{"{file} and {line} stand for the path and the line number of the source."}</p>
+      <p class="quiet">{"In this URL, {file} stands for the path of the source file, and {line} for the line number."}</p>
     </section>
   );
 }
@@ -84,7 +84,7 @@ function clockText({ device, least_ns: least, most_ns: most, shift_ns: shift, co
     : least !== null ? `the GPU clock is at most ${duration(-least)} ahead of the host clock; how far it may lag is unknown`
     : most !== null ? `the GPU clock lags behind the host clock by at most ${duration(most)}; how far it may be ahead is unknown`
     : "the limits of the offset are unknown";
-  const wrong = `${counted(early, "operation")} ${early === 1 ? "begins" : "begin"} before the launch call, ${counted(late, "wait")} for GPU work ${late === 1 ? "ends" : "end"} before that work`;
+  const wrong = `${counted(early, "GPU operation")} ${early === 1 ? "begins" : "begin"} before the launch call, and ${counted(late, "wait")} of the host ${late === 1 ? "ends" : "end"} before the awaited GPU work`;
   if (contradictory) return `${clock} contradicts the host clock: ${wrong}. No constant shift of the clock corrects both errors, so either the clock drifts or some records are wrong.`;
   if (shift === null) return `${clock}: the offset from the host clock is unknown.`;
   if (shift === 0) return `${clock} agrees with the host clock as far as launches and waits show: ${range}.`;
@@ -93,7 +93,7 @@ function clockText({ device, least_ns: least, most_ns: most, shift_ns: shift, co
 
 /** All of it as plain text. */
 export function runText(meta: Meta, ofMemory: ReadReport["problems"] = []): string {
-  const losses = ({ problems }: Pick<ReadReport, "problems">) => problems.map((one) => `  ${one.severity}: ${one.message} (${one.count} ×${one.example && `, the first: ${one.example}`})`);
+  const losses = ({ problems }: Pick<ReadReport, "problems">) => problems.map((one) => `  ${one.severity}: ${one.message} ${one.example ? `(${one.count} ×, first example: ${one.example})` : `(${one.count} ×)`}`);
   const traces = meta.traces.flatMap(({ info, environment, report, ...trace }) => [
     `Trace ${info.name}: ${info.format}, rank ${info.rank}, ${info.events} events, ${info.gpu_operations} GPU operations`,
     ...environment.map(([key, value]) => `  ${key}: ${value}`),
@@ -115,7 +115,7 @@ function Losses({ report: { problems }, of }: { report: Pick<ReadReport, "proble
   return (
     <ul>
       {problems.map((problem, at) => (
-        <li key={at}>{problem.severity}: <Sentence text={problem.message} /> ({count(problem.count)} ×{problem.example && `, the first: ${problem.example}`})</li>
+        <li key={at}>{problem.severity}: <Sentence text={problem.message} /> {problem.example ? `(${count(problem.count)} ×, first example: ${problem.example})` : `(${count(problem.count)} ×)`}</li>
       ))}
     </ul>
   );

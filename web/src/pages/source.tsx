@@ -154,8 +154,8 @@ function Line({ name, document }: { name: string; document: SourceFile }) {
   if (chosen === 0) return <p class="quiet">Click a line number to see its costs and open the flame graph.</p>;
   return (
     <div class="told" aria-live="polite">
-      Line {chosen}: {costs.length === 0 ? "no cost was measured." : costs.map(({ metric, fn, inclusive, exclusive }) => `${fn || "the file"} ${amount(inclusive, metric.unit)} of ${metric.title}, self ${amount(exclusive, metric.unit)}`).join("; ")}{" "}
-      {costs.length > 0 && <button type="button" onClick={() => changeCallView({ page: "flame", shape: "", of: "", find: `${name}:${chosen}`, sel: selOf({ name: costs[0]!.fn, file: name, line: chosen }) })}>In the flame graph</button>}
+      Line {chosen}: {costs.length === 0 ? "no cost was measured on this line." : costs.map(({ metric, fn, inclusive, exclusive }) => `${fn || "the file"} ${amount(inclusive, metric.unit)} of ${metric.title}, self ${amount(exclusive, metric.unit)}`).join("; ")}{" "}
+      {costs.length > 0 && <button type="button" onClick={() => changeCallView({ page: "flame", shape: "", of: "", find: `${name}:${chosen}`, sel: selOf({ name: costs[0]!.fn, file: name, line: chosen }) })}>Show in the flame graph</button>}
     </div>
   );
 }

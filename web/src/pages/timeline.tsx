@@ -187,7 +187,7 @@ function View({ whole }: { whole: Lanes }) {
     <>
       <Bar {...{ all, lanes, opened, setOpened }} />
       <p class="told" id="timeline-told" aria-live="polite">
-        Visible: {duration(range.to - range.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K follow the critical path"}. Drag to mark a time range, click a step to mark it.{stepsHint(steps)}{isCut && " Stripes mark the point where the trace is truncated; later records are lost."}
+        Visible: {duration(range.to - range.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all.{critical && " The keys J and K follow the critical path."} Drag to mark a time range, click a step to mark it.{stepsHint(steps)}{isCut && " Stripes mark the point where the trace is truncated; later records are lost."}
       </p>
       <p class="told one" id="timeline-selected" aria-live="polite">{ariaText(timeline, lanes)}</p>
       <PathNote query={path} />

@@ -10,7 +10,7 @@ export function Copy({ text, title = "Copy as text" }: { text: () => string; tit
       setStatus("Copied");
     } catch {
       // A page from a disk, or one in a frame, may not be allowed to: then by hand.
-      setStatus(byHand(text()) ? "Copied" : "Blocked by the browser");
+      setStatus(byHand(text()) ? "Copied" : "The browser blocked copying");
     }
   };
   return (

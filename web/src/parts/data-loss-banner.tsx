@@ -11,7 +11,7 @@ export function DataLossBanner({ meta }: { meta: Meta }) {
   const [first] = lost.values();
   return (
     <p class="notice lost">
-      <strong>Some records of this run were lost</strong>; all numbers cover only the remaining records. {sentence(first!)}{lost.size > 1 && ` ${counted(lost.size - 1, "other kind")} of records ${lost.size === 2 ? "is" : "are"} missing, too.`}{" "}
+      <strong>Some records of this run were lost</strong>; all numbers cover only the remaining records. {sentence(first!)}{lost.size > 1 && ` Records of ${counted(lost.size - 1, "other kind")} were lost, too.`}{" "}
       <button type="button" class="link" onClick={() => change({ page: "run" })}>Missing records</button>
     </p>
   );

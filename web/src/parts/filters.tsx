@@ -99,7 +99,7 @@ function stepsHint(trace: Meta["traces"][number], isWhole: boolean): string {
   const all = stepsOf(trace);
   const isDefault = state.value.steps === undefined;
   const leavesOut = isDefault && trace.chosen !== null && trace.chosen[0] > least;
-  return `The steps on the left, selected from ${all}${leavesOut ? "; warm-up steps are excluded" : ""}.`;
+  return leavesOut ? `The run has ${all}. The field on the left shows the selected steps; warm-up steps are excluded.` : `The run has ${all}. The field on the left shows the selected steps.`;
 }
 
 function Groups() {
@@ -113,7 +113,7 @@ function Groups() {
         </button>
       ))}
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
-        Thread, phase, module
+        Filter by thread, phase or module
       </button>
       {open && GROUPS.map((group) => <Choice key={group} group={group} />)}
     </>

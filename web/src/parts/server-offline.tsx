@@ -11,12 +11,12 @@ export function ServerOffline({ meta }: { meta: Meta }) {
     <p class="notice gone" aria-live="polite">
       {value === "silent" ? (
         <>
-          <strong>The server has stopped</strong> or cannot be reached. Loaded data stays on the page, which tries to reconnect every two seconds.
+          <strong>The server has stopped or cannot be reached.</strong> Loaded data stays on the page, which tries to reconnect every two seconds.
           If the server has ended, start it again and open the printed address: <code>{commandOf(meta)}</code>{" "}
         </>
       ) : (
         <>
-          <strong>Another server uses this address</strong> and rejects this page: open the last address that <code>stackline view</code> printed.{" "}
+          <strong>Another server uses this address and rejects this page.</strong> Open the last address that was printed by <code>stackline view</code>.{" "}
         </>
       )}
       <button type="button" onClick={transport.retry}>Try now</button>

@@ -39,7 +39,7 @@ export function PathBreakdown({ path, range, onSegment }: Props) {
         {parts.map(([name, ns]) => <li key={name}><i style={{ background: cause(name).fill }} /> <button type="button" class="link" aria-pressed={state.value.cause === name} onClick={() => change({ cause: state.value.cause === name ? "" : name }, "replace")}>{cause(name).title}</button> {duration(ns)} ({percent(ns, all)})</li>)}
       </ul>
       <details open={only >= 0}>
-        <summary>{counted(seen.length, "visible segment")}{only >= 0 && ` with the cause ${cause(document.causes[only]!).title}`}, longest first; adjacent segments with the same cause and lane are merged</summary>
+        <summary>{only < 0 ? counted(seen.length, "visible segment") : `${counted(seen.length, "visible segment")} with the cause ${cause(document.causes[only]!).title}`}, longest first; adjacent segments with the same cause and lane are merged</summary>
         <ol class="events">
           {longest.map((segment) => {
             const event = longestEvent(path, segment);

@@ -48,7 +48,7 @@ function ByLane({ range, lanes, length }: { range: Range; lanes: Lanes; length: 
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Busy time by lane">
       <table>
-        <caption>Busy time by lane{rows.length > MOST && `: ${MOST} of ${rows.length}`}</caption>
+        <caption>{rows.length > MOST ? `Busy time by lane (${MOST} of ${rows.length} lanes)` : "Busy time by lane"}</caption>
         <thead>
           <tr>
             <th scope="col">Lane</th>
@@ -77,7 +77,7 @@ function ByName({ range, length }: { range: Range; length: number }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Time by name">
       <table>
-        <caption>Time by name{all > MOST && `: ${MOST} of ${count(all)}`}</caption>
+        <caption>{all > MOST ? `Time by name (${MOST} of ${count(all)} names)` : "Time by name"}</caption>
         <thead>
           <tr>
             <th scope="col">Name</th>

@@ -60,8 +60,8 @@ test("where there are streams, deep threads leave them room, and hide outer leve
   const { placed } = place(lanes, new Map(), new Map([[1, 20], [2, 39], [3, 2]]));
   expect(placed.map((p) => p.rows)).toEqual([6, 6, 4, 2]);
   expect(placed.map((p) => p.outer)).toEqual([20, 34, 0, 0]);
-  expect(headOf(placed[0]!)).toContain("44 of 50 levels hidden (20 outer, 24 inner)");
-  expect(headOf(placed[1]!)).toContain("34 of 40 levels hidden (34 outer, 0 inner)");
+  expect(headOf(placed[0]!)).toContain("44 of 50 levels hidden (20 outer levels, 24 inner levels)");
+  expect(headOf(placed[1]!)).toContain("34 of 40 levels hidden (34 outer levels, 0 inner levels)");
   expect(place([lanes[0]!, lanes[3]!], new Map()).placed[0]!.rows).toBe(12);
   const all = place(lanes, new Map([[1, "all"]]), new Map([[1, 20]])).placed[0]!;
   expect([all.rows, all.outer]).toEqual([50, 0]);

@@ -180,8 +180,8 @@ export const laneTitle = (lane: Lane): string => `${laneName(lane)} · ${counted
 /** Head of a lane: its name, and its hidden levels. */
 export function headOf({ lane, rows, outer }: Placed): string {
   const inner = lane.rows - rows - outer;
-  const which = outer === 0 ? "" : ` (${outer} outer, ${inner} inner)`;
-  if (rows < lane.rows) return `▸ ${laneTitle(lane)} · ${lane.rows - rows} of ${lane.rows} levels hidden${which}: click to see all`;
+  const which = outer === 0 ? "" : ` (${outer} outer levels, ${inner} inner levels)`;
+  if (rows < lane.rows) return `▸ ${laneTitle(lane)} · ${lane.rows - rows} of ${lane.rows} levels hidden${which}: click to show all levels`;
   return `${lane.rows > FEW ? "▾ " : ""}${laneTitle(lane)}`;
 }
 

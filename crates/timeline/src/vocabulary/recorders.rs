@@ -51,9 +51,8 @@ const RECORDERS: &[Recorder] = &[
         process: Some("/host:"),
         mark_steps: "wrap each iteration in jax.profiler.StepTraceAnnotation('step', step_num=i) or \
                      tf.profiler.experimental.Trace('step', step_num=i)",
-        between_calls: "record the program's code between runtime calls, as Python frames (ProfileOptions or \
-                        ProfilerOptions with python_tracer_level=1) or as spans (jax.profiler.TraceAnnotation, \
-                        tf.profiler.experimental.Trace)",
+        between_calls: "record the program's code between runtime calls: give python_tracer_level=1 to ProfileOptions \
+                        or ProfilerOptions, or add spans (jax.profiler.TraceAnnotation, tf.profiler.experimental.Trace)",
         host_code_kinds: &[EventKind::PythonFunction, EventKind::Annotation],
     },
 ];
