@@ -195,7 +195,7 @@ fn phases() {
     let by = ViewOptions { by: Some(Grouping::Phase), shape: ViewDirection::Flat, ..options() };
     let expected = [
         "garbage collection 32768 32768",
-        "forward and other 18497 18497",
+        "forward pass and other work 18497 18497",
         "communication 14080 14080",
         "backward 138 138",
         "compilation 48 48",
@@ -236,7 +236,7 @@ fn phases_of_frameworks() {
         builder.add(node, thread, CallMetric::OperatorTime, &CallStats::from_value(value));
     }
     let by = ViewOptions { by: Some(Grouping::Phase), shape: ViewDirection::Flat, ..options() };
-    let expected = ["communication 32 32", "backward 18 18", "optimizer 12 12", "forward and other 1 1"];
+    let expected = ["communication 32 32", "backward 18 18", "optimizer 12 12", "forward pass and other work 1 1"];
     assert_eq!(rows(&view(&builder.finish(), &by)), expected);
 }
 

@@ -216,7 +216,7 @@ fn missing_data_is_reported() {
         (&["--focus", "("], "is not a regular expression"),
         (&["--view", "callers"], "add --callers-of PATTERN"),
         (&["--steps", "1"], "contains only totals over all steps"),
-        (&["--rank", "7"], "no rank 7; known ranks: 0, 1"),
+        (&["--rank", "7"], "the input has no rank 7; its ranks are 0, 1"),
         (&["--diff"], "--diff compares two runs"),
         (&["--lines", "--view", "flat"], "cannot be used with"),
     ] {

@@ -23,8 +23,8 @@ fn test(diff: &Diff) -> String {
     format!(
         "Significance level {} %, by Welch's two-sided t test. Steps are compared by 20 % trimmed means (Yuen's \
          variant), table rows by means. The p values of table rows are adjusted for multiple tests \
-         (Benjamini-Hochberg), in separate groups for rows below 1 % of the step and for inclusive times. Variation is \
-         measured between: {}.",
+         (Benjamini-Hochberg). Rows below 1 % of the step and inclusive times are separate groups in this adjustment. \
+         Variation is measured between: {}.",
         diff.options.level * 100.0,
         diff.method.name()
     )
