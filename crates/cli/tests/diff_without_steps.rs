@@ -102,7 +102,7 @@ fn several_runs_with_different_call_counts_are_judged_per_call() {
     for condition in ["step>3%", "gpu>3%", "cpu>3%"] {
         let refused = diff((a, b), &["--fail-on", condition]);
         let stderr = String::from_utf8(refused.stderr).unwrap();
-        let why = "cannot be judged per call: A has 20 GPU operations and B 40";
+        let why = "cannot be judged per call: A has 20 GPU operations, B has 40";
         assert!(refused.status.code() == Some(1) && stderr.contains(why), "{condition}: {stderr}");
     }
 }

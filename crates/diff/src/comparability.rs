@@ -99,7 +99,7 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
     let side = match (lacks(before), lacks(after)) {
         (true, false) => "B has steps and A has none, so only times per call are compared.",
         (false, true) => "A has steps and B has none, so only times per call are compared.",
-        _ => "Only some of the runs have steps, so only times per call are compared.",
+        _ => "some runs have steps and others have none, so only times per call are compared.",
     };
     let all = || before.iter().chain(after).flatten();
     let inferred = all().filter_map(|profile| profile.by_inferred_steps.as_deref()).map(operations).next();
