@@ -52,7 +52,7 @@ fn different_call_counts_are_reported_first_and_calls_compared() {
         lines[0].starts_with("### Stackline: different numbers of calls: the mean time of GPU operations"),
         "{markdown}"
     );
-    assert!(lines[1].starts_with("**Warning:** A has 68 GPU operations and B 60"), "{markdown}");
+    assert!(lines[1].starts_with("**Warning:** A has 68 GPU operations, B has 60"), "{markdown}");
     assert!(markdown.contains("| total | A | B |") && !markdown.contains(" a step"), "{markdown}");
     let document: Value = serde_json::from_str(&stdout(&["diff", &a, &b, "--format", "json"])).unwrap();
     let row = &document["tables"]["kernels"]["rows"][0];

@@ -358,13 +358,14 @@ fn sentence(report: &ExactReport) -> String {
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     if let Some(reasons) = reasons_in_words(report.unreliable()) {
         return format!(
-            "{}; {reasons}. According to the existing records: {} ({inferred:.1} % of the path inferred or unknown).",
+            "{}; {reasons}. In the existing records, the path is bound by {} ({inferred:.1} % of the path is inferred \
+             or unknown).",
             human::duration(report.path_ns),
             bounds(report, NAMED)
         );
     }
     format!(
-        "{}, bound by {} ({inferred:.1} % of the path inferred or unknown).",
+        "{}, bound by {} ({inferred:.1} % of the path is inferred or unknown).",
         human::duration(report.path_ns),
         bounds(report, NAMED)
     )
