@@ -185,7 +185,7 @@ fn objects_of_one_line_are_one_finding() {
     let [finding] = &found_here.findings[..] else { panic!("{:?}", titles(&found_here)) };
     assert_eq!(finding.place.text(), "train.py:20 in step");
     assert!(
-        finding.title.starts_with("3 objects (16.00 KiB), the largest three: never accessed; remove three"),
+        finding.title.starts_with("3 objects (16.00 KiB), the largest three: memory is never accessed; remove three"),
         "{}",
         finding.title
     );

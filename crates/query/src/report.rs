@@ -346,8 +346,8 @@ fn waits_sentence(report: &ExactReport, line: Option<&SourceLocation>) -> String
     let percent = report.bound_by.get(Category::HostBlocked.name()).copied().unwrap_or(0.0);
     match line.filter(|_| percent >= LEAST_WAIT_PERCENT) {
         Some(line) => format!(
-            " The host counts as blocked where samples show the thread blocked (in a sleep, lock, queue or pipe, or \
-             waiting for a process), mostly at {}.",
+            " According to samples, the host was blocked mostly at {} (in a sleep, lock, queue or pipe, or waiting for a \
+             process).",
             line.text()
         ),
         None => String::new(),

@@ -40,7 +40,7 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
             let other = facts.trace.object_name(found.other);
             format!("the object could reuse the memory of {other}, which is no longer used at that time")
         }
-        (Pattern::UnusedAllocation, _) => "never accessed".to_owned(),
+        (Pattern::UnusedAllocation, _) => "memory is never accessed".to_owned(),
         (Pattern::NeverRead, _) => "the object is written, but never read".to_owned(),
         (Pattern::MemoryLeak, Some(Measure::Growth { left, iterations: all, per_iteration, origin })) => {
             match origin.noun() {
@@ -62,8 +62,8 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
                 None => "objects are allocated throughout the recording and still live at its end".to_owned(),
             }
         }
-        (Pattern::MemoryLeak, _) => "never freed".to_owned(),
-        (Pattern::TemporaryIdleness, _) => format!("the object is idle while {kernels} run between two of its uses"),
+        (Pattern::MemoryLeak, _) => "memory is never freed".to_owned(),
+        (Pattern::TemporaryIdleness, _) => format!("the object was idle while {kernels} ran between two of its uses"),
         (Pattern::DeadWrite, _) => dead_write(facts, found),
         (Pattern::Overallocation, Some(Measure::Touched { bytes: touched, .. })) => {
             format!("kernels access only {} of the object", bytes(*touched))
