@@ -46,18 +46,14 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
             match origin.noun() {
                 Some(step) => {
                     let by = bytes(*per_iteration);
-                    if found.model_call.is_some() {
-                        format!(
-                            "the autograd graph of the model call in this line keeps memory alive, which grows by \
-                             {by} per {step}: memory of {left} of {all} iterations is still live at the end of the \
-                             recording"
-                        )
-                    } else {
-                        format!(
-                            "memory grows by {by} per {step}: memory of {left} of {all} iterations is still live at \
-                             the end of the recording"
-                        )
-                    }
+                    let growth = match found.model_call.is_some() {
+                        true => "the autograd graph of the model call in this line keeps memory alive, which grows",
+                        false => "memory grows",
+                    };
+                    format!(
+                        "{growth} by {by} per {step}: memory of {left} of {all} iterations is still live at the end of \
+                         the recording"
+                    )
                 }
                 None => "objects are allocated throughout the recording and still live at its end".to_owned(),
             }
