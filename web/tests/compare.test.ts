@@ -113,7 +113,7 @@ test("times whose records are missing in one run are not shown as 0, in the page
   for (const url of [both.url, `file://${report}`]) {
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=compare");
-    const table = page.locator("table", { has: page.locator("caption", { hasText: "GPU work per step" }) });
+    const table = page.locator("table", { has: page.locator("caption", { hasText: "Times of GPU work in A and B, per step" }) });
     await table.waitFor();
     expect(await page.locator(".warnings").innerText()).toContain("launches have no device record");
     const heads = await table.locator("thead th").allInnerTexts();

@@ -216,7 +216,7 @@ fn first_step_is_excluded_on_both_sides_or_none() {
     let [before, after] = sides(&[104, 100, 102, 98], &[900, 100, 102, 98]);
     assert_eq!(
         (before.steps[0].left_out, after.steps[0].left_out),
-        (Some("also left out in another run"), Some("warm-up"))
+        (Some("as many first steps are left out in another run"), Some("warm-up"))
     );
     assert_eq!(times(&before), [(0, 50_000), (1, 51_000), (2, 49_000)]);
     assert_eq!((&before.totals, times(&before)), (&after.totals, times(&after)));
@@ -247,7 +247,7 @@ fn warm_up_and_truncated_steps_are_excluded() {
         (diff.method, step(&diff).verdict, step(&diff).percent()),
         (Method::None, Verdict::Untested, Some(100.0))
     );
-    assert!(diff.notes.iter().any(|note| note.starts_with("One step per side: the variation")), "{:?}", diff.notes);
+    assert!(diff.notes.iter().any(|note| note.starts_with("A and B have one step each, so")), "{:?}", diff.notes);
 }
 
 /// A host that runs ahead: its steps are short, those of the GPU are not.

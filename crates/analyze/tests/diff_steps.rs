@@ -120,14 +120,15 @@ fn missing_records_are_no_speedup() {
     };
     let of_host = vec![Measure::Cpu, Measure::CpuTotal];
     let some = without(&["=2", "=4"]);
-    let end = "so GPU work and steps are not tested for significance. Time that is missing in a file is no speedup.";
-    let expected = format!("in test.json, 2 of 6 launches have no device record, {end}");
+    let end = "Changes of GPU work and steps are therefore not tested for significance, because missing records also \
+               reduce times.";
+    let expected = format!("in test.json, 2 of 6 launches have no device record. {end}");
     assert_eq!(tested(&before, &some), (vec![format!("B: {expected}")], of_host.clone()));
     assert_eq!(tested(&some, &before), (vec![format!("A: {expected}")], of_host.clone()));
 
     // Kernels of a side without any are not "only in A".
     let none = without(&["=1", "=2", "=3", "=4", "=5", "=6"]);
-    let expected = format!("B: in test.json, 6 of 6 launches have no device record, {end}");
+    let expected = format!("B: in test.json, 6 of 6 launches have no device record. {end}");
     assert_eq!(tested(&before, &none), (vec![expected], of_host.clone()));
     // Nor do their operators take 0 ns on the GPU, in tables and in what is made of them.
     let (a, b) = (vec![vec![profile(&before)]], vec![vec![profile(&none)]]);

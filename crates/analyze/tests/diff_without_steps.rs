@@ -40,8 +40,8 @@ fn kernel<'d>(diff: &'d Diff, name: &str) -> &'d Change {
 fn windows_of_different_lengths_are_compared_per_call() {
     let diff = between(run(68, 4005), run(60, 4013));
     assert_eq!(diff.per, Per::Call);
-    let expected =
-        "A has 136 GPU operations and B 120, and neither has steps, so times per call are compared, not totals.";
+    let expected = "A has 136 GPU operations, B has 120, and neither has steps. Therefore, times per call are compared \
+                    instead of totals.";
     assert_eq!(diff.warnings, [expected]);
     let attend = kernel(&diff, "attend_kernel");
     assert_eq!(diff.call_ns(ChangeTable::Kernels, attend), Some((4_005e3, 4_013e3)));
@@ -164,8 +164,8 @@ fn inferred_steps_are_used_if_they_match_marked_steps() {
     let other = diff(4);
     assert_eq!((other.per, other.has_different_bases), (Per::Call, true));
     assert!(other.changes[&ChangeTable::Steps].is_empty());
-    let why =
-        "one repetition has 10 GPU operations, and a step of the other runs has 40, so a repetition is not a step.";
+    let why = "One repetition has 10 GPU operations, but a step of the other runs has 40, so repetitions do not count \
+               as steps.";
     assert!(
         other.warnings[0].starts_with("A has steps and B has none") && other.warnings[0].contains(why),
         "{other:?}"

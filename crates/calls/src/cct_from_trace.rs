@@ -384,10 +384,10 @@ fn track_title(trace: &Trace, track: TrackId) -> String {
     let process = &trace.tracks.processes[data.process.index()];
     let (pid, tid) = (trace.key_text(process.pid), unsigned_thread_id(&trace.key_text(data.tid)));
     if data.kind == TrackKind::Stream && (data.stream == -1 || data.stream == i64::from(u32::MAX)) {
-        return format!("no stream of GPU {}, {pid}/{tid}", data.device);
+        return format!("GPU {} without a stream (pid {pid}, tid {tid} of the trace)", data.device);
     }
     if data.kind == TrackKind::Stream {
-        return format!("stream {} of GPU {}, {pid}/{tid}", data.stream, data.device);
+        return format!("stream {} of GPU {} (pid {pid}, tid {tid} of the trace)", data.stream, data.device);
     }
     let (name, numbered) = (trace.strings.get(data.name), format!("{} {tid}", data.kind.name()));
     // PyTorch's own names already contain this information.

@@ -14,18 +14,20 @@ pub enum NoCalls {
 impl std::fmt::Display for NoCalls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NoTimes(measured) if measured.is_empty() => f.write_str("the input contains no measurements"),
+            Self::NoTimes(measured) if measured.is_empty() => {
+                f.write_str("the call tree of the input contains no measured values")
+            }
             Self::NoTimes(measured) => write!(
                 f,
-                "the input contains no times, only {}; findings need times, but `stackline calls` shows this data",
+                "findings need times, but the input contains only {}; to see these metrics, use `stackline calls`",
                 measured.join(", ")
             ),
             Self::NoRank(requested, known) if known.is_empty() => {
-                write!(f, "no rank {requested}: no process of the input has a rank number")
+                write!(f, "rank {requested} cannot be selected: no process of the input has a rank number")
             }
             Self::NoRank(requested, known) => {
                 let known: Vec<String> = known.iter().map(i64::to_string).collect();
-                write!(f, "no rank {requested}; known ranks: {}", known.join(", "))
+                write!(f, "the input has no rank {requested}; its ranks are {}", known.join(", "))
             }
             Self::Steps => f.write_str(
                 "steps cannot be selected, because the input contains only totals over all steps; record again \

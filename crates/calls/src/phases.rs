@@ -11,7 +11,7 @@ const GARBAGE_COLLECTION: &str = "garbage collection";
 const BACKWARD: &str = "backward";
 const COMMUNICATION: &str = "communication";
 const OPTIMIZER: &str = "optimizer";
-const OTHER: &str = "forward and other";
+const OTHER: &str = "forward pass and other work";
 
 /// Training phase of each node of a calling context tree.
 #[derive(Debug)]

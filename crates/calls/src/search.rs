@@ -51,17 +51,19 @@ fn parse(pattern: &str) -> Result<Vec<Segment>, String> {
     let parts: Vec<&str> = pattern.trim_matches('/').split('/').collect();
     if parts.len() > MAX_PARTS {
         return Err(format!(
-            "{pattern:?} has {} parts separated by /, more than the limit of {MAX_PARTS}",
+            "pattern {pattern:?} is too long: it has {} parts separated by /, and at most {MAX_PARTS} are allowed",
             parts.len()
         ));
     }
     let segment = |part: &str| match part {
         "" => Err(format!(
-            "{pattern:?} has an empty part; write `**/train_step/**/aten::conv*`, where `**` matches any number of \
-             frames"
+            "pattern {pattern:?} has an empty part between two /; to match any number of frames, write `**`, as in \
+             `**/train_step/**/aten::conv*`"
         )),
         "**" => Ok(Segment::Any),
-        part => Pattern::parse(part).map(Segment::One).map_err(|reason| format!("{pattern:?}: {part:?} is {reason}")),
+        part => Pattern::parse(part)
+            .map(Segment::One)
+            .map_err(|reason| format!("pattern {pattern:?} is not valid, because its part {part:?} is {reason}")),
     };
     parts.into_iter().map(segment).collect()
 }

@@ -195,7 +195,7 @@ fn phases() {
     let by = ViewOptions { by: Some(Grouping::Phase), shape: ViewDirection::Flat, ..options() };
     let expected = [
         "garbage collection 32768 32768",
-        "forward and other 18497 18497",
+        "forward pass and other work 18497 18497",
         "communication 14080 14080",
         "backward 138 138",
         "compilation 48 48",
@@ -236,7 +236,7 @@ fn phases_of_frameworks() {
         builder.add(node, thread, CallMetric::OperatorTime, &CallStats::from_value(value));
     }
     let by = ViewOptions { by: Some(Grouping::Phase), shape: ViewDirection::Flat, ..options() };
-    let expected = ["communication 32 32", "backward 18 18", "optimizer 12 12", "forward and other 1 1"];
+    let expected = ["communication 32 32", "backward 18 18", "optimizer 12 12", "forward pass and other work 1 1"];
     assert_eq!(rows(&view(&builder.finish(), &by)), expected);
 }
 
@@ -368,9 +368,9 @@ fn programs_with_a_reused_process_id_are_distinct() {
     let tree = builder.finish();
     let groups = |by| rows(&view(&tree, &ViewOptions { by: Some(by), ..options() }));
     let of_processes = groups(Grouping::Process);
-    let first = ["process 7 (1 of 2 programs with this PID: python prepare.py) 10 0", " x 10 10"];
-    let second = ["process 7 (2 of 2 programs with this PID: python train.py) 5 0", " x 5 5"];
+    let first = ["process 7 (program 1 of 2 with this PID: python prepare.py) 10 0", " x 10 10"];
+    let second = ["process 7 (program 2 of 2 with this PID: python train.py) 5 0", " x 5 5"];
     assert_eq!(of_processes, [&first[..], &second, &["process 8 2 0", " x 2 2"]].concat());
     let of_threads = groups(Grouping::Thread);
-    assert_eq!(of_threads[2], "thread 7 main of process 7 (2 of 2 programs with this PID: python train.py) 5 0");
+    assert_eq!(of_threads[2], "thread 7 main of process 7 (program 2 of 2 with this PID: python train.py) 5 0");
 }

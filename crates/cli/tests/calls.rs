@@ -216,7 +216,7 @@ fn missing_data_is_reported() {
         (&["--focus", "("], "is not a regular expression"),
         (&["--view", "callers"], "add --callers-of PATTERN"),
         (&["--steps", "1"], "contains only totals over all steps"),
-        (&["--rank", "7"], "no rank 7; known ranks: 0, 1"),
+        (&["--rank", "7"], "the input has no rank 7; its ranks are 0, 1"),
         (&["--diff"], "--diff compares two runs"),
         (&["--lines", "--view", "flat"], "cannot be used with"),
     ] {
@@ -419,7 +419,7 @@ fn a_rank_of_recordings_can_be_chosen() {
         let output = stackline(&words).current_dir(folder.path()).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            output.status.code() == Some(2) && message.contains("2 recordings contain rank 0"),
+            output.status.code() == Some(2) && message.contains("2 of the recordings contain a rank 0"),
             "{words:?}: {message}"
         );
         assert!(message.contains("job/rank0.stackline") && message.contains("train.stackline"), "{message}");

@@ -54,7 +54,7 @@ fn text_output_begins_with_the_step_and_its_changes() {
     let step = shown.lines().find(|line| line.starts_with("The step is "));
     assert!(step.is_some_and(|line| line.ends_with(" % slower.")), "{shown}");
     assert!(shown.contains("aten::item") && shown.contains("only in B"), "{shown}");
-    assert!(shown.contains("Note: One run per side"), "{shown}");
+    assert!(shown.contains("Note: A and B are one run each"), "{shown}");
     let same = stdout(&["diff", &fast, &fast]);
     assert!(same.contains("The step is unchanged within noise (+0.0 %)"), "{same}");
     assert!(same.contains("changed significantly.") && !same.contains("slower"), "{same}");
@@ -234,7 +234,7 @@ fn single_steps_are_not_tested_but_may_fail_conditions() {
     assert!(
         String::from_utf8(output.stdout)
             .unwrap()
-            .contains("One step per side: the variation is unknown, so no change can be tested for significance.")
+            .contains("A and B have one step each, so the variation between steps is unknown.")
     );
     let output = run(&[&args[..], &["--significant"]].concat());
     let message = String::from_utf8(output.stderr).unwrap();

@@ -52,7 +52,7 @@ fn different_call_counts_are_reported_first_and_calls_compared() {
         lines[0].starts_with("### Stackline: different numbers of calls: the mean time of GPU operations"),
         "{markdown}"
     );
-    assert!(lines[1].starts_with("**Warning:** A has 68 GPU operations and B 60"), "{markdown}");
+    assert!(lines[1].starts_with("**Warning:** A has 68 GPU operations, B has 60"), "{markdown}");
     assert!(markdown.contains("| total | A | B |") && !markdown.contains(" a step"), "{markdown}");
     let document: Value = serde_json::from_str(&stdout(&["diff", &a, &b, "--format", "json"])).unwrap();
     let row = &document["tables"]["kernels"]["rows"][0];
@@ -102,7 +102,7 @@ fn several_runs_with_different_call_counts_are_judged_per_call() {
     for condition in ["step>3%", "gpu>3%", "cpu>3%"] {
         let refused = diff((a, b), &["--fail-on", condition]);
         let stderr = String::from_utf8(refused.stderr).unwrap();
-        let why = "cannot be judged per call: A has 20 GPU operations and B 40";
+        let why = "cannot be judged per call: A has 20 GPU operations, B has 40";
         assert!(refused.status.code() == Some(1) && stderr.contains(why), "{condition}: {stderr}");
     }
 }
@@ -167,7 +167,7 @@ fn steps_are_compared_with_inferred_ones() {
     let a = iterations(folder.path(), "a.json", (1000, true));
     let b = iterations(folder.path(), "b.json", (1200, false));
     let text = one_line(&stdout(&["diff", &a, &b]));
-    let warning = "Warning: B marks no steps, so they are inferred from 8 repeats of a pattern of 10 launches.";
+    let warning = "Warning: B marks no steps, so its steps are inferred from 8 repeats of a pattern of 10 launches.";
     let (warned, claimed) = (text.find(warning), text.find("The step"));
     assert!(warned.is_some() && warned < claimed, "{text}");
     assert!(text.contains("20.0 %") && text.contains("1000 µs → 1200 µs"), "{text}");

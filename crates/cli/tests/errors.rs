@@ -401,7 +401,8 @@ fn steps_of_cycles_with_the_same_numbers_need_the_cycle() {
         assert_eq!(code, Some(2), "{text}");
         assert!(
             text.contains(
-                "steps 0 to 2 are in 2 profiler cycles, so the numbers are ambiguous. Select --steps 0..2@1 ("
+                "steps 0 to 2 exist in 2 profiler cycles, so the step numbers are ambiguous. Select a cycle with \
+                 --steps 0..2@1 ("
             ) && text.contains(" or --steps 0..2@2 ("),
             "{text}"
         );
@@ -410,7 +411,7 @@ fn steps_of_cycles_with_the_same_numbers_need_the_cycle() {
         }
         let (code, text) = failure(&[command, &file, "--steps", "0..2@3"]);
         assert_eq!(
-            (code, text.contains("no profiler cycle 3; the steps belong to 2 profiler cycles")),
+            (code, text.contains("no profiler cycle 3; its steps belong to 2 profiler cycles")),
             (Some(2), true),
             "{text}"
         );

@@ -78,7 +78,7 @@ fn data_missing_from_calls_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path(), PROFILE);
     for (options, expected) in [
-        (&["--rank", "3"][..], "no rank 3: no process of the input has a rank number"),
+        (&["--rank", "3"][..], "rank 3 cannot be selected: no process of the input has a rank number"),
         (&["--steps", "1..2"], "the input contains only totals over all steps"),
     ] {
         let (code, _, error) = run(&[&["findings", path.as_str()], options].concat());

@@ -45,7 +45,7 @@ fn ranks_by_position_are_reported_and_stored() {
     assert_eq!(traces(&["steps", &a, &b]), [("a.json".to_owned(), 0, true), ("b.json".to_owned(), 1, false)]);
     let text = stdout(&["doctor", &a, &b]);
     assert!(
-        text.contains("rank_by_position") && text.contains("b.json contains rank 0, but is taken as rank 1"),
+        text.contains("rank_by_position") && text.contains("b.json contains rank 0, but is treated as rank 1"),
         "{text}"
     );
     let report = stdout(&["report", &a, &b]);

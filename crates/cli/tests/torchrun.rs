@@ -106,7 +106,7 @@ fn ranks_are_distinguished() {
     let document = json(&["--by", "phase", "--depth", "1"]);
     let phases: Vec<&str> =
         document["tables"]["calls"]["rows"].as_array().unwrap().iter().filter_map(|row| row["name"].as_str()).collect();
-    for phase in ["forward and other", "backward", "communication", "optimizer"] {
+    for phase in ["forward pass and other work", "backward", "communication", "optimizer"] {
         assert!(phases.contains(&phase), "{phases:?}");
     }
     phases_hold_what_ddp_does(&json(&["--by", "phase"]));

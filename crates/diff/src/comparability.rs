@@ -66,8 +66,8 @@ pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<Stri
     let shared = |what: &str, of: Option<(f64, f64)>| {
         let (a, b) = of.filter(|(a, b)| a.max(*b) < MIN_SHARED_PERCENT)?;
         Some(format!(
-            "A and B have hardly any {what} in common: those that both have take {a:.0} % of the time in A and {b:.0} \
-             % of the time in B."
+            "A and B have hardly any {what} in common: {a:.0} % of the time of A and {b:.0} % of the time of B is \
+             spent in {what} that both have."
         ))
     };
     out.extend(shared("operators", shared_percent(before, after, |p| &p.operators)));
@@ -97,38 +97,35 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
     }
     let lacks = |side: &Side| side.iter().flatten().any(is_whole);
     let side = match (lacks(before), lacks(after)) {
-        (true, false) => "B has steps and A has none",
-        (false, true) => "A has steps and B has none",
-        _ => "some runs have steps and others have none",
+        (true, false) => "B has steps and A has none, so only times per call are compared.",
+        (false, true) => "A has steps and B has none, so only times per call are compared.",
+        _ => "some runs have steps and others have none, so only times per call are compared.",
     };
     let all = || before.iter().chain(after).flatten();
     let inferred = all().filter_map(|profile| profile.by_inferred_steps.as_deref()).map(operations).next();
     let marked = all().filter(|profile| has_steps(profile)).map(operations).next();
     let why = match inferred.zip(marked) {
         Some((pattern, step)) => format!(
-            " In the runs without steps, a pattern of launches repeats, but one repetition has {pattern:.0} GPU \
-             operations, and a step of the other runs has {step:.0}, so a repetition is not a step."
+            " The runs without steps repeat a pattern of launches. One repetition has {pattern:.0} GPU operations, \
+             but a step of the other runs has {step:.0}, so repetitions do not count as steps."
         ),
         None => String::new(),
     };
     Some(format!(
-        "{side}, so only times per call are compared.{why} To compare steps, mark them in all runs, or select spans as \
-         steps with --step-annotation."
+        "{side}{why} To compare steps, mark them in all runs, or select spans as steps with --step-annotation."
     ))
 }
 
 /// Warning if the steps of a side are inferred.
 fn inferred_steps(before: &Side, after: &Side) -> Option<String> {
     let of = |side: &Side| side.iter().flatten().find_map(|profile| profile.inferred_from.clone());
-    let (side, from) = match (of(before), of(after)) {
-        (Some(from), None) => ("A marks", from),
-        (None, Some(from)) => ("B marks", from),
-        (Some(from), Some(_)) => ("Some runs mark", from),
+    let inferred = match (of(before), of(after)) {
+        (Some(from), None) => format!("A marks no steps, so its steps are inferred from {from}."),
+        (None, Some(from)) => format!("B marks no steps, so its steps are inferred from {from}."),
+        (Some(from), Some(_)) => format!("Some runs mark no steps, so their steps are inferred, such as from {from}."),
         (None, None) => return None,
     };
-    Some(format!(
-        "{side} no steps, so they are inferred from {from}. Each step is measured up to the start of the next one."
-    ))
+    Some(format!("{inferred} In all runs, a step is measured up to the start of the next step."))
 }
 
 /// Warning if one side is one step and the other has several: its spread is unknown, and a first step is special.
@@ -159,12 +156,16 @@ fn different_counts(before: &Side, after: &Side) -> Option<String> {
         [0.0, 0.0] => ("operator calls", counts(|profile| &profile.operators)),
         of_kernels => ("GPU operations", of_kernels),
     };
-    let why = match knows_means(before) || knows_means(after) {
-        true => "and times of single steps were not recorded",
-        false => "and neither has steps",
-    };
-    (a.max(b) > MAX_COUNT_RATIO * a.min(b))
-        .then(|| format!("A has {a:.0} {what} and B {b:.0}, {why}, so times per call are compared, not totals."))
+    (a.max(b) > MAX_COUNT_RATIO * a.min(b)).then(|| match knows_means(before) || knows_means(after) {
+        true => format!(
+            "A has {a:.0} {what}, B has {b:.0}, and times of single steps were not recorded. Therefore, times per \
+             call are compared instead of totals."
+        ),
+        false => format!(
+            "A has {a:.0} {what}, B has {b:.0}, and neither has steps. Therefore, times per call are compared \
+             instead of totals."
+        ),
+    })
 }
 
 /// Note on the mean step length of runs for which single steps were not kept.
@@ -182,8 +183,8 @@ pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
     let change = 100.0 * (b - a) / a.max(1.0);
     Some(format!(
         "{}A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} % (not tested \
-         for significance). Times of single steps were not recorded, so all other values cover whole runs, including \
-         start-up and imports.",
+         for significance). Times of single steps were not recorded. All other values of this comparison therefore \
+         cover whole runs, including start-up and imports.",
         unequal.unwrap_or_default(),
         a / 1e6,
         b / 1e6
@@ -196,16 +197,20 @@ fn unequal_overhead(of_a: &[MeanStep], of_b: &[MeanStep]) -> Option<String> {
         let measured = side.iter().filter(|step| step.recording_ns.is_some()).count();
         (measured > 0, measured == side.len())
     };
-    let where_measured = match (part(of_a), part(of_b)) {
+    let note = match (part(of_a), part(of_b)) {
         ((true, true), (true, true)) | ((false, _), (false, _)) => return None,
-        ((true, true), (false, _)) => "A only",
-        ((false, _), (true, true)) => "B only",
-        _ => "some of the runs only",
+        ((true, true), (false, _)) => {
+            "Step times include the overhead of recording: it was measured only in A, so it is not subtracted. "
+        }
+        ((false, _), (true, true)) => {
+            "Step times include the overhead of recording: it was measured only in B, so it is not subtracted. "
+        }
+        _ => {
+            "Step times include the overhead of recording: it was measured only in some runs, so it is not \
+             subtracted. "
+        }
     };
-    Some(format!(
-        "Step times include the overhead of recording, because this overhead was measured in {where_measured} \
-                  and so is not subtracted. "
-    ))
+    Some(note.to_owned())
 }
 
 /// Test if a side has mean step lengths but no single steps.
@@ -270,16 +275,16 @@ pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     let mut out = Vec::new();
     match diff.method {
         Method::None => {
-            let runs = match diff.per {
-                Per::Step => "One step per side",
-                _ if diff.has_different_bases => "One run per side",
-                _ => "One run per side, and no steps",
+            let reason = match diff.per {
+                Per::Step => "A and B have one step each, so the variation between steps is unknown.",
+                _ if diff.has_different_bases => "A and B are one run each, so the variation between runs is unknown.",
+                _ => "A and B are one run each and have no steps, so the variation is unknown.",
             };
-            out.push(format!("{runs}: the variation is unknown, so no change can be tested for significance."));
+            out.push(format!("{reason} No change can be tested for significance."));
         }
         Method::Steps => out.push(
-            "One run per side: changes are tested against the variation between steps, and run-to-run variation is \
-             unknown. Give several runs per side to include it."
+            "A and B are one run each: changes are tested against the variation between steps. To include the \
+             variation between runs, pass several runs for A and for B."
                 .to_owned(),
         ),
         Method::Runs => {}
@@ -299,12 +304,12 @@ pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     }
     let no_gpu = |side: &Side| side.iter().flatten().all(|p| p.totals.iter().all(|total| total.gpu == 0));
     if no_gpu(before) != no_gpu(after) {
-        let name = if no_gpu(before) { "A" } else { "B" };
-        out.push(format!("{name} has no GPU work; the other side does."));
+        let note = if no_gpu(before) { "A has no GPU work, but B has." } else { "B has no GPU work, but A has." };
+        out.push(note.to_owned());
     }
     let no_steps = |side: &Side| side.iter().flatten().any(|profile| profile.steps.is_empty());
     if no_steps(before) && no_steps(after) {
-        out.push("No steps: each run is compared as a whole.".to_owned());
+        out.push("A and B have runs without steps. Each of these runs is compared as a whole.".to_owned());
     }
     out
 }
@@ -322,12 +327,13 @@ fn slow_steps(profile: &Profile) -> Option<String> {
     let slow = lengths.iter().filter(|&&length| length > SLOW_RATIO * usual).count();
     (slow > 0 && mean > MIN_MEAN_SHIFT_RATIO * usual).then(|| {
         format!(
-            "{slow} of {} steps of {} take more than {SLOW_RATIO} times as long as the others. The compared mean \
-             excludes the slowest and fastest {:.0} % of steps: {:.3} ms; the mean of all steps is {:.3} ms.",
+            "{slow} of {} steps of {} are slow: they take more than {SLOW_RATIO} times the trimmed mean of {:.3} ms. \
+             The trimmed mean, which is compared, excludes the slowest and fastest {:.0} % of steps. The mean of all \
+             steps is {:.3} ms.",
             lengths.len(),
             profile.name,
-            100.0 * TRIM_SHARE,
             usual / 1e6,
+            100.0 * TRIM_SHARE,
             mean / 1e6
         )
     })
@@ -428,13 +434,11 @@ mod tests {
             mean_steps(&before, &after).unwrap()
         };
         let mixed = actual([Some(6_000_000), None]);
-        let first = "Step times include the overhead of recording, because this overhead was measured in A only and so \
-                     is not subtracted. A step takes 15.0 ms in A";
+        let first = "Step times include the overhead of recording: it was measured only in A, so it is not \
+                     subtracted. A step takes 15.0 ms in A";
         assert!(mixed.starts_with(first) && mixed.contains("and 9.0 ms in B"), "{mixed}");
-        assert!(actual([None, Some(6_000_000)]).contains(
-            "measured in B only and so is not subtracted. A step takes \
-                                                          9.0 ms in A"
-        ));
+        let second = "measured only in B, so it is not subtracted. A step takes 9.0 ms in A";
+        assert!(actual([None, Some(6_000_000)]).contains(second));
         for overheads in [[None, None], [Some(6_000_000), Some(1_000_000)]] {
             assert!(actual(overheads).starts_with("A step takes 9.0 ms in A (mean of 10) and 9.0 ms in B"));
         }

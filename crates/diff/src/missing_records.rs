@@ -107,8 +107,8 @@ pub(super) fn missing_record_notes(before: &Side, after: &Side) -> Vec<String> {
             });
             out.extend(once(gpu).chain(once(host)).flatten().map(|(missing, which)| {
                 format!(
-                    "{name}: in {file}, {missing}, so {which} are not tested for significance. Time that is missing \
-                     in a file is no speedup."
+                    "{name}: in {file}, {missing}. Changes of {which} are therefore not tested for significance, \
+                     because missing records also reduce times."
                 )
             }));
         }

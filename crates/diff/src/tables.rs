@@ -23,8 +23,8 @@ fn test(diff: &Diff) -> String {
     format!(
         "Significance level {} %, by Welch's two-sided t test. Steps are compared by 20 % trimmed means (Yuen's \
          variant), table rows by means. The p values of table rows are adjusted for multiple tests \
-         (Benjamini-Hochberg), in separate groups for rows below 1 % of the step and for inclusive times. Variation is \
-         measured between: {}.",
+         (Benjamini-Hochberg). Rows below 1 % of the step and inclusive times are separate groups in this adjustment. \
+         Variation is measured between: {}.",
         diff.options.level * 100.0,
         diff.method.name()
     )
@@ -37,13 +37,15 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         _ => "in total",
     };
     let title = match table {
-        Compared::Steps if diff.per == Per::Step => "Steps: before and after".to_owned(),
-        Compared::Steps => "Whole run: before and after".to_owned(),
-        Compared::Operators => format!("Operators {per}"),
-        Compared::Kernels if diff.by_family => format!("GPU work {per}, by operator and kernel family"),
-        Compared::Kernels => format!("GPU work {per}, by name"),
-        Compared::Paths => format!("Call paths {per}, inclusive"),
-        Compared::Functions => format!("Python functions {per}"),
+        Compared::Steps if diff.per == Per::Step => "Times of a step in A and B".to_owned(),
+        Compared::Steps => "Times of the whole run in A and B".to_owned(),
+        Compared::Operators => format!("Times of operators in A and B, {per}"),
+        Compared::Kernels if diff.by_family => {
+            format!("Times of GPU work in A and B, {per}, by operator and kernel family")
+        }
+        Compared::Kernels => format!("Times of GPU work in A and B, {per}, by name"),
+        Compared::Paths => format!("Inclusive times of call paths in A and B, {per}"),
+        Compared::Functions => format!("Times of Python functions in A and B, {per}"),
     };
     let mut out = Table::new(table.name(), &title);
     if changes.iter().any(|change| change.rank != changes[0].rank) {
@@ -106,7 +108,7 @@ fn lengths(before: &Side, after: &Side) -> Table {
             rows.extend(profiles.iter().flat_map(|p| p.steps.iter().map(move |step| (name, run, p.rank, *step))));
         }
     }
-    Table::new("step_lengths", "Each step of each run")
+    Table::new("step_lengths", "Duration of each step of each run in A and B")
         .text("side", rows.iter().map(|row| row.0.to_owned()))
         .i64("run", Unit::None, rows.iter().map(|row| row.1))
         .i64("rank", Unit::None, rows.iter().map(|row| row.2))

@@ -8,7 +8,7 @@ use stackline_timeline::steps::WARM_UP;
 use std::collections::BTreeMap;
 
 /// Reason for an excluded step that is not warm-up itself.
-const EXCLUDED_IN_OTHER_RUN: &str = "also left out in another run";
+const EXCLUDED_IN_OTHER_RUN: &str = "as many first steps are left out in another run";
 /// Minimum number of remaining steps per process.
 const MIN_REMAINING: usize = 2;
 

@@ -7,7 +7,7 @@ use stackline_timeline::steps::{StepSelection, WARM_UP_RATIO, between, is_warm_u
 use std::collections::BTreeMap;
 
 /// Reason for an excluded first step that is unlike all others but not warm-up.
-pub(super) const UNLIKE_OTHERS: &str = "first, unlike the others";
+pub(super) const UNLIKE_OTHERS: &str = "first step with an unusual duration";
 /// Reason for an excluded short last step.
 const CUT_OFF: &str = "cut off";
 

@@ -250,14 +250,14 @@ pub fn rank_clock_table(ranks: &[i64], ends: &[CollectiveEnds]) -> Table {
     }
     let table = if clocks.iter().any(|c| c.offset_ns.is_none()) {
         table.note(
-            "\"not possible\": the rank shares no collective with a rank whose clock offset is known, so its own \
-             offset is unknown.",
+            "The finding \"not possible\" marks ranks that share no collective with a rank of known clock offset. \
+             The clock offsets of these ranks are unknown.",
         )
     } else {
         table
     };
     table.note(format!(
-        "offset_ns: how far a rank's clock is ahead of the clock of rank {}. Times are shown as recorded, not \
+        "Column offset_ns: how far a rank's clock is ahead of the clock of rank {}. Times are shown as recorded, not \
          corrected by these offsets.",
         first.unwrap_or_default()
     ))

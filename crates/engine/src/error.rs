@@ -27,7 +27,7 @@ pub enum Error {
         available: Vec<i64>,
     },
     /// No step of any trace is in the range.
-    #[error("no step {}; {}", range(*first, *last), steps(available))]
+    #[error("{}; {}", missing_steps(*first, *last), steps(available))]
     NoStep {
         /// First requested step.
         first: i64,
@@ -49,7 +49,7 @@ pub enum Error {
         cycles: Vec<AmbiguousCycle>,
     },
     /// The trace has no profiler cycle of this number.
-    #[error("{name}: no profiler cycle {number}; the steps belong to {}", profiler_cycles(*available))]
+    #[error("{name} has no profiler cycle {number}; its steps belong to {}", profiler_cycles(*available))]
     NoCycle {
         /// The trace.
         name: String,
@@ -153,22 +153,26 @@ fn list(ranks: &[i64]) -> String {
     }
 }
 
-fn range(first: i64, last: i64) -> String {
-    if first == last { first.to_string() } else { format!("from {first} to {last}") }
+fn missing_steps(first: i64, last: i64) -> String {
+    if first == last {
+        format!("the input has no step {first}")
+    } else {
+        format!("the input has none of the steps {first} to {last}")
+    }
 }
 
 fn steps(available: &[i64]) -> String {
     match available {
-        [] => "the input has no steps. Mark them when recording, with step() of the profiler or with spans named \
-               ProfilerStep#1, ProfilerStep#2 and so on; or name existing spans with --step-annotation"
+        [] => "no steps are marked. Mark steps when recording, with step() of the profiler or with spans named \
+               ProfilerStep#1, ProfilerStep#2 and so on. To use existing spans as steps, pass --step-annotation"
             .to_owned(),
-        [one] => format!("the only step of the input is step {one}"),
-        many => format!("the input has steps {}", ranges(many)),
+        [one] => format!("its only step is step {one}"),
+        many => format!("its steps are {}", ranges(many)),
     }
 }
 
 fn profiler_cycles(number: usize) -> String {
-    if number == 1 { "one profiler cycle".to_owned() } else { format!("{number} profiler cycles") }
+    if number == 1 { "one profiler cycle".to_owned() } else { format!("{number} profiler cycles, numbered from 1") }
 }
 
 /// Maximum number of listed cycles.
@@ -187,14 +191,13 @@ fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -
     if cycles.len() > NAMED_CYCLES {
         named.push("…".to_owned());
     }
-    format!(
-        "{name}: {} {} in {} profiler cycles, so the numbers are ambiguous. Select {}, or leave --steps out, \
-         which selects the cycle with the most steps",
-        numbers((first, last)),
-        if first == last { "is" } else { "are" },
-        cycles.len(),
-        named.join(" or "),
-    )
+    let (count, named) = (cycles.len(), named.join(" or "));
+    let steps = if first == last {
+        format!("step {first} exists in {count} profiler cycles, so the step number is ambiguous")
+    } else {
+        format!("steps {first} to {last} exist in {count} profiler cycles, so the step numbers are ambiguous")
+    };
+    format!("{name}: {steps}. Select a cycle with {named}; without --steps, the cycle with the most steps is selected")
 }
 
 /// Ascending numbers as ranges: `0 to 3, 7`.
@@ -221,20 +224,21 @@ mod tests {
         let error = Error::NoStep { first: 5, last: 6, available: vec![] };
         assert_eq!(
             error.to_string(),
-            "no step from 5 to 6; the input has no steps. Mark them when recording, with step() of the profiler or \
-             with spans named ProfilerStep#1, ProfilerStep#2 and so on; or name existing spans with --step-annotation"
+            "the input has none of the steps 5 to 6; no steps are marked. Mark steps when recording, with step() of \
+             the profiler or with spans named ProfilerStep#1, ProfilerStep#2 and so on. To use existing spans as \
+             steps, pass --step-annotation"
         );
         let with = |available| Error::NoStep { first: 1, last: 2, available }.to_string();
-        assert_eq!(with(vec![0]), "no step from 1 to 2; the only step of the input is step 0");
-        assert_eq!(with(vec![0, 3, 4]), "no step from 1 to 2; the input has steps 0, 3 to 4");
+        assert_eq!(with(vec![0]), "the input has none of the steps 1 to 2; its only step is step 0");
+        assert_eq!(with(vec![0, 3, 4]), "the input has none of the steps 1 to 2; its steps are 0, 3 to 4");
         let cycle = |number, last, time_ns| AmbiguousCycle { number, numbers: (0, last), time_ns };
         let cycles = vec![cycle(1, 2, (0, 300_000)), cycle(3, 4, (5_300_000, 5_800_000))];
         let error = Error::AmbiguousSteps { name: "t.json".to_owned(), first: 0, last: 1, cycles };
         let times = [0, 300_000, 5_300_000, 5_800_000].map(duration);
         let expected = format!(
-            "t.json: steps 0 to 1 are in 2 profiler cycles, so the numbers are ambiguous. Select --steps 0..1@1 \
-             (steps 0 to 2, from {} to {}) or --steps 0..1@3 (steps 0 to 4, from {} to {}), or leave --steps out, \
-             which selects the cycle with the most steps",
+            "t.json: steps 0 to 1 exist in 2 profiler cycles, so the step numbers are ambiguous. Select a cycle with \
+             --steps 0..1@1 (steps 0 to 2, from {} to {}) or --steps 0..1@3 (steps 0 to 4, from {} to {}); without \
+             --steps, the cycle with the most steps is selected",
             times[0], times[1], times[2], times[3]
         );
         assert_eq!(error.to_string(), expected);

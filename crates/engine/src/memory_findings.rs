@@ -109,18 +109,20 @@ pub fn findings_with_known_memory(
         found.notes.push("memory findings cover the whole run, not only the selected steps".to_owned());
     }
     if found.ranks.len() > 1 {
-        found
-            .notes
-            .push(format!("memory findings cover only {}; to see those of another rank, use --rank", trace.label));
+        found.notes.push(format!(
+            "memory findings cover only {}; to see the memory findings of another rank, use --rank",
+            trace.label
+        ));
     }
     let processes = processes_of(&trace.report);
     if processes > 1 {
-        found
-            .notes
-            .push(format!("memory findings cover only {}, one of {processes} processes with memory data", trace.label));
+        found.notes.push(format!(
+            "memory findings cover only {}, although {processes} processes have memory data",
+            trace.label
+        ));
     }
     if trace.report.problems.iter().any(|problem| problem.code != ONE_OF_PROCESSES) {
-        found.notes.push("there are notes or warnings on the memory data; `stackline memory` lists them".to_owned());
+        found.notes.push("reading the memory data gave notes or warnings; `stackline memory` lists them".to_owned());
     }
     found
 }
@@ -259,12 +261,15 @@ impl<'a> FindingBuilder<'a> {
             Unit::Bytes,
         ));
         if suggestion.copy_ns > 0 {
-            let name =
-                if waste.objects.len() > 1 { "time of one copy of each object, total" } else { "time of one copy" };
+            let name = if waste.objects.len() > 1 {
+                "total time to copy each object once between device and host"
+            } else {
+                "time to copy the object once between device and host"
+            };
             finding.facts.push(fact(name, suggestion.total_copy_ns() as f64, Unit::Ns));
         }
         if let Some(ns) = suggestion.total_cost_ns().filter(|ns| *ns > 0) {
-            finding.facts.push(fact("added run time", ns as f64, Unit::Ns));
+            finding.facts.push(fact("run time added by the change", ns as f64, Unit::Ns));
         }
         finding.memory = Some(gain);
         finding.method = REPLAY;

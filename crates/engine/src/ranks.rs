@@ -23,8 +23,8 @@ fn is_distinct(ranks: &[i64]) -> bool {
 /// Rank in the file of a trace that is numbered by position.
 fn named(trace: &Trace, position: usize) -> String {
     match trace.meta.rank {
-        Some(rank) => format!("{} contains rank {rank}, but is taken as rank {position}", trace.meta.name),
-        None => format!("{} contains no rank and is taken as rank {position}", trace.meta.name),
+        Some(rank) => format!("{} contains rank {rank}, but is treated as rank {position}", trace.meta.name),
+        None => format!("{} contains no rank number and is treated as rank {position}", trace.meta.name),
     }
 }
 
@@ -96,7 +96,7 @@ impl Job {
         match before.iter().find(is_other) {
             Some((other, _, Some(ranks))) => {
                 let size = size.unwrap_or_default();
-                Err(format!("{other} belongs to a job of {ranks} ranks, {name} to a job of {size}"))
+                Err(format!("{other} belongs to a job of {ranks} ranks, but {name} belongs to a job of {size} ranks"))
             }
             _ => Ok(()),
         }
@@ -144,7 +144,7 @@ mod tests {
         note_positions(&mut twice);
         note_positions(&mut twice);
         assert_eq!(note(&twice), [2, 0, 0], "the first is where it says it is");
-        assert!(twice.traces[0].report.problems[0].example.contains("contains rank 0, but is taken as rank 1"));
+        assert!(twice.traces[0].report.problems[0].example.contains("contains rank 0, but is treated as rank 1"));
         for mut sound in [set(&[Some(3), Some(1)]), set(&[None])] {
             note_positions(&mut sound);
             assert!(note(&sound).iter().all(|&n| n == 0));
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(reason(&[meta("a", None, None), meta("b", Some(0), None)]), "a has no rank number");
         assert_eq!(reason(&[meta("a", Some(0), None), meta("b", Some(0), None)]), "a and b are both rank 0");
         let sizes = reason(&[meta("a", Some(0), Some(8)), meta("b", Some(1), Some(2))]);
-        assert_eq!(sizes, "a belongs to a job of 8 ranks, b to a job of 2");
+        assert_eq!(sizes, "a belongs to a job of 8 ranks, but b belongs to a job of 2 ranks");
         let (first, second, nameless) = (meta("a", Some(0), None), meta("b", Some(0), None), meta("c", None, None));
         assert_eq!(rank_conflict([&first, &nameless, &second]).as_deref(), Some("a and b are both rank 0"));
         assert_eq!(rank_conflict([&first, &nameless]), None, "c names no rank");

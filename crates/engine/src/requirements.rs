@@ -49,31 +49,35 @@ impl Lacks {
         }
     }
 
-    /// The content of the input, and the commands that show it; empty if nothing is known of it.
-    fn held(&self, path: &Path) -> (String, String) {
+    /// The content of the input without the missing part, and the commands that show it; no commands if nothing is
+    /// known of the input.
+    fn held(&self, path: &Path, missing: &str) -> (String, Option<String>) {
         let shown = path.display();
         match self.has.first() {
-            None => Default::default(),
-            Some(Part::Traces) => ("is a trace".to_owned(), format!("`stackline report {shown}`")),
+            None => (format!("{shown} has no {missing}"), None),
+            Some(Part::Traces) => (
+                format!("{shown} is a trace and has no {missing}"),
+                Some(format!("open it with `stackline report {shown}`")),
+            ),
             Some(Part::Memory) => (
-                "contains only memory data".to_owned(),
-                format!(
-                    "`stackline memory {shown}`, or in the browser with `stackline view {shown}`, or save the browser \
-                     page with `stackline report {shown} --html out.html`"
-                ),
+                format!("{shown} contains only memory data and has no {missing}"),
+                Some(format!(
+                    "open it with `stackline memory {shown}`, or in the browser with `stackline view {shown}`, or save \
+                     the browser page with `stackline report {shown} --html out.html`"
+                )),
             ),
             Some(Part::Profile) => {
-                let kind = match (path.is_dir(), self.needed) {
-                    (false, _) => "is a profile (totals per call path, without individual calls)".to_owned(),
-                    (true, Part::Traces) => {
-                        format!(
-                            "is a recording without individual calls ({})",
-                            stackline_ingest::no_single_calls(&self.report)
-                        )
-                    }
-                    (true, _) => "is a call-tree recording".to_owned(),
+                let content = match (path.is_dir(), self.needed) {
+                    (false, _) => format!(
+                        "{shown} is a profile (totals per call path, without individual calls) and has no {missing}"
+                    ),
+                    (true, Part::Traces) => format!(
+                        "{shown} is a recording without individual calls ({}) and has no {missing}",
+                        stackline_ingest::no_single_calls(&self.report)
+                    ),
+                    (true, _) => format!("{shown} is a call-tree recording and has no {missing}"),
                 };
-                (kind, format!("`stackline calls {shown}`"))
+                (content, Some(format!("open it with `stackline calls {shown}`")))
             }
         }
     }
@@ -90,30 +94,27 @@ impl fmt::Display for Lacks {
             );
         }
         let path = self.paths.first().map_or(Path::new(""), PathBuf::as_path);
-        let ((kind, look), path) = (self.held(path), path.display());
         let (missing, how) = match self.needed {
             Part::Traces => {
                 ("execution trace", "record a trace with `stackline record --mode trace` or `torch.profiler.profile`")
             }
-            Part::Profile => ("call-tree recording", "record one with `stackline record -o RUN -- COMMAND`"),
+            Part::Profile => ("call-tree recording", "record a call tree with `stackline record -o RUN -- COMMAND`"),
             Part::Memory => (
                 "memory events",
                 "record memory with `stackline record --mode trace --memory` or `torch.profiler.profile(profile_memory=True)`, or pass a \
                  memory snapshot (`torch.cuda.memory._dump_snapshot()`)",
             ),
         };
-        match kind.is_empty() {
-            true => write!(f, "{path} has no {missing}; ")?,
-            false => write!(f, "{path} {kind} and has no {missing}; ")?,
-        }
-        if !look.is_empty() {
-            write!(f, "open it with {look}; ")?;
+        let (content, look) = self.held(path, missing);
+        write!(f, "{content}; ")?;
+        if let Some(look) = look {
+            write!(f, "{look}; ")?;
         }
         if self.is_one_of_several {
             write!(
                 f,
-                "only traces can be analyzed together: pass one input at a time (--rank N selects one rank of a \
-                 recording), or compare two with `stackline diff`; "
+                "several inputs can be analyzed together only if all are traces: pass one input at a time (--rank N \
+                 selects one rank of a recording), or compare two inputs with `stackline diff`; "
             )?;
         }
         f.write_str(how)

@@ -65,7 +65,7 @@ fn process_with_the_highest_peak_is_first() {
     );
     assert_eq!(found_with_memory.notes.len(), 1, "{:?}", found_with_memory.notes);
     assert!(
-        found_with_memory.notes[0].ends_with(":13, one of 4 processes with memory data"),
+        found_with_memory.notes[0].ends_with(":13, although 4 processes have memory data"),
         "{:?}",
         found_with_memory.notes
     );

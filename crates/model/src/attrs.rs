@@ -157,12 +157,15 @@ impl AttrTable {
                          not exist"
                 )
             })?;
-            table.offset.push(u32::try_from(offset).map_err(|_| "more than 2^32 attribute values".to_owned())?);
+            table.offset.push(
+                u32::try_from(offset)
+                    .map_err(|_| "the table of event arguments has more than 2^32 values".to_owned())?,
+            );
             offset += length;
         }
         if offset != table.values.len() {
             return Err(format!(
-                "the stored table of event arguments is inconsistent: it needs {offset} values, but has {}",
+                "the stored table of event arguments is inconsistent: its events require {offset} values, but it has {}",
                 table.values.len()
             ));
         }

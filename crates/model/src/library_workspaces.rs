@@ -21,7 +21,7 @@ pub struct WorkspaceLibrary {
 static LIBRARIES: [WorkspaceLibrary; 3] = [
     WorkspaceLibrary {
         name: "cuBLAS",
-        sized_by: "each pair of thread and stream has its own workspace, of the size in CUBLAS_WORKSPACE_CONFIG \
+        sized_by: "each pair of thread and stream has its own workspace, whose size CUBLAS_WORKSPACE_CONFIG sets \
                    (:4096:2:16:8 means 8.1 MiB, :0:0 means no workspace). The default is 32 MiB on Hopper and later \
                    GPUs",
         functions: &[
@@ -32,7 +32,7 @@ static LIBRARIES: [WorkspaceLibrary; 3] = [
     },
     WorkspaceLibrary {
         name: "cuBLASLt",
-        sized_by: "CUBLASLT_WORKSPACE_SIZE sets the size in KiB",
+        sized_by: "the environment variable CUBLASLT_WORKSPACE_SIZE sets the size of the workspace in KiB",
         functions: &["at::cuda::getCUDABlasLtWorkspace"],
     },
     WorkspaceLibrary {

@@ -160,7 +160,9 @@ impl Trace {
         let track = &self.events.track;
         let mut offset = vec![0u32; self.tracks.len() + 1];
         for id in track {
-            let slot = offset.get_mut(id.index() + 1).ok_or_else(|| format!("{id:?} does not exist"))?;
+            let slot = offset
+                .get_mut(id.index() + 1)
+                .ok_or_else(|| format!("an event refers to track {}, which does not exist", id.0))?;
             *slot += 1;
         }
         for i in 1..offset.len() {

@@ -107,7 +107,9 @@ impl TrackTable {
             table.process_index.insert(process.pid, ProcessId::new(i));
         }
         for (i, track) in tracks.iter().enumerate() {
-            let process = processes.get(track.process.index()).ok_or_else(|| format!("track {i} has no process"))?;
+            let process = processes
+                .get(track.process.index())
+                .ok_or_else(|| format!("track {i} refers to a process that does not exist"))?;
             table.track_index.insert((process.pid, track.tid, track.kind), TrackId::new(i));
         }
         Ok(Self { processes, tracks, ..table })

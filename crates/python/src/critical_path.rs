@@ -243,7 +243,11 @@ impl Write for Watched<'_> {
 }
 
 fn check(stop: &Progress) -> io::Result<()> {
-    if stop.is_cancelled() { Err(io::Error::other("canceled before the end")) } else { Ok(()) }
+    if stop.is_cancelled() {
+        Err(io::Error::other("writing the file was canceled before it was complete"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Write a file under a temporary name and rename it, so that a failure neither leaves a partial file nor damages the

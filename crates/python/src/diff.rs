@@ -36,7 +36,7 @@ pub(crate) fn diff(
     if !(0.000_01..=0.5).contains(&level) {
         return Err(analysis_error(
             py,
-            "level is out of range: give the significance level (rate of false alarms) in percent, from 0.001 to 50",
+            "level= is out of range: pass the significance level (rate of false alarms) in percent, from 0.001 to 50",
         ));
     }
     let scope = Scope::from_steps(steps);

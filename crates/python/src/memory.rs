@@ -170,7 +170,7 @@ impl NativeMemory {
             Ok(table) => NativeTable::from_model(&table),
             Err((wrong, count)) => Err(analysis_error(
                 py,
-                &format!("there is no suggestion {wrong}; number of suggestions: {count}, numbered from 1"),
+                &format!("there is no suggestion {wrong}: the memory data have {count} suggestions, numbered from 1"),
             )),
         }
     }
@@ -207,7 +207,7 @@ impl NativeMemory {
 
 /// Error for a missing internal table: the package only requests tables that exist.
 fn no_table() -> PyErr {
-    PyRuntimeError::new_err("internal error: no such table")
+    PyRuntimeError::new_err("internal error: the requested memory table does not exist")
 }
 
 impl NativeMemory {

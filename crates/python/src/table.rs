@@ -120,7 +120,7 @@ impl NativeTable {
     /// Values of one column of the table as Python objects.
     fn column<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyList>> {
         if index >= self.schema.fields().len() {
-            return Err(PyIndexError::new_err(format!("no column {index}")));
+            return Err(PyIndexError::new_err(format!("the table has no column number {index}")));
         }
         let values = PyList::empty(py);
         for batch in &self.batches {

@@ -38,7 +38,7 @@ pub(crate) fn omitted_arguments_note(set: &TraceSet) -> Option<String> {
     (!left_out.is_empty()).then(|| {
         format!(
             "{} rarely used event arguments have no column in this table ({}{more}); Run.save writes all arguments to \
-             its table attrs",
+             the table attrs of the run directory",
             left_out.len(),
             shown.join(", ")
         )

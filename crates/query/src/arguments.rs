@@ -28,7 +28,7 @@ impl Arguments {
     pub(crate) fn text(&self, name: &'static str) -> Result<Option<&str>, QueryError> {
         match self.0.get(name) {
             Some(text) if text.len() > LONGEST => {
-                Err(QueryError::Argument { name, why: format!("is longer than {LONGEST} bytes") })
+                Err(QueryError::Argument { name, why: format!("the value is longer than {LONGEST} bytes") })
             }
             other => Ok(other.map(String::as_str).filter(|text| !text.is_empty())),
         }
@@ -75,8 +75,10 @@ impl Arguments {
     /// Compile a query argument as a regular expression.
     pub(crate) fn pattern(&self, name: &'static str) -> Result<Option<Regex>, QueryError> {
         let compile = |text: &str| {
-            Regex::new(text)
-                .map_err(|error| QueryError::Argument { name, why: format!("not a regular expression: {error}") })
+            Regex::new(text).map_err(|error| QueryError::Argument {
+                name,
+                why: format!("the value is not a regular expression: {error}"),
+            })
         };
         self.text(name)?.map(compile).transpose()
     }

@@ -79,7 +79,7 @@ fn memory(trace: &Trace) -> Vec<Counter> {
         let process = trace.tracks.pid(trace.events.track[event.index()]);
         let key = (process, kind.i64(event).unwrap_or(0), device.i64(event).unwrap_or(-1));
         let place = *places.entry(key).or_insert_with(|| {
-            let names = ["allocated", "reserved", "allocated since the start"];
+            let names = ["allocated", "reserved", "allocated since the recording began"];
             allocators.push(names.map(|what| named(trace, what, key)));
             allocators.len() - 1
         });

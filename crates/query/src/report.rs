@@ -346,8 +346,8 @@ fn waits_sentence(report: &ExactReport, line: Option<&SourceLocation>) -> String
     let percent = report.bound_by.get(Category::HostBlocked.name()).copied().unwrap_or(0.0);
     match line.filter(|_| percent >= LEAST_WAIT_PERCENT) {
         Some(line) => format!(
-            " The host counts as blocked where samples show the thread blocked (in a sleep, lock, queue or pipe, or \
-             waiting for a process), mostly at {}.",
+            " According to samples, the host was blocked mostly at {} (in a sleep, lock, queue or pipe, or waiting for a \
+             process).",
             line.text()
         ),
         None => String::new(),
@@ -358,13 +358,14 @@ fn sentence(report: &ExactReport) -> String {
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     if let Some(reasons) = reasons_in_words(report.unreliable()) {
         return format!(
-            "{}; {reasons}. According to the existing records: {} ({inferred:.1} % of the path inferred or unknown).",
+            "{}; {reasons}. In the existing records, the path is bound by {} ({inferred:.1} % of the path is inferred \
+             or unknown).",
             human::duration(report.path_ns),
             bounds(report, NAMED)
         );
     }
     format!(
-        "{}, bound by {} ({inferred:.1} % of the path inferred or unknown).",
+        "{}, bound by {} ({inferred:.1} % of the path is inferred or unknown).",
         human::duration(report.path_ns),
         bounds(report, NAMED)
     )

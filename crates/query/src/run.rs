@@ -108,7 +108,7 @@ impl OpenRun {
 
     /// Baseline run that this run is compared with; an error without one.
     pub(crate) fn before(&self) -> Result<&Self, QueryError> {
-        let why = "no run to compare with; open two runs with stackline view RUN --baseline OTHER";
+        let why = "there is no run to compare with; open two runs with `stackline view RUN --baseline OTHER`";
         let none = || QueryError::unavailable(why);
         self.baseline.as_deref().ok_or_else(none)
     }
@@ -142,7 +142,7 @@ impl OpenRun {
                 .infos
                 .iter()
                 .position(|info| info.rank == rank)
-                .ok_or_else(|| QueryError::missing(format!("unknown rank {rank}")))?,
+                .ok_or_else(|| QueryError::missing(format!("the run has no rank {rank}")))?,
         };
         match self.set.traces.get(at) {
             Some(trace) => Ok((at, trace)),
@@ -150,7 +150,7 @@ impl OpenRun {
                 .run
                 .traces()
                 .err()
-                .map_or_else(|| QueryError::unavailable("the run is empty"), QueryError::unavailable)),
+                .map_or_else(|| QueryError::unavailable("the run contains no traces"), QueryError::unavailable)),
         }
     }
 

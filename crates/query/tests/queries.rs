@@ -171,7 +171,7 @@ fn memory_and_counters_are_curves() {
         names,
         [
             "Memory allocated · GPU 0 · process 1",
-            "Memory allocated since the start · CPU · process 1",
+            "Memory allocated since the recording began · CPU · process 1",
             "GPU 0 Utilization · process 0"
         ]
     );
@@ -358,7 +358,7 @@ fn value(name: &'static str) -> BoxedStrategy<String> {
     let known = match name {
         "shape" => vec!["top-down", "bottom-up", "flat", "callers", "callees"],
         "steps" => vec!["whole", "10..11", "11", "1..0", "-3..9223372036854775807"],
-        "phase" => vec!["backward", "forward and other"],
+        "phase" => vec!["backward", "forward pass and other work"],
         "merge" => vec!["name"],
         "recursion" => vec!["collapsed"],
         "by" => vec!["thread", "phase", "operator", "module", "file", "place", "path", "kind"],

@@ -231,8 +231,10 @@ impl Session {
         if self.options.shapes || touches {
             let shapes = dlmonitor::start_shapes();
             if let Err(reason) = &shapes.state {
-                let data = if touches { "memory accesses of operators are" } else { "shapes are" };
-                print_message(&format!("{data} not recorded: {reason}"));
+                print_message(&match touches {
+                    true => format!("memory accesses of operators are not recorded: {reason}"),
+                    false => format!("shapes are not recorded: {reason}"),
+                });
             }
             self.note_source(shapes);
         }

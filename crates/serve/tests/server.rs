@@ -110,14 +110,14 @@ fn unanswerable_requests_are_refused_with_a_reason() {
     assert_eq!(refused("event?event=99").0, 404);
     assert_eq!(refused("calls?metric=nothing").0, 400);
     let (status, why) = refused("calls?focus=(");
-    assert!(status == 400 && why.starts_with("argument focus: not a regular expression"), "{why}");
+    assert!(status == 400 && why.starts_with("argument focus: the value is not a regular expression"), "{why}");
     let unknown = (400, "path has no argument \"step\"; possible arguments are rank, steps".to_owned());
     assert_eq!(refused("path?step=3"), unknown);
     assert_eq!(
         refused("meta?steps=3"),
         (400, "meta has no argument \"steps\"; this query takes no arguments".to_owned())
     );
-    assert_eq!(refused("lanes?rank=7"), (404, "unknown rank 7".to_owned()));
+    assert_eq!(refused("lanes?rank=7"), (404, "the run has no rank 7".to_owned()));
 }
 
 /// Status of the response to any bytes.

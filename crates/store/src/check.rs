@@ -86,12 +86,12 @@ fn check_parents(parent: &[EventId]) -> Result<(), String> {
 fn attributes(trace: &Trace) -> Result<(), String> {
     let (shapes, shape, values) = trace.attrs.columns();
     if shape.len() != trace.events.len() {
-        return Err(format!("there are {} events, but attributes for {} events", trace.events.len(), shape.len()));
+        return Err(format!("the trace has {} events, but arguments for {} events", trace.events.len(), shape.len()));
     }
     let strings = trace.strings.len();
     let known = |s: u64| s == u64::from(u32::MAX) || s < strings as u64;
     for (id, shape) in shapes.iter().enumerate() {
-        check_all(&shape.fields, |(key, _)| key.index() < strings, &format!("keys of attribute shape {id}"))?;
+        check_all(&shape.fields, |(key, _)| key.index() < strings, &format!("the argument names of shape {id}"))?;
     }
     // Only layouts with text need their values checked.
     let has_text: Vec<bool> = shapes.iter().map(|s| s.fields.iter().any(|f| is_text(f.1))).collect();
@@ -101,7 +101,7 @@ fn attributes(trace: &Trace) -> Result<(), String> {
         let run = &values[from..from + fields.len()];
         from += fields.len();
         if has_text[id.index()] && !fields.iter().zip(run).all(|(f, &raw)| !is_text(f.1) || known(raw)) {
-            return Err("attributes refer to a missing string".to_owned());
+            return Err("an event argument refers to a text that does not exist".to_owned());
         }
     }
     Ok(())

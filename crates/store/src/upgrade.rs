@@ -16,7 +16,7 @@ pub(crate) fn upgrade(path: &Path, mut manifest: Value) -> Result<Value, Error> 
         .get("version")
         .and_then(Value::as_u64)
         .filter(|v| *v > 0)
-        .ok_or_else(|| Error::damaged(path, "the version is missing"))?;
+        .ok_or_else(|| Error::damaged(path, "the manifest has no version number"))?;
     if found > u64::from(FORMAT_VERSION) {
         return Err(Error::Newer { path: path.to_path_buf(), found, supported: FORMAT_VERSION });
     }
@@ -38,7 +38,7 @@ fn mark_traces(manifest: &mut Value, mark: &str) -> Result<(), String> {
     let traces =
         manifest.get_mut("traces").and_then(Value::as_array_mut).ok_or("the manifest has no list of traces")?;
     for trace in traces {
-        let trace = trace.as_object_mut().ok_or("a trace is not an object")?;
+        let trace = trace.as_object_mut().ok_or("a trace in the manifest is not a JSON object")?;
         trace.insert(mark.to_owned(), true.into());
     }
     Ok(())

@@ -25,53 +25,55 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
         WasteEvidence::Match(found) => found,
         WasteEvidence::InPlace(input) => {
             return format!(
-                "could be computed in place, in the memory of {}, which is not read afterwards",
+                "the object could be computed in place, in the memory of {}, which is not read afterwards",
                 facts.trace.object_name(input)
             );
         }
     };
     let kernels = kernels(facts, found);
     match (waste.pattern, &found.measure) {
-        (Pattern::EarlyAllocation, _) => format!("allocated too early, {kernels} before its first use"),
-        (Pattern::LateDeallocation, _) => format!("freed too late, {kernels} after its last use"),
-        (Pattern::RedundantAllocation, _) => {
-            format!("could reuse the memory of {}, whose last use is earlier", facts.trace.object_name(found.other))
+        (Pattern::EarlyAllocation, _) => {
+            format!("allocated too early: {kernels} ran between its allocation and its first use")
         }
-        (Pattern::UnusedAllocation, _) => "never accessed".to_owned(),
-        (Pattern::NeverRead, _) => "written, but never read".to_owned(),
+        (Pattern::LateDeallocation, _) => format!("freed too late: {kernels} ran between its last use and its free"),
+        (Pattern::RedundantAllocation, _) => {
+            let other = facts.trace.object_name(found.other);
+            format!("the object could reuse the memory of {other}, which is no longer used at that time")
+        }
+        (Pattern::UnusedAllocation, _) => "memory is never accessed".to_owned(),
+        (Pattern::NeverRead, _) => "the object is written, but never read".to_owned(),
         (Pattern::MemoryLeak, Some(Measure::Growth { left, iterations: all, per_iteration, origin })) => {
             match origin.noun() {
                 Some(step) => {
                     let by = bytes(*per_iteration);
-                    let graph = if found.model_call.is_some() {
-                        "kept alive by the autograd graph of the model call in this line; "
-                    } else {
-                        ""
+                    let growth = match found.model_call.is_some() {
+                        true => "the autograd graph of the model call in this line keeps memory alive, which grows",
+                        false => "memory grows",
                     };
                     format!(
-                        "{graph}grows by {by} per {step}: memory of {left} of {all} iterations is still live at the \
-                         end of the recording"
+                        "{growth} by {by} per {step}: memory of {left} of {all} iterations is still live at the end of \
+                         the recording"
                     )
                 }
-                None => "allocated throughout the recording and still live at its end".to_owned(),
+                None => "objects are allocated throughout the recording and still live at its end".to_owned(),
             }
         }
-        (Pattern::MemoryLeak, _) => "never freed".to_owned(),
-        (Pattern::TemporaryIdleness, _) => format!("idle while {kernels} ran between two of its uses"),
+        (Pattern::MemoryLeak, _) => "memory is never freed".to_owned(),
+        (Pattern::TemporaryIdleness, _) => format!("the object was idle while {kernels} ran between two of its uses"),
         (Pattern::DeadWrite, _) => dead_write(facts, found),
         (Pattern::Overallocation, Some(Measure::Touched { bytes: touched, .. })) => {
-            format!("kernels access only {} of it", bytes(*touched))
+            format!("kernels access only {} of the object", bytes(*touched))
         }
         (Pattern::NonUniformAccess, Some(Measure::Frequency { variation, histogram })) => {
             format!(
-                "some bytes are accessed much more often than others (coefficient of variation of the access counts: \
-                 {:.0} %): {}",
+                "some bytes of the object are accessed much more often than its other bytes (coefficient of variation \
+                 of the access counts: {:.0} %): {}",
                 variation * 100.0,
                 histogram_text(histogram)
             )
         }
         (Pattern::StructuredAccess, Some(Measure::Slices { count, .. })) => {
-            format!("accessed as {count} separate slices, which are not all needed at the same time")
+            format!("kernels access the object as {count} separate slices, which are not all needed at the same time")
         }
         (pattern, _) => pattern.name().to_owned(),
     }
@@ -80,11 +82,11 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
 /// Redundant write, and the write that overwrites it.
 fn dead_write(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
     let call = |call| describe_call(facts.trace, call);
-    let written = format!("data written by {}", call(found.from));
+    let (from, to) = (call(found.from), call(found.to));
     match found.times {
-        0 | 1 => format!("{written} are overwritten by {} without having been read", call(found.to)),
+        0 | 1 => format!("{to} overwrites the data that {from} wrote, although nothing has read them"),
         times => {
-            format!("{written} are overwritten {times} times without having been read, first by {}", call(found.to))
+            format!("the data that {from} wrote are overwritten {times} times without being read, first by {to}")
         }
     }
 }
@@ -105,7 +107,7 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
     let mut list = Vec::new();
     if waste.objects.len() > 1 {
         list.push(fact(
-            "bytes of the largest object",
+            "size of the largest object",
             facts.trace.objects.bytes[waste.largest.index()] as f64,
             Unit::Bytes,
         ));
@@ -118,11 +120,11 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
     match &found.measure {
         Some(Measure::Touched { bytes, largest_hole, fragmentation }) => {
             list.push(fact("accessed bytes", *bytes as f64, Unit::Bytes));
-            list.push(fact("largest unaccessed piece", *largest_hole as f64, Unit::Bytes));
-            list.push(fact("fragmentation of unaccessed bytes", fragmentation * 100.0, Unit::Percent));
+            list.push(fact("largest contiguous unaccessed range", *largest_hole as f64, Unit::Bytes));
+            list.push(fact("fragmentation of the unaccessed bytes", fragmentation * 100.0, Unit::Percent));
         }
         Some(Measure::Frequency { variation, histogram }) => {
-            list.push(fact("variation of access counts", variation * 100.0, Unit::Percent));
+            list.push(fact("coefficient of variation of access counts", variation * 100.0, Unit::Percent));
             for one in buckets(histogram, MOST_BUCKETS) {
                 list.push(fact(
                     &format!("bytes accessed {} by the kernel", one.times_text()),
@@ -138,13 +140,13 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
                 Origin::Passes => "forward passes",
                 _ => "steps",
             };
-            list.push(fact(&format!("bytes per {step}"), *per_iteration as f64, Unit::Bytes));
+            list.push(fact(&format!("memory growth per {step}"), *per_iteration as f64, Unit::Bytes));
             list.push(fact(&format!("{several} whose memory is still live"), f64::from(*left), Unit::None));
-            list.push(fact(&format!("{several} before the last one"), f64::from(*iterations), Unit::None));
+            list.push(fact(&format!("recorded {several} before the last one"), f64::from(*iterations), Unit::None));
         }
         Some(Measure::Slices { count, largest }) => {
             list.push(fact("slices", f64::from(*count), Unit::None));
-            list.push(fact("bytes of the largest slice", *largest as f64, Unit::Bytes));
+            list.push(fact("size of the largest slice", *largest as f64, Unit::Bytes));
         }
         None => {}
     }

@@ -13,8 +13,8 @@ impl CallingContextTree {
         self.check_nodes()?;
         self.check_metrics()?;
         let text = |id: StrId| id.is_none() || id.index() < self.strings.len();
-        all(&self.frames, |frame| frame.texts().into_iter().all(text), "texts of call_frames")?;
-        all(&self.threads, |t| t.process.index() < self.processes.len() && text(t.name), "call_threads")
+        all(&self.frames, |frame| frame.texts().into_iter().all(text), "table call_frames")?;
+        all(&self.threads, |t| t.process.index() < self.processes.len() && text(t.name), "table call_threads")
     }
 
     fn check_nodes(&self) -> Result<(), String> {
@@ -42,11 +42,11 @@ impl CallingContextTree {
         if metrics.thread.len() != rows || metrics.metric.len() != rows || metrics.stats.len() != rows {
             return Err("the columns of table call_metrics differ in length".to_owned());
         }
-        all(&metrics.node, |node| node.index() < self.nodes.len(), "call_metrics.node")?;
-        all(&metrics.thread, |thread| thread.index() < self.threads.len(), "call_metrics.thread")?;
+        all(&metrics.node, |node| node.index() < self.nodes.len(), "column call_metrics.node")?;
+        all(&metrics.thread, |thread| thread.index() < self.threads.len(), "column call_metrics.thread")?;
         let known =
             |metric: &CallMetric| !matches!(metric, CallMetric::Counter(name) if name.index() >= self.strings.len());
-        all(&metrics.metric, known, "call_metrics.metric")?;
+        all(&metrics.metric, known, "column call_metrics.metric")?;
         let key = |row: usize| (metrics.node[row], metrics.thread[row]);
         match (1..rows).find(|&row| key(row - 1) > key(row)) {
             Some(row) => Err(format!("table call_metrics is not sorted at row {row}")),
@@ -58,6 +58,6 @@ impl CallingContextTree {
 fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), String> {
     match values.iter().position(|value| !holds(value)) {
         None => Ok(()),
-        Some(row) => Err(format!("row {row} of the stored {column} refers to an entry that does not exist")),
+        Some(row) => Err(format!("row {row} of {column} refers to an entry that does not exist")),
     }
 }

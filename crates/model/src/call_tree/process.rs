@@ -56,7 +56,7 @@ impl CallingContextTree {
         let more = if command.chars().count() > COMMAND { "…" } else { "" };
         let command: String = command.chars().take(COMMAND).collect();
         let command = if command.is_empty() { command } else { format!(": {command}{more}") };
-        format!("{pid} ({position} of {count} programs with this PID{command})")
+        format!("{pid} (program {position} of {count} with this PID{command})")
     }
 }
 

@@ -220,7 +220,8 @@ impl MemoryAccesses {
         if in_order && disjoint {
             Ok(())
         } else {
-            Err("the byte ranges of memory accesses are in the wrong order".to_owned())
+            Err("the byte ranges of memory accesses are empty, unsorted or overlapping, or belong to no access"
+                .to_owned())
         }
     }
 }

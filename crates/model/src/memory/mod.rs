@@ -311,17 +311,17 @@ impl MemoryTrace {
                 self.objects.stream.iter().all(|s| place(MemoryDeviceId::NONE, *s)),
             ),
             (
-                "the table of changes of the kind of memory objects has the wrong order, or refers to an object or \
+                "the table that lists when memory objects change their kind is not sorted, or refers to an object or \
                  call that does not exist",
                 self.kind_changes.iter().all(|c| c.object.index() < objects && between(c.before))
                     && self.kind_changes.is_sorted_by_key(|c| (c.object, c.before)),
             ),
             (
-                "a phase refers to memory calls that do not exist",
+                "a phase of the program refers to memory calls that do not exist",
                 self.phases.iter().all(|p| between(p.first) && between(p.end)),
             ),
             (
-                "an event of an allocator segment refers to a call, device or stream that does not exist",
+                "an event of the caching allocator refers to a call, device or stream that does not exist",
                 self.segment_events.iter().all(|e| between(e.before) && place(e.device, e.stream)),
             ),
             (
@@ -333,7 +333,7 @@ impl MemoryTrace {
                 self.blocks.iter().all(|b| in_range(objects, b.object.0)),
             ),
             (
-                "a total of the allocator refers to a device or call that does not exist",
+                "a memory total of the caching allocator refers to a device or call that does not exist",
                 self.totals.iter().all(|t| place(t.device, on) && in_range(calls, t.after.0)),
             ),
             (

@@ -58,7 +58,7 @@ impl MemoryStacks {
         if self.parent.len() == self.frame.len() && parents_first && known {
             Ok(())
         } else {
-            Err("the rows of the table of call paths are in the wrong order".to_owned())
+            Err("the rows of the table of call paths are not sorted, or refer to entries that do not exist".to_owned())
         }
     }
 }

@@ -129,7 +129,7 @@ fn counted(view: &CallView, row: usize) -> Option<u64> {
 /// Row of a call tree view with the number `root`; an error if there is none.
 fn row(view: &CallView, root: u64) -> Result<usize, QueryError> {
     let row = usize::try_from(root).unwrap_or(usize::MAX);
-    let missing = || QueryError::missing(format!("unknown node {root}"));
+    let missing = || QueryError::missing(format!("this view of the call tree has no node {root}"));
     (row < view.nodes.len()).then_some(row).ok_or_else(missing)
 }
 
@@ -299,10 +299,9 @@ fn options(
 ) -> Result<ViewOptions, QueryError> {
     let metric = match arguments.text("metric")? {
         None => measured[0],
-        Some(name) => *measured
-            .iter()
-            .find(|metric| metric.name(&tree.strings) == name)
-            .ok_or_else(|| QueryError::Argument { name: "metric", why: format!("{name:?} was not measured") })?,
+        Some(name) => *measured.iter().find(|metric| metric.name(&tree.strings) == name).ok_or_else(|| {
+            QueryError::Argument { name: "metric", why: format!("the run did not measure the metric {name:?}") }
+        })?,
     };
     let mut only = Vec::new();
     for (name, by) in ONLY {

@@ -80,7 +80,10 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let number: u32 = arguments.needed("event")?;
     let event = EventId(number);
     if event.index() >= trace.events.len() {
-        return Err(QueryError::missing(format!("unknown event {number}: there are {}", trace.events.len())));
+        return Err(QueryError::missing(format!(
+            "there is no event {number}: the trace has {} events",
+            trace.events.len()
+        )));
     }
     let place = source_location_of(trace, event);
     let track = trace.events.track[event.index()];

@@ -163,10 +163,9 @@ pub(super) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     let rank = arguments.number("rank")?;
     let at: usize = arguments.needed("at")?;
     let found = opened.findings(rank)?;
-    let finding = found
-        .findings
-        .get(at)
-        .ok_or_else(|| QueryError::missing(format!("unknown finding {at}: there are {}", found.findings.len())))?;
+    let finding = found.findings.get(at).ok_or_else(|| {
+        QueryError::missing(format!("there is no finding {at}: the run has {} findings", found.findings.len()))
+    })?;
     // Of several ranks its events are those of the one that it is told of.
     let rank = rank.or_else(|| finding.detail_rank());
     // What is found in memory has no events, and a file of memory alone no trace.

@@ -144,7 +144,7 @@ pub(super) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Q
     let origin = opened.origin(rank)?;
     let (level, window) = window(arguments, origin)?;
     if let Some(track) = named.iter().find(|&&track| track as usize >= trace.tracks.len()) {
-        return Err(QueryError::missing(format!("unknown track {track}")));
+        return Err(QueryError::missing(format!("the trace has no track {track}")));
     }
     let tracks: Vec<TrackId> =
         trace.tracks.ids().filter(|track| named.is_empty() || named.contains(&track.0)).collect();
@@ -165,7 +165,10 @@ pub(super) fn window(arguments: &Arguments, origin: i64) -> Result<(u32, (i64, i
     let level: u32 = arguments.needed("level")?;
     let (first, last): (i64, i64) = (arguments.needed("first")?, arguments.needed("last")?);
     if level > LEVELS {
-        return Err(QueryError::Argument { name: "level", why: format!("{level} exceeds the highest level {LEVELS}") });
+        return Err(QueryError::Argument {
+            name: "level",
+            why: format!("the value {level} exceeds the highest level {LEVELS}"),
+        });
     }
     let at = |index: i64| {
         let ns = ((i128::from(index) * i128::from(BUCKETS)) << level) + i128::from(origin);

@@ -137,7 +137,7 @@ fn metrics(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
         let squares = batch.values::<Decimal128Type>(7)?;
         for row in 0..batch.rows() {
             let metric = metric(name.value(row), strings);
-            metrics.metric.push(metric.ok_or_else(|| file.damaged("a metric is unknown"))?);
+            metrics.metric.push(metric.ok_or_else(|| file.damaged("a row has an unknown metric"))?);
             metrics.stats.push(CallStats {
                 count: count[row],
                 sum: sum[row],
@@ -182,7 +182,8 @@ fn processes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Err
         let (command, python) = (batch.plain_text(6)?, batch.plain_text(7)?);
         let (torch, recorder) = (batch.plain_text(8)?, batch.plain_text(9)?);
         for row in 0..batch.rows() {
-            let role = CallRole::from_name(role.value(row)).ok_or_else(|| file.damaged("a role is unknown"))?;
+            let role = CallRole::from_name(role.value(row))
+                .ok_or_else(|| file.damaged("a row has an unknown process role"))?;
             tree.processes.push(CallProcess {
                 pid: pid[row],
                 parent_pid: parent_pid[row],
@@ -216,7 +217,7 @@ fn sources(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
                 detail: detail.value(row).to_owned(),
             };
             let process = processes.get_mut(process as usize);
-            process.ok_or_else(|| file.damaged("a row refers to a missing process"))?.sources.push(source);
+            process.ok_or_else(|| file.damaged("a row refers to a process that does not exist"))?.sources.push(source);
         }
         Ok(())
     })?;
@@ -225,7 +226,7 @@ fn sources(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
         let what = batch.plain_text(1)?;
         for (row, &process) in process.iter().enumerate() {
             let process = processes.get_mut(process as usize);
-            let process = process.ok_or_else(|| file.damaged("a row refers to a missing process"))?;
+            let process = process.ok_or_else(|| file.damaged("a row refers to a process that does not exist"))?;
             process.lost.push((what.value(row).to_owned(), count[row]));
         }
         Ok(())
@@ -240,7 +241,7 @@ fn step_ends(processes: &mut [CallProcess], files: &Files<'_>) -> Result<(), Err
         let (first, last) = (batch.values::<UInt64Type>(2)?, batch.values::<UInt64Type>(3)?);
         for (row, &process) in process.iter().enumerate() {
             let process = processes.get_mut(process as usize);
-            let process = process.ok_or_else(|| file.damaged("a row refers to a missing process"))?;
+            let process = process.ok_or_else(|| file.damaged("a row refers to a process that does not exist"))?;
             process.step_ends = Some(CallStepEnds { count: count[row], first_ns: first[row], last_ns: last[row] });
         }
         Ok(())
@@ -262,7 +263,8 @@ fn overheads(processes: &mut [CallProcess], files: &Files<'_>) -> Result<(), Err
                 fraction: (measured.is_valid(row) && measured.value(row)).then_some(fraction),
             };
             let process = processes.get_mut(process as usize);
-            process.ok_or_else(|| file.damaged("a row refers to a missing process"))?.overhead = Some(overhead);
+            process.ok_or_else(|| file.damaged("a row refers to a process that does not exist"))?.overhead =
+                Some(overhead);
         }
         Ok(())
     })

@@ -55,7 +55,7 @@ impl Long {
         if rows == end {
             Ok(())
         } else {
-            Err(self.damaged(format!("the table has {rows} values, but the events have {end}")))
+            Err(self.damaged(format!("the table has {rows} argument values, but the events require {end}")))
         }
     }
 

@@ -51,7 +51,7 @@ fn push_tracks(
     let sort = batch.numbers::<Int64Type>(5)?;
     let (device, stream) = (batch.numbers::<Int32Type>(6)?, batch.numbers::<Int64Type>(7)?);
     for (row, process) in process.iter().enumerate() {
-        let kind = kind.get(row).and_then(track_kind).ok_or_else(|| file.damaged("a track has no kind"))?;
+        let kind = kind.get(row).and_then(track_kind).ok_or_else(|| file.damaged("a track has no known kind"))?;
         tracks.push(Track {
             process: ProcessId(*process),
             tid: keys.get(row, strings)?,

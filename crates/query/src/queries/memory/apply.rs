@@ -46,7 +46,10 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
             numbers.push(number);
         }
     }
-    let none = |number| QueryError::missing(format!("unknown suggestion {number}; there are {}", memory.ranked.len()));
+    let none = |number| {
+        let count = memory.ranked.len();
+        QueryError::missing(format!("there is no suggestion {number}: the run has {count} suggestions"))
+    };
     let table = tables::apply(&memory.trace, &memory.ranked, &numbers).map_err(none)?;
     let selected: Vec<Suggestion> =
         numbers.iter().filter_map(|number| Some(memory.ranked.get(number - 1)?.suggestion.clone())).collect();

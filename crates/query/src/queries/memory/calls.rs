@@ -136,7 +136,10 @@ pub(crate) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     let trace = &memory.trace;
     let number: u32 = arguments.needed("call")?;
     if number as usize >= trace.calls.len() {
-        return Err(QueryError::missing(format!("unknown call {number}; there are {}", trace.calls.len())));
+        return Err(QueryError::missing(format!(
+            "there is no memory call {number}: the trace has {} calls",
+            trace.calls.len()
+        )));
     }
     let (call, row) = (MemoryCallId(number), number as usize);
     let accesses = trace.accesses_of(call);

@@ -40,7 +40,7 @@ fn device(memory: &Memory, arguments: &Arguments) -> Result<MemoryDeviceId, Quer
     let first = || memory.peaks.first().map_or(MemoryDeviceId(0), |peak| peak.device);
     let Some(number) = arguments.number::<u32>("device")? else { return Ok(first()) };
     if number as usize >= memory.trace.devices.len().max(1) {
-        return Err(QueryError::missing(format!("unknown device {number}")));
+        return Err(QueryError::missing(format!("the memory data have no device {number}")));
     }
     Ok(MemoryDeviceId(number))
 }

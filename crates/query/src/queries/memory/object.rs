@@ -143,7 +143,10 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let trace = &memory.trace;
     let number: u32 = arguments.needed("object")?;
     if number as usize >= trace.objects.len() {
-        return Err(QueryError::missing(format!("unknown object {number}; there are {}", trace.objects.len())));
+        return Err(QueryError::missing(format!(
+            "there is no memory object {number}: the trace has {} objects",
+            trace.objects.len()
+        )));
     }
     let object = MemoryObjectId(number);
     let (objects, row) = (&trace.objects, object.index());
