@@ -168,7 +168,7 @@ fn truncation_is_reported() {
         + &(0..6).map(|at| format!("f o{at}\n")).collect::<String>()
         + "end\n";
     std::fs::write(folder.path().join("many.memory"), text).unwrap();
-    let note = "The table does not show some of the suggestions of --apply; --limit 0";
+    let note = "Some suggestions to combine with --apply are not in the table; --limit 0";
     assert!(shown(folder.path(), &["memory", "many.memory", "--limit", "1"]).contains(note));
     assert!(!shown(folder.path(), &["memory", "many.memory"]).contains(note));
 }
