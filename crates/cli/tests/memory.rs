@@ -140,7 +140,10 @@ fn agent_reports_list_memory_findings() {
     std::fs::write(folder.path().join("late.memory"), text).unwrap();
     let shown = shown(folder.path(), &["report", "late.memory", "--for-agent"]);
     let findings: Vec<&str> = shown.lines().filter(|line| line.contains("SL05")).collect();
-    assert!((1..6).contains(&findings.len()) && shown.contains(" more like it"), "{shown}");
+    assert!(
+        (1..6).contains(&findings.len()) && shown.contains(" findings of this rule have this location and saving"),
+        "{shown}"
+    );
     assert!(shown.find("\nFindings, by predicted saving:\n1. SL05").is_some(), "{shown}");
     assert!(shown.find("Findings, by") < shown.find("Live bytes at the memory peaks, by place"), "{shown}");
     assert!(shown.ends_with("More: stackline memory late.memory, stackline findings late.memory\n"), "{shown}");

@@ -78,6 +78,6 @@ fn print_memory_note(memory: &[MemoryTrace], run: &Path) -> Result<()> {
     let (objects, calls) = (sum(|trace| trace.objects.len()), sum(|trace| trace.calls.len()));
     let (path, next) = (run.display(), command_line("memory", &[run.to_path_buf()], &[]));
     print_message(&format!(
-        "{path}: imported a memory trace with {objects} memory objects and {calls} memory calls. Next: {next}"
+        "{path}: imported memory data with {objects} memory objects and {calls} memory calls. Next: {next}"
     ))
 }
