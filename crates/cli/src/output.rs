@@ -90,7 +90,7 @@ fn shifted_clocks(set: &TraceSet) -> String {
     let lines = shifted.map(|p| {
         let more = if p.count > 1 { format!("; {} more", p.count - 1) } else { String::new() };
         let example = &p.example;
-        format!("A device clock is wrong ({example}{more}); the device times below are shifted to correct it.\n")
+        format!("The device times below are shifted, because host and device clocks differ ({example}{more}).\n")
     });
     terminal::clean_lines(&lines.collect::<String>())
 }
