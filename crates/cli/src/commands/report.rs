@@ -88,7 +88,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     }
     if gpu_rows == 0 {
         return Err(anyhow!(
-            "--fail-on cannot be judged: there is no GPU work in the input; record it, or leave --fail-on out"
+            "--fail-on cannot be judged: the input has no GPU work; record GPU work, or leave --fail-on out"
         ));
     }
     verdict(&held, unjudged)

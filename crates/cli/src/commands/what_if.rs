@@ -28,7 +28,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         }
         (false, true) => {
             return Err(wrong_use(
-                "--sweep chooses the changes that it simulates: leave --scale, --edit and the other changes out",
+                "--sweep itself chooses the changes to simulate: leave out --scale, --edit and all other options for changes",
             ));
         }
         _ => {}

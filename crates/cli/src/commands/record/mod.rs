@@ -155,7 +155,7 @@ fn summary(tree: &CallingContextTree, (how, run, next): (&str, &str, &str), (par
             }
         }
     }
-    let sources = if on.is_empty() { "no data source was on".to_owned() } else { format!("{} on", on.join(", ")) };
+    let sources = if on.is_empty() { "no data source was active".to_owned() } else { format!("{} on", on.join(", ")) };
     let lost = missing(tree);
     let is_whole = lost.is_empty() && !tree.processes.is_empty();
     let nothing = match (tree.metrics.is_empty(), part) {

@@ -19,7 +19,7 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
     }
     if args.counters.len() > MAX_COUNTERS {
         return Err(wrong_use(format!(
-            "{} counters were given; at most {MAX_COUNTERS} can be read",
+            "--counters: {} counters were given, but at most {MAX_COUNTERS} can be read",
             args.counters.len()
         )));
     }

@@ -24,8 +24,8 @@ pub enum OverlayError {
     Source(std::io::Error),
     /// There is no list of events.
     #[error(
-        "the file has no list of trace events (a member `traceEvents`, or an array as the whole file), so an overlay \
-         cannot be added"
+        "the file has no list of trace events, so an overlay cannot be added. The list is a member `traceEvents`, or an \
+         array as the whole file"
     )]
     NoEvents,
     /// The text is not JSON.

@@ -36,7 +36,7 @@ impl Shown<'_> {
             ChangeTable::Steps if self.diff.per == Per::Step => "Steps",
             ChangeTable::Steps => "Total",
             ChangeTable::Operators => "Operators by self time",
-            ChangeTable::Kernels if self.diff.by_family => "GPU work by operator and family",
+            ChangeTable::Kernels if self.diff.by_family => "GPU work by operator and kernel family",
             ChangeTable::Kernels => "GPU work",
             ChangeTable::Paths => "Call paths",
             ChangeTable::Functions => "Python functions",
