@@ -66,7 +66,7 @@ def test_findings_of_rules_are_in_all_outputs(findings: Program) -> None:
     done = findings(*rules)
     assert "train.py:5 in train_step  estimated gain 1000 µs/step" in done.stdout and "MY001 mine: flagged" in done.stdout
     shown = " ".join(done.stdout.split())
-    assert "Do: Mend it." in shown and "CPU time per step 500.0 µs; calls 3 (exact, confidence medium; gain stated by the rule" in shown
+    assert "Do: Mend it." in shown and "CPU time per step 500.0 µs; calls 3 (exact, confidence medium; the rule states this gain" in shown
     assert "printed" not in done.stdout and "printed" in done.stderr
     first = rows(findings.json(*rules))[0]
     assert (first["code"], first["gain_ns"], first["method"], first["area"]) == ("MY001", 1_000_000, "rule", "own")
@@ -210,7 +210,7 @@ def test_small_gains_are_counted_by_rule(findings: Program) -> None:
     )
     rules = ["--rules", findings.write("my_rules.py", little)]
     shown = findings(*rules).stdout
-    assert "2 findings of MY001 omitted: gain below --min-gain (--min-gain 0 shows all)." in shown
+    assert "Omitted: 2 findings of rule MY001, whose gain is below --min-gain (--min-gain 0 shows all)." in shown
     document = findings.json(*rules)
     assert {row["title"] for row in document["not_listed"] if row["code"] == "MY001"} == {"little", "less"}
     notes = " ".join(document["notes"])
@@ -222,7 +222,7 @@ def test_small_gains_are_counted_by_rule(findings: Program) -> None:
     cases = {case.get("name"): case for case in junit.iter("testcase")}
     out, failure = cases["MY001 little"].find("system-out"), cases["MY001 little"].find("failure")
     assert out is not None and failure is None
-    assert (out.text or "").startswith("2 findings are below --min-gain, so this") and "less" in (out.text or "")
+    assert (out.text or "").startswith("The gains of 2 findings are below --min-gain, so this") and "less" in (out.text or "")
     assert {row["title"] for row in rows(findings.json(*rules, "--min-gain", "0")) if row["code"] == "MY001"} == {"little", "less"}
 
 

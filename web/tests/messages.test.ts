@@ -220,7 +220,7 @@ test("uncovered time has the sentences of the terminal: the concurrent waits, an
       expect(lines[at]).toContain(`waits for an unrecorded cause (${wait_percent.toFixed(0)} % of the path)`);
       expect(lines[at]).toContain(`For details: ${advice}`);
     }
-    expect(await page.locator("main").innerText()).toContain("Largest parts of the time; no finding covers them:");
+    expect(await page.locator("main").innerText()).toContain("Largest parts of the time that no finding covers:");
     expect(await violations(page)).toEqual([]);
   });
 });

@@ -146,11 +146,11 @@ fn groups_of_other_ranks_have_their_own_heading() {
         |found: &Findings| uncovered(found).into_iter().filter(|line| !line.starts_with("- ")).collect::<Vec<_>>();
     let lines = uncovered(&merged);
     assert!(lines[0].contains("on rank 1, the slowest") && lines[1].starts_with("- hipOther (4 "), "{lines:?}");
-    assert_eq!(heads(&merged)[1..], ["Other ranks: large parts of their time that no finding covers:"]);
+    assert_eq!(heads(&merged)[1..], ["Large parts of the time of other ranks that no finding covers:"]);
     let last = lines.last().unwrap();
     assert!(last.starts_with("- hipMystery (4 ") && last.contains(", rank 0): "), "{lines:?}");
     merged.uncovered.groups.retain(|group| group.rank == Some(0));
-    assert_eq!(heads(&merged), ["Other ranks: large parts of their time that no finding covers:"]);
+    assert_eq!(heads(&merged), ["Large parts of the time of other ranks that no finding covers:"]);
     merged.uncovered.groups.clear();
     assert_eq!(uncovered(&merged), Vec::<String>::new());
 }

@@ -88,8 +88,9 @@ fn shifted_clocks(set: &TraceSet) -> String {
     let problems = set.traces.iter().flat_map(|t| &t.report.problems);
     let shifted = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
     let lines = shifted.map(|p| {
-        let more = if p.count > 1 { format!(" (and {} more)", p.count - 1) } else { String::new() };
-        format!("Clock difference of {}{more}; the device times below are shifted to correct it.\n", p.example)
+        let more = if p.count > 1 { format!("; {} more", p.count - 1) } else { String::new() };
+        let example = &p.example;
+        format!("The device times below are shifted, because host and device clocks differ ({example}{more}).\n")
     });
     terminal::clean_lines(&lines.collect::<String>())
 }

@@ -32,7 +32,8 @@ pub(crate) fn top(table: &Table, by: &str, count: usize) -> Table {
     let all = order.len();
     order.truncate(count);
     let mut top = rows(table, &order);
-    top.title = if all > count { format!("{}: the top {count} of {all}", table.title) } else { table.title.clone() };
+    top.title =
+        if all > count { format!("{}: the {count} largest of {all} rows", table.title) } else { table.title.clone() };
     top
 }
 
@@ -110,6 +111,6 @@ mod tests {
         let top = select(&top(&table, "n", 2), &["name", "missing"]);
         assert_eq!(top.columns.len(), 1);
         assert_eq!((text(&top, "name", 0), text(&top, "name", 1)), (Some("b"), Some("d")));
-        assert_eq!(top.title, "T: the top 2 of 3");
+        assert_eq!(top.title, "T: the 2 largest of 3 rows");
     }
 }

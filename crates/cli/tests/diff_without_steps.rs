@@ -49,7 +49,8 @@ fn different_call_counts_are_reported_first_and_calls_compared() {
     let markdown = stdout(&["diff", &a, &b, "--as", "markdown"]);
     let lines: Vec<&str> = markdown.lines().filter(|line| !line.is_empty()).take(2).collect();
     assert!(
-        lines[0].starts_with("### Stackline: different numbers of calls: the mean time of GPU operations"),
+        lines[0]
+            .starts_with("### Stackline: the runs have different numbers of calls: the mean time of GPU operations"),
         "{markdown}"
     );
     assert!(lines[1].starts_with("**Warning:** A has 68 GPU operations, B has 60"), "{markdown}");

@@ -423,5 +423,5 @@ fn steps_of_cycles_with_the_same_numbers_need_the_cycle() {
     let says_why = text.contains("--rules: Python rules cannot select a profiler cycle");
     assert_eq!((code, says_why), (Some(2), true), "{text}");
     let (code, text) = failure(&["record", "--steps", "0..2@1", "--", "true"]);
-    assert_eq!((code, text.contains("a recording has no cycles")), (Some(2), true), "{text}");
+    assert_eq!((code, text.contains("a recording has no profiler cycles")), (Some(2), true), "{text}");
 }

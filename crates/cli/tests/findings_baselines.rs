@@ -98,7 +98,11 @@ fn ignored_findings_are_listed() {
     assert!(shown.contains("Ignored: SL004 ") && !shown.contains("SL004 host-sync:"), "{shown}");
     let idle = case.file("idle", "SL004\nSL014 model.py\n");
     let stderr = text(&run(&[&case.waits, "--ignore", &idle]).stderr);
-    assert!(stderr.contains("idle:2: SL014 model.py matches no finding") && !stderr.contains("idle:1"), "{stderr}");
+    assert!(
+        stderr.contains("idle:2: the entry SL014 model.py of this ignore file matches no finding")
+            && !stderr.contains("idle:1"),
+        "{stderr}"
+    );
     let mut program = [""; 12];
     program[9] = "def step():  # stackline: ignore[SL004]";
     case.file("train.py", &program.join("\n"));
@@ -128,9 +132,9 @@ fn unused_suppression_comments_are_reported() {
     case.file("train.py", &program.join("\n"));
     case.file("other.py", "# stackline: ignore[SL004]");
     let stderr = text(&run(&[&case.waits, "--source-root", case.folder.path().to_str().unwrap()]).stderr);
-    assert!(stderr.contains("train.py:3: # stackline: ignore[SL014] matches no finding"), "{stderr}");
+    assert!(stderr.contains("train.py:3: the comment # stackline: ignore[SL014] matches no finding"), "{stderr}");
     assert!(stderr.contains("train.py:5: the comment ignores an unknown finding code: \"SL977\""), "{stderr}");
-    assert!(stderr.contains("train.py:7: # stackline: ignore[] has no code and ignores no finding"), "{stderr}");
+    assert!(stderr.contains("train.py:7: the comment # stackline: ignore[] names no finding code"), "{stderr}");
     assert!(!stderr.contains("train.py:10:") && !stderr.contains("other.py"), "{stderr}");
 }
 

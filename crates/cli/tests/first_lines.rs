@@ -21,13 +21,13 @@ fn truncation_is_reported_first() {
     let file = file.to_str().unwrap();
     // In the middle of the last record, the kernel of the third step's collective at 2,250 µs.
     std::fs::write(file, &text[..text.rfind("\"Collective name\"").unwrap()]).unwrap();
-    let line = "Cut: cut.json: the file is truncated after the record of void splitKreduce_kernel<32, float>(int, char*) at 2175 µs. \
-                The rest is missing: all results cover only the part that could be read.";
+    let line = "Incomplete input: cut.json: the file is truncated after the record of void splitKreduce_kernel<32, \
+                float>(int, char*) at 2175 µs. All results cover only the part that could be read.";
     assert_eq!(stdout(&["report", file]).lines().next(), Some(line));
     let findings = stdout(&["findings", file]);
     assert!(findings.split_whitespace().collect::<Vec<_>>().join(" ").starts_with(line), "{findings}");
     assert_eq!(stdout(&["report", file, "--for-agent"]).lines().nth(1), Some(line));
-    assert!(!stdout(&["report", &whole]).contains("Cut:"));
+    assert!(!stdout(&["report", &whole]).contains("Incomplete input:"));
 }
 
 #[test]

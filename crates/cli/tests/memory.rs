@@ -140,7 +140,10 @@ fn agent_reports_list_memory_findings() {
     std::fs::write(folder.path().join("late.memory"), text).unwrap();
     let shown = shown(folder.path(), &["report", "late.memory", "--for-agent"]);
     let findings: Vec<&str> = shown.lines().filter(|line| line.contains("SL05")).collect();
-    assert!((1..6).contains(&findings.len()) && shown.contains(" more like it"), "{shown}");
+    assert!(
+        (1..6).contains(&findings.len()) && shown.contains(" findings of this rule have this location and saving"),
+        "{shown}"
+    );
     assert!(shown.find("\nFindings, by predicted saving:\n1. SL05").is_some(), "{shown}");
     assert!(shown.find("Findings, by") < shown.find("Live bytes at the memory peaks, by place"), "{shown}");
     assert!(shown.ends_with("More: stackline memory late.memory, stackline findings late.memory\n"), "{shown}");
@@ -168,7 +171,7 @@ fn truncation_is_reported() {
         + &(0..6).map(|at| format!("f o{at}\n")).collect::<String>()
         + "end\n";
     std::fs::write(folder.path().join("many.memory"), text).unwrap();
-    let note = "The table does not show some of the suggestions of --apply; --limit 0";
+    let note = "Some suggestions to combine with --apply are not in the table; --limit 0";
     assert!(shown(folder.path(), &["memory", "many.memory", "--limit", "1"]).contains(note));
     assert!(!shown(folder.path(), &["memory", "many.memory"]).contains(note));
 }

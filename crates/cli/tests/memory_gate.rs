@@ -35,7 +35,7 @@ fn a_peak_before_the_first_call_counts() {
     assert_eq!(code, Some(4), "{out}{error}");
     // Sizes that look alike are told to the byte.
     let (_, out, error) = case.run(&["memory", "full.memory", "--fail-on", "peak>1000099B"]);
-    assert!(error.contains("is 1,000,100 bytes, more than 1,000,099 bytes"), "{out}{error}");
+    assert!(error.contains("is 1,000,100 bytes, and the limit is 1,000,099 bytes"), "{out}{error}");
     let shown = case.shown(&["memory", "full.memory", "--fail-on", "peak>1000100B", "--format", "json"]);
     let document: Value = serde_json::from_str(&shown).unwrap();
     let peak = &document["tables"]["memory_peaks"]["rows"][0];

@@ -50,7 +50,8 @@ fn compressed_memory_files_in_folders_are_named() {
     let output = run(&["report", path]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.success() && message.contains("holds only memory data: showing the output of `stackline memory`"),
+        output.status.success()
+            && message.contains("has only memory data, so `report` shows the output of `stackline memory`"),
         "{message}"
     );
     // Beside traces it is left out, and that is said.

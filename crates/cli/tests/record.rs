@@ -213,7 +213,7 @@ fn commands_that_cannot_be_run_are_reported() {
     let (code, text) = fails(&["record", "--", "true"]);
     assert_eq!(code, Some(1));
     assert!(
-        text.contains("no recorder library at this path, which the environment variable STACKLINE_RECORDER gives"),
+        text.contains("no recorder library at this path, to which the environment variable STACKLINE_RECORDER is set"),
         "{text}"
     );
 }

@@ -156,7 +156,7 @@ fn waits_on_the_gpu_are_not_kernels() {
                 gpu0/7  kernel  softmax     40+10";
     let file = write(folder.path(), "t.json", stackline_testkit::mini::trace(text));
     let shown = stdout(&["report", &file, "--for-agent"]);
-    assert!(shown.contains("share of GPU work, without waits and markers on the GPU;"), "{shown}");
+    assert!(shown.contains("share of GPU work without GPU-side waits and markers;"), "{shown}");
     assert!(shown.contains("\n- gemm: 30.00 µs, 75.0 %, 1 calls\n") && !shown.contains("- event_wait"), "{shown}");
     // The commands are those for this file.
     assert!(shown.ends_with(&format!("More: stackline findings {file}, stackline report {file} --format json\n")));
@@ -239,7 +239,7 @@ fn inferred_steps_are_distinguished_from_marked_ones() {
     let file = write(folder.path(), "t.json", trace.json());
     let shown = stdout(&["report", &file, "--for-agent"]);
     for part in [
-        "\nSteps: none are marked, so numbers cover the whole trace, unless inferred steps are mentioned.\n",
+        "\nSteps: none are marked, so numbers cover the whole trace. Only lines that name inferred steps cover these.\n",
         "\nCritical path of the inferred steps: ",
         " Note: steps are inferred from a repeated pattern of 13 launches, because the program marks no steps. The \
          inferred steps are 11 repeats ",

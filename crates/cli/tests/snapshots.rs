@@ -226,7 +226,8 @@ fn overlay_save_and_restore() {
     let output = run(&args);
     assert!(output.status.success());
     assert!(
-        String::from_utf8_lossy(&output.stderr).contains("159 events marked as critical, 42 events added for arrows"),
+        String::from_utf8_lossy(&output.stderr)
+            .contains("marked 159 events as critical, added 42 flow events as arrows"),
         "{output:?}"
     );
     let again = stdout(&["critical-path", "--restore", &saved, "--format", "json"]);

@@ -20,7 +20,7 @@ pub fn read_report_text(set: &TraceSet, style: &Style) -> String {
                     true => terminal::clean(&problem.example),
                     false => terminal::shorten(&problem.example, 60),
                 };
-                text.push_str(&format!("; such as {example}"));
+                text.push_str(&format!("; example: {example}"));
             }
             out.push_str(&terminal::note(&text, style));
         }
@@ -37,7 +37,9 @@ pub fn cut_text(set: &TraceSet) -> String {
     let mut out: String = cut.iter().take(NAMED).map(String::as_str).collect();
     if cut.len() > NAMED {
         let more = cut.len() - NAMED;
-        out.push_str(&format!("Cut: {more} more inputs are truncated. The list \"Read report\" below names them.\n"));
+        out.push_str(&format!(
+            "Incomplete input: {more} more inputs are truncated. The list \"Read report\" below names them.\n"
+        ));
     }
     terminal::clean_lines(&out)
 }
@@ -50,11 +52,11 @@ fn cut_line(trace: &Trace) -> Option<String> {
         ("too_damaged" | "oversized_entry", Some(last)) => {
             format!("only the part up to the record of {last} could be read")
         }
-        ("too_damaged" | "oversized_entry", None) => "only a part could be read".to_owned(),
+        ("too_damaged" | "oversized_entry", None) => "only a part of the file could be read".to_owned(),
         (_, last) => format!("the file is truncated{}", after(last)),
     };
     Some(format!(
-        "Cut: {}: {reason}. The rest is missing: all results cover only the part that could be read.\n",
+        "Incomplete input: {}: {reason}. All results cover only the part that could be read.\n",
         trace.meta.name
     ))
 }

@@ -20,10 +20,10 @@ fn operators_span_from_their_begin_and_nest() {
         "a x 100 t=5\na y 50 t=9\nk inner x>y t=8 dur=3\nk outer x>y t=2 dur=10\nk late y t=10 dur=20\nf x t=40\n";
     let found = spans(&lanes(&text::read("m", text).unwrap(), &[], &|_| Vec::new()));
     for expected in [
-        "calls of stream 0: inner 8 3",
-        "calls of stream 0: outer 2 10",
+        "calls on stream 0: inner 8 3",
+        "calls on stream 0: outer 2 10",
         // It cannot end after the one in which it begins.
-        "calls of stream 0: late 10 1",
+        "calls on stream 0: late 10 1",
         "x: x 5 35",
     ] {
         assert!(found.iter().any(|span| span == expected), "{expected}: {found:#?}");

@@ -39,14 +39,12 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         report.store_in_cache(run);
     }
     let events: usize = session.infos.iter().map(|i| i.events).sum();
-    print_message(&format!(
-        "{}: {} events of {} {}. Next: {}",
-        run.display(),
-        human::count(events),
-        session.infos.len(),
-        if session.infos.len() == 1 { "trace" } else { "traces" },
-        command_line("report", std::slice::from_ref(run), &[])
-    ))?;
+    let (events, next) = (human::count(events), command_line("report", std::slice::from_ref(run), &[]));
+    let path = run.display();
+    print_message(&match session.infos.len() {
+        1 => format!("{path}: imported {events} events of 1 trace. Next: {next}"),
+        traces => format!("{path}: imported {events} events of {traces} traces. Next: {next}"),
+    })?;
     if !memory.is_empty() {
         print_memory_note(&memory, run)?;
     }
@@ -77,11 +75,9 @@ fn split_memory_inputs(inputs: &[PathBuf], common: &Common) -> Result<(Vec<Memor
 
 fn print_memory_note(memory: &[MemoryTrace], run: &Path) -> Result<()> {
     let sum = |count: fn(&MemoryTrace) -> usize| human::count(memory.iter().map(count).sum::<usize>());
+    let (objects, calls) = (sum(|trace| trace.objects.len()), sum(|trace| trace.calls.len()));
+    let (path, next) = (run.display(), command_line("memory", &[run.to_path_buf()], &[]));
     print_message(&format!(
-        "{}: memory of {} objects, {} calls. Next: {}",
-        run.display(),
-        sum(|trace| trace.objects.len()),
-        sum(|trace| trace.calls.len()),
-        command_line("memory", &[run.to_path_buf()], &[])
+        "{path}: imported memory data with {objects} memory objects and {calls} memory calls. Next: {next}"
     ))
 }

@@ -11,17 +11,20 @@ pub(super) fn sentence(tree: &CallingContextTree) -> Option<String> {
     let most = measured()
         .max_by_key(|overhead| (overhead.fraction.map(|fraction| fraction.median_ppm), overhead.unrecorded_steps))?;
     let steps = match most.unrecorded_steps {
-        1 => "1 step was".to_owned(),
-        steps => format!("{steps} steps were"),
+        1 => "1 step".to_owned(),
+        steps => format!("{steps} steps"),
     };
     let Some(fraction) = most.fraction else {
         let is_enough = most.unrecorded_steps >= LEAST_UNRECORDED_STEPS.into();
-        let why = if is_enough { "the times of steps vary too much" } else { "too few steps" };
-        return Some(format!("overhead of recording: {why} to measure it; {steps} left unrecorded for this"));
+        return Some(if is_enough {
+            format!("overhead of recording: unknown, because step times vary too much ({steps} ran unrecorded)")
+        } else {
+            format!("overhead of recording: unknown, because too few steps ran unrecorded ({steps})")
+        });
     };
     let percent = |ppm: i64| format!("{:.1}", ppm as f64 / 1e4);
     Some(format!(
-        "overhead of recording: {} % of a step (95 % interval {} to {} %); {steps} left unrecorded to measure it",
+        "overhead of recording: {} % of a step (95 % interval {} to {} %), compared with {steps} that ran unrecorded",
         percent(fraction.median_ppm),
         percent(fraction.low_ppm),
         percent(fraction.high_ppm),
@@ -66,19 +69,19 @@ mod tests {
         tree.processes.push(process(1, None));
         assert_eq!(
             sentence(&tree).unwrap(),
-            "overhead of recording: too few steps to measure it; 1 step was left unrecorded for this"
+            "overhead of recording: unknown, because too few steps ran unrecorded (1 step)"
         );
         tree.processes.push(process(52, None));
         assert!(
             sentence(&tree)
                 .unwrap()
-                .starts_with("overhead of recording: the times of steps vary too much to measure it; 52")
+                .starts_with("overhead of recording: unknown, because step times vary too much (52 steps")
         );
         tree.processes.extend([process(63, Some([-4_000, 31_000, 52_000])), process(60, Some([0, 10_000, 90_000]))]);
         assert_eq!(
             sentence(&tree).unwrap(),
-            "overhead of recording: 3.1 % of a step (95 % interval -0.4 to 5.2 %); 63 steps were left unrecorded to \
-             measure it"
+            "overhead of recording: 3.1 % of a step (95 % interval -0.4 to 5.2 %), compared with 63 steps that ran \
+             unrecorded"
         );
         assert_eq!(json(tree.processes[3].overhead)["low_percent"], -0.4);
     }

@@ -45,7 +45,7 @@ pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Resul
     }
     written?;
     print_message(&format!(
-        "{}: {} events marked as critical, {} events added for arrows, {} events omitted{}",
+        "{}: marked {} events as critical, added {} flow events as arrows, omitted {} events{}",
         file.display(),
         summary.marked,
         summary.flow_events,
@@ -56,6 +56,6 @@ pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Resul
 
 /// Error about the source file: unreadable, or not the source of the path.
 fn refusal(error: &OverlayError, input: &Path) -> Error {
-    let message = format!("{}: no overlay: {error}", input.display());
+    let message = format!("{}: cannot add an overlay: {error}", input.display());
     if matches!(error, OverlayError::OtherTrace { .. }) { anyhow!(message) } else { unreadable(message) }
 }

@@ -12,7 +12,7 @@ pub(super) fn how_it_ended<'a>(reports: impl Iterator<Item = &'a ReadReport> + C
     let examples = |code| with_code(code).flat_map(Problem::examples);
     let killed = examples("process_killed").filter(|example| example.contains(" was ended by "));
     let mut text: String = killed.map(|example| format!("Killed: {example}.\n")).collect();
-    text.extend(examples("after_last_step").map(|example| format!("After the last recorded step: {example}.\n")));
+    text.extend(examples("after_last_step").map(|example| format!("Time after the last recorded step: {example}.\n")));
     text.push_str(&in_flight(reports.clone()));
     text.extend(examples("last_seen").map(|example| format!("Last sampled location of the main thread: {example}.\n")));
     stackline_present::terminal::clean_lines(&text)
@@ -22,23 +22,26 @@ pub(super) fn how_it_ended<'a>(reports: impl Iterator<Item = &'a ReadReport> + C
 fn in_flight<'a>(reports: impl Iterator<Item = &'a ReadReport>) -> String {
     let (mut lines, mut count) = (Vec::new(), 0);
     for report in reports {
-        let when = match () {
-            () if report.count_of("process_killed") > 0 => {
-                "at the end of the recording, or up to half a second earlier"
+        let (is_killed, is_cut) = (report.count_of("process_killed") > 0, report.breaks_off().is_some());
+        let line = |example: &str| match (is_killed, is_cut) {
+            (true, _) => {
+                format!("Call in flight at the end of the recording, or up to half a second earlier: {example}.\n")
             }
-            () if report.breaks_off().is_some() => "at the end of the truncated file",
-            () => "at the end of the recording",
+            (false, true) => format!("Call in flight at the end of the truncated file: {example}.\n"),
+            (false, false) => format!("Call in flight at the end of the recording: {example}.\n"),
         };
         for problem in report.problems.iter().filter(|problem| problem.code == "in_flight") {
-            lines.extend(problem.examples().map(|example| format!("Call in flight {when}: {example}.\n")));
+            lines.extend(problem.examples().map(line));
             count += problem.count;
         }
     }
     lines.truncate(IN_FLIGHT);
     let more = count.saturating_sub(lines.len() as u64);
     let mut text = lines.concat();
-    if more > 0 {
-        text.push_str(&format!("Also in flight at that time: calls of {more} more threads.\n"));
+    match more {
+        0 => {}
+        1 => text.push_str("1 more thread had a call in flight at that time.\n"),
+        _ => text.push_str(&format!("{more} more threads had calls in flight at that time.\n")),
     }
     text
 }

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     }
     if gpu_rows == 0 {
         return Err(anyhow!(
-            "--fail-on cannot be judged: there is no GPU work in the input; record it, or leave --fail-on out"
+            "--fail-on cannot be judged: the input has no GPU work; record GPU work, or leave --fail-on out"
         ));
     }
     verdict(&held, unjudged)
@@ -138,21 +138,32 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
     let name = if is_memory { "memory" } else { "calls" };
     let refused = refused(name, common);
     if !refused.is_empty() {
-        let content = if is_memory { "a memory file" } else { "a recording without individual calls" };
-        return Err(wrong_use(format!(
-            "{}: {content}, so `report` prints the output of `stackline {name}`, which does not accept {}; leave that \
-             out",
-            run.name(),
-            refused.join(", ")
-        )));
+        let (run, options) = (run.name(), refused.join(", "));
+        return Err(wrong_use(if is_memory {
+            format!(
+                "{run}: `report` runs `stackline memory` for a memory file, and `memory` does not accept {options}; \
+                 leave that out"
+            )
+        } else {
+            format!(
+                "{run}: `report` runs `stackline calls` for a recording without individual calls, and `calls` does \
+                 not accept {options}; leave that out"
+            )
+        }));
     }
     if args.for_agent {
         use super::report_for_agent::{report_calls, report_memory};
         let text = if is_memory { report_memory(run, common)? } else { report_calls(run, common, &args.source)? };
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
-    let holds = if is_memory { "only memory data" } else { "totals per call path, not individual calls" };
-    print_message(&format!("{} holds {holds}: showing the output of `stackline {name}`", run.name()))?;
+    let input = run.name();
+    print_message(&if is_memory {
+        format!("{input} has only memory data, so `report` shows the output of `stackline memory`")
+    } else {
+        format!(
+            "{input} has totals per call path, not individual calls, so `report` shows the output of `stackline calls`"
+        )
+    })?;
     let words = ["stackline", name, "--"].map(OsStr::new).into_iter();
     let words = words.chain(run.inputs().iter().map(|path| path.as_os_str()));
     let (held, next) = match Cli::try_parse_from(words)?.command {
@@ -202,7 +213,7 @@ fn print_next(session: &Session<'_>, has_operators: bool, args: &ReportArgs, com
 fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     if common.scope() != Scope::default() || common.rank.is_some() || common.output.is_some() {
         return Err(wrong_use(
-            "--html writes all steps and ranks to the file that it names: leave --steps, --whole, --rank and -o out",
+            "--html FILE writes all steps and ranks to FILE: leave --steps, --whole, --rank and -o out",
         ));
     }
     let most = args.max_size as usize * 1_000_000;
@@ -231,7 +242,7 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     }
     if let Some(left_out) = pruned.description() {
         print_message(&format!(
-            "omitted to keep the file below {} MB (--max-size raises this limit): {left_out}",
+            "to stay below {} MB, the HTML file omits {left_out} (--max-size raises this limit)",
             args.max_size
         ))?;
     }
@@ -286,20 +297,17 @@ fn older_traces(session: &Session<'_>) -> String {
     let count = |of: fn(&ReadReport) -> u64| session.set.traces.iter().map(|trace| of(&trace.report)).sum::<u64>();
     let (cycles, restarted) = (count(older_cycles), count(earlier_processes));
     let each = if session.infos.len() > 1 { "each" } else { "the" };
-    let are = |number: u64| if number == 1 { "older one is" } else { "older ones are" };
     let mut out = String::new();
     if cycles > 0 {
-        let are = are(cycles);
         out.push_str(&format!(
-            "Only the newest profiler cycle of {each} process is shown: {cycles} {are} omitted. To see an older \
-             cycle, pass only its file\n"
+            "Only the newest profiler cycle of {each} process is shown. Number of omitted older cycles: {cycles}. To \
+             see an older cycle, pass only its file\n"
         ));
     }
     if restarted > 0 {
-        let are = are(restarted);
         out.push_str(&format!(
-            "Only the newest process of {each} rank is shown, because the rank was restarted: {restarted} {are} \
-             omitted. To see an older process, pass only its file\n"
+            "Only the newest process of {each} rank is shown, because the rank was restarted. Number of omitted older \
+             processes: {restarted}. To see an older process, pass only its file\n"
         ));
     }
     out
@@ -310,7 +318,7 @@ fn line(info: &TraceInfo, many: bool) -> String {
     let rank = match (info.rank_from_file, info.world_size) {
         (true, Some(size)) => format!(", rank {} of {size}", info.rank),
         (true, None) => format!(", rank {}", info.rank),
-        (false, _) if many => format!(", rank {} (numbered in the order of the traces)", info.rank),
+        (false, _) if many => format!(", rank {} (not recorded; the traces are numbered in their order)", info.rank),
         (false, _) => String::new(),
     };
     format!(
@@ -438,21 +446,17 @@ fn coverage_notes(coverage: &Table) -> Option<(String, String)> {
     };
     let lowest = |what| shares(what).min_by(f64::total_cmp);
     let (launch, operator, step) = (lowest("launch")?, lowest("operator")?, lowest("step")?);
-    let ranks = if coverage.column("rank").is_some() { " (the lowest of the ranks)" } else { "" };
+    let ranks = if coverage.column("rank").is_some() { " (lowest of all ranks)" } else { "" };
     let graphs = shares("graph_launch")
         .max_by(f64::total_cmp)
         .filter(|&p| p > 0.0)
         .map(|p| {
-            format!("; {p:.1} % comes from graph launches, and gets the operator and step of the graph's launch call")
+            format!("; {p:.1} % comes from graph launches and counts for the operator and step of that launch call")
         })
         .unwrap_or_default();
-    let full = format!(
-        "Coverage{ranks}: for {launch:.1} % of GPU time the launch is known, for {operator:.1} % the operator, for \
-         {step:.1} % the step{graphs}."
-    );
     let short = format!(
-        "Coverage{ranks}: the launch is known for {launch:.1} %, the operator for {operator:.1} %, the step for \
-         {step:.1} % of GPU time."
+        "Coverage{ranks}: the launch call is known for {launch:.1} % of GPU time, the operator for {operator:.1} %, \
+         the step for {step:.1} %"
     );
-    Some((full, short))
+    Some((format!("{short}{graphs}."), format!("{short}.")))
 }

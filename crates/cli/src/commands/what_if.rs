@@ -28,7 +28,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         }
         (false, true) => {
             return Err(wrong_use(
-                "--sweep chooses the changes that it simulates: leave --scale, --edit and the other changes out",
+                "--sweep itself chooses the changes to simulate: leave out --scale, --edit and all other options for changes",
             ));
         }
         _ => {}
@@ -86,12 +86,14 @@ fn edits(args: &WhatIfArgs) -> Result<Vec<Edit>> {
         Ok(())
     };
     for pair in args.scale.chunks_exact(2) {
-        let factor = pair[1].parse().map_err(|_| wrong_use(format!("{:?} is not a factor such as 0.5", pair[1])))?;
+        let factor =
+            pair[1].parse().map_err(|_| wrong_use(format!("--scale: {:?} is not a factor such as 0.5", pair[1])))?;
         add(Action::Scale(factor), &pair[0])?;
     }
     for pair in args.set.chunks_exact(2) {
-        let ns =
-            pair[1].parse().map_err(|_| wrong_use(format!("{:?} is not a whole number of nanoseconds", pair[1])))?;
+        let ns = pair[1]
+            .parse()
+            .map_err(|_| wrong_use(format!("--set: {:?} is not a whole number of nanoseconds", pair[1])))?;
         add(Action::SetNs(ns), &pair[0])?;
     }
     let lists = [
@@ -177,7 +179,7 @@ fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> Stri
         out.push_str(&format!("Edit: {edit} ({} events)\n", human::count(*count as i64)));
     }
     if let Some(next) = found.after.bound_by() {
-        out.push_str(&format!("Largest cause of time on the predicted critical path: {}\n", next.name()));
+        out.push_str(&format!("Category with the most time on the predicted critical path: {}\n", next.name()));
     }
     for note in &found.notes {
         out.push_str(&format!("Note: {note}\n"));

@@ -178,7 +178,7 @@ impl<'a> Writer<'a> {
             let row = call.index();
             let stream = memory.streams.get(calls.stream[row].index());
             let object = memory.object_of(call);
-            let lane = stream.map_or_else(|| "calls".to_owned(), |stream| format!("calls of stream {}", stream.key));
+            let lane = stream.map_or_else(|| "calls".to_owned(), |stream| format!("calls on stream {}", stream.key));
             let (device, number) = self.lane(row);
             let track = self.track(device, TrackKind::Stream, number, &lane);
             let (start, end) = spans[row];
@@ -296,9 +296,9 @@ mod tests {
         let found = spans(&trace);
         for expected in [
             "in use: in use 5 0",
-            "calls of stream 0: allocate x 5 0",
-            "calls of stream 0: fill 10 4",
-            "calls of stream 3: free y 30 0",
+            "calls on stream 0: allocate x 5 0",
+            "calls on stream 0: fill 10 4",
+            "calls on stream 3: free y 30 0",
             "x: x 5 25",
             "x: late 20 10",
             "y: y 9 21",

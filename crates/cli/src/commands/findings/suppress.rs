@@ -128,7 +128,9 @@ impl Suppressions {
         let used = self.used_comments.borrow();
         for (number, line) in (1..).zip(text.lines()) {
             if has_empty_list(line) {
-                unknown.push(format!("{file}:{number}: # {MARK} ignore[] has no code and ignores no finding"));
+                unknown.push(format!(
+                    "{file}:{number}: the comment # {MARK} ignore[] names no finding code, so it ignores no finding"
+                ));
             }
             let Some(codes) = codes(line, &self.rules) else { continue };
             let is_unknown = |code: &&String| self.rules.find(code).is_none();
@@ -139,7 +141,7 @@ impl Suppressions {
             unknown.extend(codes.iter().filter(is_unknown).map(quoted_code));
             if !used.contains(&(file.to_owned(), number)) {
                 let list = if codes.is_empty() { String::new() } else { format!("[{}]", codes.join(", ")) };
-                idle.push(format!("{file}:{number}: # {MARK} ignore{list} matches no finding"));
+                idle.push(format!("{file}:{number}: the comment # {MARK} ignore{list} matches no finding"));
             }
         }
     }
@@ -150,7 +152,8 @@ impl Suppressions {
         let idle = self.lines.iter().filter(|line| !used.contains(&line.number));
         let text = |line: &Line| {
             let path = line.path.as_ref().map_or_else(String::new, |path| format!(" {path}"));
-            format!("{}:{}: {}{path} matches no finding", self.file, line.number, line.code)
+            let Line { number, code, .. } = line;
+            format!("{}:{number}: the entry {code}{path} of this ignore file matches no finding", self.file)
         };
         idle.map(text).collect()
     }

@@ -45,12 +45,12 @@ impl Worker {
     pub(super) fn start(python: &OsStr, request: &Value) -> Result<Self> {
         let spawned = Command::new(python).arg("-c").arg(PROGRAM).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.map_err(|error| {
-            let (name, advice) = (
-                python.to_string_lossy(),
-                "name a Python interpreter in which the package stackline is installed, with --python",
-            );
+            let name = python.to_string_lossy();
             let what = if error.kind() == ErrorKind::NotFound { "not found".to_owned() } else { error.to_string() };
-            wrong_use(format!("cannot start {name} to run Python rules: {what}; {advice} or STACKLINE_PYTHON"))
+            wrong_use(format!(
+                "cannot start {name} to run Python rules: {what}. Select a Python interpreter that has the package \
+                 stackline, with --python or STACKLINE_PYTHON"
+            ))
         })?;
         let (sender, lines) = channel();
         if let Some(out) = child.stdout.take() {

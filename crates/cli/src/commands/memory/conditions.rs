@@ -51,8 +51,8 @@ impl Condition {
     pub(super) fn parse(text: &str) -> Result<Self> {
         let form = |why: &str| {
             wrong_use(format!(
-                "cannot understand --fail-on {text:?}{why}; write 'peak>+2%' (above the baseline's), 'peak>8GB', \
-                 'waste>10%', 'count>3' or new"
+                "cannot understand --fail-on {text:?}{why}; write 'peak>+2%' (more than 2 % above the baseline's peak), \
+                 'peak>8GB', 'waste>10%', 'count>3' or 'new'"
             ))
         };
         if text.trim() == "new" {
@@ -120,14 +120,17 @@ impl Condition {
                 }
                 judged.peaks.iter().find_map(|peak| {
                     let waste = if judged.guesses { peak.perhaps_waste_percent() } else { peak.waste_percent() };
-                    let (waste, is) =
-                        (waste.filter(|waste| *waste > limit)?, if judged.guesses { "may be" } else { "is" });
-                    Some(format!("{waste:.1} % of the peak of {} {is} wasted, more than {limit} %", peak.device))
+                    let (waste, device) = (waste.filter(|waste| *waste > limit)?, &peak.device);
+                    Some(if judged.guesses {
+                        format!("{waste:.1} % of the peak of {device} may be wasted, and the limit is {limit} %")
+                    } else {
+                        format!("{waste:.1} % of the peak of {device} is wasted, and the limit is {limit} %")
+                    })
                 })
             }
             Self::Peak(limit) => judged.peaks.iter().find(|peak| peak.bytes as f64 > limit).map(|peak| {
                 let (now, most) = distinguishable_sizes(peak.bytes, limit as u64);
-                format!("the peak of {} is {now}, more than {most}", peak.device)
+                format!("the peak of {} is {now}, and the limit is {most}", peak.device)
             }),
             Self::PeakRise(limit) => rise(&|now, before| 100.0 * (now - before) > limit * before),
             Self::PeakMore(limit) => rise(&|now, before| now - before > limit),
@@ -140,7 +143,8 @@ fn risen(peak: &DevicePeak, before: &BTreeMap<String, u64>, is_above: &dyn Fn(f6
     let (device, now) = (&peak.device, bytes(peak.bytes));
     let Some(old) = before.get(device) else {
         let is_above = is_above(peak.bytes as f64, 0.0);
-        return is_above.then(|| format!("the peak of {device} is {now}; the baseline has no memory of this device"));
+        return is_above
+            .then(|| format!("the peak of {device} is {now}; the baseline has no memory data of this device"));
     };
     is_above(peak.bytes as f64, *old as f64).then(|| {
         let more = 100.0 * (peak.bytes as f64 - *old as f64) / (*old).max(1) as f64;

@@ -32,7 +32,8 @@ impl Gate {
         let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
         if let Some(at) = conditions.iter().position(Condition::needs_baseline).filter(|_| args.baseline.is_none()) {
             return Err(wrong_use(format!(
-                "--fail-on {:?} needs --baseline: memory results of an earlier run, written with --format json",
+                "--fail-on {:?} needs --baseline FILE, with the memory results of an earlier run, which `stackline \
+                 memory INPUT --format json -o FILE` writes",
                 args.fail_on[at]
             )));
         }
@@ -172,8 +173,8 @@ impl Judged {
             let findings =
                 if self.guesses == 1 { "1 finding".to_owned() } else { format!("{} findings", self.guesses) };
             print_message(&format!(
-                "--fail-on: conditions waste and new exclude {findings} of low confidence (--fail-on-guesses includes \
-                 them); peak and count include them"
+                "--fail-on: the conditions 'waste' and 'new' exclude {findings} of low confidence, and the condition \
+                 'count' includes them. Add --fail-on-guesses to include them in all conditions"
             ))?;
         }
         self.held.iter().try_for_each(|text| print_message(&format!("--fail-on: {text}")))?;
@@ -184,7 +185,7 @@ impl Judged {
 fn peak_change(peak: &DevicePeak, before: Option<u64>) -> String {
     let (device, now) = (&peak.device, bytes(peak.bytes));
     let Some(before) = before else {
-        return format!("The peak of {device} is {now}; the baseline has no memory of this device.");
+        return format!("The peak of {device} is {now}; the baseline has no memory data of this device.");
     };
     let more = 100.0 * (peak.bytes as f64 - before as f64) / before.max(1) as f64;
     format!("The peak of {device} is {now}, {more:+.1} % relative to the baseline's {}.", bytes(before))

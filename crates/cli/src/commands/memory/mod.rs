@@ -30,14 +30,14 @@ const CURVE_POINTS: usize = 20;
 /// Run the command. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
-        return Err(wrong_use("a memory trace has no steps to select"));
+        return Err(wrong_use("--steps does not apply, because a memory trace has no steps; leave --steps out"));
     }
     let mut run = run_of(&args.inputs, common)?;
     let (gate, rules) = (Gate::read(&args.gate, &args.inputs)?, rules(args)?);
     let files = run.memory_files()?;
     let trace = match common.rank {
         _ if files.is_empty() && args.inputs.len() > 1 => {
-            return Err(wrong_use("give one input, or several files that contain only memory data"));
+            return Err(wrong_use("`memory` accepts one input, or several files that contain only memory data"));
         }
         None if !files.is_empty() => return multiple_files::run(&run, &files, args, common).map(|()| false),
         Some(rank) if !files.is_empty() && args.process.is_none() => trace_of_rank(&run, &files, (rank, common))?,
@@ -79,7 +79,7 @@ fn select_memory(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Res
         }
         (Some(requested), None) => return memory_of_process(run, requested),
         (None, Some(_)) if run.is_memory_alone()? => {
-            return Err(wrong_use("a memory file has no ranks to select"));
+            return Err(wrong_use("--rank does not apply, because a memory file has no ranks; leave --rank out"));
         }
         (None, Some(rank)) => run.select_rank(rank)?,
         (None, None) => {}
@@ -95,7 +95,9 @@ fn memory_of_process(run: &Run, requested: &str) -> Result<MemoryTrace> {
         return Ok(processes.swap_remove(at));
     }
     if processes.is_empty() {
-        return Err(wrong_use("--process: the input does not contain memory of several processes"));
+        return Err(wrong_use(
+            "--process does not apply, because the input has no memory data per process; leave --process out",
+        ));
     }
     let labels: Vec<&str> = processes.iter().map(|trace| &trace.label[..]).collect();
     Err(wrong_use(format!("--process: no process {requested:?}; the processes are: {}", labels.join(", "))))
@@ -163,7 +165,10 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
         return Ok(Some(vec![tables::rules_table(&analysis.usage, &analysis.matches)]));
     }
     let none = |number| {
-        wrong_use(format!("no suggestion {number}; number of suggestions: {}, numbered from 1", analysis.ranked.len()))
+        wrong_use(match analysis.ranked.len() {
+            0 => format!("--apply {number}: the input gives no suggestions"),
+            count => format!("--apply {number}: no suggestion has this number; the numbers are 1 to {count}"),
+        })
     };
     Ok(Some(vec![tables::apply(trace, &analysis.ranked, &args.apply).map_err(none)?]))
 }
@@ -217,7 +222,7 @@ fn cut_note(common: &Common, listed: &[usize], chosen: &[usize]) -> Option<Strin
     let is_cut = common.format == Format::Table && rows > 0;
     let unseen = |at: &usize| listed.iter().position(|other| other == at).is_none_or(|row| row >= rows);
     (is_cut && chosen.iter().any(unseen))
-        .then(|| "The table does not show some of the suggestions of --apply; --limit 0 shows all rows.".to_owned())
+        .then(|| "Some suggestions to combine with --apply are not in the table; --limit 0 shows all rows.".to_owned())
 }
 
 /// Remove columns that repeat others for programs: parts of source locations and of changes.

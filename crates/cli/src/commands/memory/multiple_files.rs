@@ -65,7 +65,9 @@ pub(in crate::commands) fn trace_of_rank(
     let Read { memories, .. } = read(run, files, common)?;
     let MemorySource { path, member } =
         memories.file_of_rank(rank).map_err(|available| match available.is_empty() {
-            true => wrong_use("--rank does not apply: these memory files have no ranks; give only one of them"),
+            true => {
+                wrong_use("--rank does not apply, because the memory files have no ranks; give one file without --rank")
+            }
             false => Error::NoRank { requested: rank, available }.into(),
         })?;
     let traces = reading(run, |run| run.memories_of_file(path))?;
@@ -157,7 +159,7 @@ fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
         _ => {
             let example = files.first().map(|(path, _)| path.display().to_string()).unwrap_or_default();
             let count = files.len();
-            format!("{given} needs one memory trace, and these are {count} files; give one, such as {example}")
+            format!("{given} needs one memory trace, but {count} files were given; give one, such as {example}")
         }
     }))
 }

@@ -24,14 +24,16 @@ const PASSED_ON: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 
 /// Run the command to record and wait for its end; return its process ID and exit status.
 pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Result<(u32, ExitStatus)> {
-    let [program, arguments @ ..] = command else { return Err(cannot_run(NOT_FOUND, "the command is missing")) };
+    let [program, arguments @ ..] = command else {
+        return Err(cannot_run(NOT_FOUND, "the command to record is missing"));
+    };
     // From here on no signal ends this process; a handler is no heritage, so the command starts with none.
-    let mut signals = SignalsInfo::<WithOrigin>::new(forwarded_signals()).context("cannot handle signals")?;
+    let mut signals = SignalsInfo::<WithOrigin>::new(forwarded_signals()).context("cannot install signal handlers")?;
     let mut child = start(program, arguments, environment).map_err(|error| not_started(program, &error))?;
     let pid = Pid::from_raw(child.id().cast_signed());
     // The command was told to ignore these, too (`nohup`), and may have a handler for them all the same.
     for signal in PASSED_ON.into_iter().filter(|&signal| is_ignored(signal)) {
-        signals.handle().add_signal(signal).context("cannot handle signals")?;
+        signals.handle().add_signal(signal).context("cannot install signal handlers")?;
     }
     // `None` once it has ended: its number may then be another's.
     let alive = Arc::new(Mutex::new(Some(pid)));
@@ -50,7 +52,7 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     });
     wait_until_ended(pid);
     *alive.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let ended = child.wait().context("cannot get the exit status of the command");
+    let ended = child.wait().context("cannot get the exit status of the recorded command");
     handle.close();
     let _ = forwarder.join();
     Ok((pid.as_raw().cast_unsigned(), ended?))

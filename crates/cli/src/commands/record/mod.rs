@@ -46,7 +46,8 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let (pid, ended) = ended;
     let signaled = launch::signaled(pid, ended);
     let _ = signaled.as_ref().map(|signaled| signaled.note(place.path()));
-    let how = signaled.map_or_else(String::new, |signaled| format!("the command was ended by {}; ", signaled.name));
+    let how = signaled.map(|signaled| signaled.name);
+    let how = how.map_or_else(String::new, |signal| format!("the command was ended by {signal}; "));
     let run = place.shown();
     let running = surviving_processes::sentence(place.path());
     // The result is the command's, whatever comes of the recording.
@@ -154,7 +155,7 @@ fn summary(tree: &CallingContextTree, (how, run, next): (&str, &str, &str), (par
             }
         }
     }
-    let sources = if on.is_empty() { "no data source on".to_owned() } else { format!("{} on", on.join(", ")) };
+    let sources = if on.is_empty() { "no data source was active".to_owned() } else { format!("{} on", on.join(", ")) };
     let lost = missing(tree);
     let is_whole = lost.is_empty() && !tree.processes.is_empty();
     let nothing = match (tree.metrics.is_empty(), part) {
@@ -169,11 +170,10 @@ fn summary(tree: &CallingContextTree, (how, run, next): (&str, &str, &str), (par
         (true, Part::All) => "; no measurement was written, so it is unknown if PyTorch operators ran",
     };
     let overhead = super::overhead::sentence(tree).map_or_else(String::new, |text| format!("; {text}"));
+    let (paths, sources) = (human::count(tree.nodes.len().saturating_sub(1)), [vec![sources], off].concat().join("; "));
     format!(
-        "stackline: {how}{} call paths of {} ({}){nothing}{lost}{overhead}{more}. Next: {}",
-        human::count(tree.nodes.len().saturating_sub(1)),
+        "stackline: {how}recorded {paths} call paths of {} ({sources}){nothing}{lost}{overhead}{more}. Next: {}",
         super::calls::processes(tree),
-        [vec![sources], off].concat().join("; "),
         command_line(next, &[PathBuf::from(run)], &[]),
     )
 }
@@ -229,6 +229,6 @@ mod tests {
         let tree = CallingContextTree { processes: vec![process], ..CallingContextTree::default() };
         let text = summary(&tree, ("", "a.stackline", "calls"), (Part::All, "; 1 process is still running"));
         assert!(text.ends_with("still running. Next: stackline calls a.stackline"), "{text}");
-        assert!(text.contains("; overhead of recording: too few steps to measure it"), "{text}");
+        assert!(text.contains("; overhead of recording: unknown, because too few steps"), "{text}");
     }
 }

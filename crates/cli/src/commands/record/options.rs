@@ -19,7 +19,7 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
     }
     if args.counters.len() > MAX_COUNTERS {
         return Err(wrong_use(format!(
-            "{} counters were given; at most {MAX_COUNTERS} can be read",
+            "--counters: {} counters were given, but at most {MAX_COUNTERS} can be read",
             args.counters.len()
         )));
     }
@@ -64,11 +64,11 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
     set("STACKLINE_DURATION", args.duration.clone());
     if let Some(steps) = common.steps {
         if steps.first < 0 {
-            return Err(wrong_use(format!("steps are numbered from 0, not {}", steps.first)));
+            return Err(wrong_use(format!("--steps: steps are numbered from 0, not {}", steps.first)));
         }
         if steps.cycle.is_some() {
             return Err(wrong_use(format!(
-                "--steps {steps}: a recording has no cycles; omit the @ and the number after it"
+                "--steps {steps}: a recording has no profiler cycles; omit the @ and the number after it"
             )));
         }
         set("STACKLINE_STEPS", Some(format!("{}..{}", steps.first, steps.last)));

@@ -122,7 +122,9 @@ fn make_free(name: &str) -> Result<PathBuf> {
             return make(&path);
         }
     }
-    Err(wrong_use(format!("{name}.stackline and thousands of others exist; choose a name with -o")))
+    Err(wrong_use(format!(
+        "{name}.stackline, {name}-2.stackline and all further names up to {name}-9999.stackline exist; choose a name with -o"
+    )))
 }
 
 /// Default name of the run: the script, module, or command.
@@ -163,7 +165,7 @@ pub(super) fn recorder() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(RECORDER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) {
         return fs::canonicalize(&path).with_context(|| {
             format!(
-                "{}: no recorder library at this path, which the environment variable {RECORDER_VARIABLE} gives",
+                "{}: no recorder library at this path, to which the environment variable {RECORDER_VARIABLE} is set",
                 path.display()
             )
         });

@@ -29,7 +29,7 @@ pub(in crate::commands) fn report_calls(run: &Run, common: &Common, source: &Sou
     out.push_str(&crate::commands::calls::head_for_agent(&tree, step.as_ref()));
     out.push_str(&how_it_ended(std::iter::once(&tree.report)));
     for problem in tree.report.problems.iter().take(FINDINGS) {
-        let _ = writeln!(out, "Read report: {} x {}", problem.count, problem.code);
+        let _ = writeln!(out, "Read report: problem {}, count {}", problem.code, problem.count);
     }
     let found = find_in_calls(&tree, None, &Options::default(), &ExternalRules::default(), &|_| true);
     if let Ok(found) = &found {
@@ -55,7 +55,7 @@ fn lines(tree: &CallingContextTree, out: &mut String) {
     lines.retain(|line| line.exclusive.sum > 0);
     lines.sort_by_key(|line| Reverse(line.exclusive.sum));
     let title = metric.title(&tree.strings);
-    let _ = writeln!(out, "\nPython lines with the largest {title}, including the operators that they call:");
+    let _ = writeln!(out, "\nPython lines by {title}, including the operators that they call:");
     for line in lines.iter().take(KERNELS) {
         let _ = writeln!(
             out,

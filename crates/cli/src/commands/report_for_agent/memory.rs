@@ -67,7 +67,7 @@ fn report_several_files(run: &Run, files: &[(PathBuf, String)], common: &Common)
         let _ = writeln!(out, "{}", short(&sentence, 4 * TITLE));
     }
     for problem in reports.iter().flat_map(|trace| &trace.report.problems).take(PROBLEMS) {
-        let _ = writeln!(out, "Read report: {} x {}", problem.count, problem.code);
+        let _ = writeln!(out, "Read report: problem {}, count {}", problem.code, problem.count);
     }
     memories.tables().iter().take(1).for_each(|table| rows(table, &mut out));
     Ok(cut(out, &command_line("memory", run.inputs(), &[])))
@@ -92,7 +92,10 @@ fn findings_of(found: &Findings, out: &mut String) {
     }
     out.push_str("\nFindings, by predicted saving:\n");
     for (at, (finding, more)) in groups.iter().take(FINDINGS).enumerate() {
-        let like_it = if *more > 0 { format!("; and {more} more like it") } else { String::new() };
+        let like_it = match *more {
+            0 => String::new(),
+            more => format!("; {} findings of this rule have this location and saving", more + 1),
+        };
         let title = short(&finding.title, 2 * TITLE);
         let _ = writeln!(out, "{}. {} {title}{}{like_it}", at + 1, finding.rule.code, gain(finding, found));
         let place = finding.place.text();

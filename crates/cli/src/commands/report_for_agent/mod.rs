@@ -133,7 +133,11 @@ fn text_of_lengths(
     match found {
         Ok(found) => findings_of(found, lengths, &mut out),
         Err(error) => {
-            let _ = writeln!(out, "\nFindings: rules could not run: {}", short(&error.to_string(), 2 * TITLE));
+            let _ = writeln!(
+                out,
+                "\nFindings: none, because the rules could not run: {}",
+                short(&error.to_string(), 2 * TITLE)
+            );
         }
     }
     if let Some(kernels) = &work.kernels {
@@ -187,15 +191,18 @@ fn head(session: &Session<'_>, (content, are_inferred): (&Content, bool), length
         }
     }
     for (code, count) in problems.into_iter().take(PROBLEMS) {
-        let _ = writeln!(out, "Read report: {count} x {code}");
+        let _ = writeln!(out, "Read report: problem {code}, count {count}");
     }
 }
 
 /// The times of steps, a line for each rank or process.
 fn steps(spread: Option<&Table>, are_inferred: bool, most: usize, out: &mut String) {
     let Some(spread) = spread else {
-        let but = if are_inferred { ", unless inferred steps are mentioned" } else { "" };
-        let _ = writeln!(out, "Steps: none are marked, so numbers cover the whole trace{but}.");
+        out.push_str(if are_inferred {
+            "Steps: none are marked, so numbers cover the whole trace. Only lines that name inferred steps cover these.\n"
+        } else {
+            "Steps: none are marked, so numbers cover the whole trace.\n"
+        });
         return;
     };
     let rows: Vec<usize> = (0..spread.rows()).filter(|&row| text(spread, "measure", row) == Some("time")).collect();
@@ -213,13 +220,13 @@ fn steps(spread: Option<&Table>, are_inferred: bool, most: usize, out: &mut Stri
             value("max_us")
         );
     }
-    more(rows.len(), most, "lines of steps", out);
+    more(rows.len(), most, "ranks or processes with steps", out);
 }
 
 /// Write the number of unlisted items.
 fn more(count: usize, listed: usize, what: &str, out: &mut String) {
     if count > listed {
-        let _ = writeln!(out, "and {} more {what}", count - listed);
+        let _ = writeln!(out, "Not listed: {} more {what}", count - listed);
     }
 }
 
@@ -235,10 +242,10 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let (rank, length) = (rank.unwrap_or_default(), human::duration(found.step_ns));
     let _ = writeln!(out, "\nFindings, by predicted gain ({unit}{rank} takes {length}):");
     if found.with_gpu_work && !found.are_inferred {
-        out.push_str("In this list, a step ends when its GPU work ends; \"Steps\" above are the times of CPU spans.\n");
+        out.push_str("A step of this list ends with its GPU work; a step of \"Steps\" above ends with its CPU span.\n");
     }
     if let Some(ns) = found.between_ns {
-        let _ = writeln!(out, "{} of this time is between steps.", human::duration(ns));
+        let _ = writeln!(out, "The step time includes {} between steps.", human::duration(ns));
     }
     for (at, finding) in listed(&found.findings, lengths.lines.min(FINDINGS)) {
         let on = ranks_with(found, finding).map_or_else(String::new, |ranks| format!("; {ranks}"));
@@ -322,9 +329,12 @@ impl Kernels {
         let (work, others): (Vec<usize>, Vec<usize>) = (0..kernels.rows()).partition(is_work);
         let waits: f64 = others.iter().filter_map(|row| number(kernels, "total_ns", *row)).sum();
         let kernels = &rows(kernels, &work);
-        let left_out = if waits > 0.0 { ", without waits and markers on the GPU" } else { "" };
+        let share = match waits > 0.0 {
+            true => "share of GPU work without GPU-side waits and markers",
+            false => "share of GPU work",
+        };
         let head = format!(
-            "Kernels by time{} (share of GPU work{left_out}; shapes: operator inputs with the most kernel time):",
+            "Kernels by time{} ({share}; shapes: operator inputs with the most kernel time):",
             sum_coverage(traces.len())
         );
         let kernels = ranks::by_name(kernels, &["total_ns", "count"]);

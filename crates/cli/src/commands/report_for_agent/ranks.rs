@@ -56,7 +56,7 @@ pub(super) fn gpu_time(time: &Table, out: &mut String) {
     let whole: f64 = windows.values().sum();
     let window_text = match windows.len() {
         1 => "(% of the GPU's window)".to_owned(),
-        count => format!("(% of the windows of {count} GPUs combined; in parentheses, the range over GPUs)"),
+        count => format!("(% of the windows of {count} GPUs combined; in parentheses: lowest and highest GPU)"),
     };
     let _ = writeln!(out, "\nGPU time by category {window_text}:");
     for (category, times) in &categories {

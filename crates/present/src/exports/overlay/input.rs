@@ -58,7 +58,7 @@ impl<R: Read> Input<R> {
             self.reader.consume(taken);
             self.offset += taken as u64;
             if end.is_some() {
-                return if text.len() > from { Ok(true) } else { Err(self.malformed("a value is missing")) };
+                return if text.len() > from { Ok(true) } else { Err(self.malformed("a JSON value is missing")) };
             }
         }
     }

@@ -24,8 +24,8 @@ pub enum OverlayError {
     Source(std::io::Error),
     /// There is no list of events.
     #[error(
-        "the file has no list of trace events (a member `traceEvents`, or an array as the whole file), so an overlay \
-         cannot be added"
+        "the file has no list of trace events, so an overlay cannot be added. The list is a member `traceEvents`, or an \
+         array as the whole file"
     )]
     NoEvents,
     /// The text is not JSON.
@@ -38,8 +38,8 @@ pub enum OverlayError {
     },
     /// Events on the path are missing. The output so far is incomplete.
     #[error(
-        "the file is damaged: it contains only {marked} of the {expected} events on the critical path; repair it or \
-         export the trace again before you write an overlay"
+        "the file is damaged: it contains only {marked} of the {expected} events on the critical path. Repair the file \
+         or export the trace again, then write the overlay"
     )]
     EventsMissing {
         /// Events found and marked.
@@ -50,7 +50,7 @@ pub enum OverlayError {
     /// Other events are at the positions of the path.
     #[error(
         "the critical path is from another trace: only {fitting} of its {expected} events have the same name and start \
-         time in this file; give the trace file from which the path was computed"
+         time in this file. Give the trace file from which the path was computed"
     )]
     OtherTrace {
         /// Events that fit.
@@ -168,7 +168,7 @@ impl<R: Read, W: Write> Writer<'_, R, W> {
             let complete = self.input.value(&mut text)?;
             let is_events = complete && &text[key_at..] == b"\"traceEvents\"";
             if !complete || self.input.blank(&mut text)? != Some(b':') {
-                return Err(self.input.malformed("a colon was expected"));
+                return Err(self.input.malformed("a colon was expected after an object key"));
             }
             self.input.next()?;
             text.push(b':');
@@ -179,7 +179,7 @@ impl<R: Read, W: Write> Writer<'_, R, W> {
                 text.clear();
                 self.events()?;
             } else if !self.input.value(&mut text)? {
-                return Err(self.input.malformed("the file is truncated inside a value"));
+                return Err(self.input.malformed("the file is truncated inside a JSON value"));
             }
         }
         self.out.write_all(&text)?;

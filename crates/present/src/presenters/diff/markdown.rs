@@ -8,8 +8,8 @@ use stackline_diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
 pub fn markdown(shown: &Shown<'_>) -> String {
     let [before, after] = sides(shown);
     let counts = match shown.diff.per {
-        _ if shown.diff.has_different_bases => "steps are not comparable: ",
-        Per::Call => "different numbers of calls: ",
+        _ if shown.diff.has_different_bases => "the steps of the runs are not comparable: ",
+        Per::Call => "the runs have different numbers of calls: ",
         Per::Step | Per::Run => "",
     };
     // Without any spread the headline says so.

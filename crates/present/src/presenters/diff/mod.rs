@@ -36,7 +36,7 @@ impl Shown<'_> {
             ChangeTable::Steps if self.diff.per == Per::Step => "Steps",
             ChangeTable::Steps => "Total",
             ChangeTable::Operators => "Operators by self time",
-            ChangeTable::Kernels if self.diff.by_family => "GPU work by operator and family",
+            ChangeTable::Kernels if self.diff.by_family => "GPU work by operator and kernel family",
             ChangeTable::Kernels => "GPU work",
             ChangeTable::Paths => "Call paths",
             ChangeTable::Functions => "Python functions",
@@ -146,7 +146,8 @@ impl Shown<'_> {
         let more =
             if all.len() > texts.len() { format!(", and {} more", all.len() - texts.len()) } else { String::new() };
         let unit = if self.diff.per == Per::Step { "step" } else { "run" };
-        let how = format!("Number of calls changed in every {unit}, but the change of their time is within noise");
+        let how =
+            format!("The number of calls changed in every {unit}, but the change of the calls' time is within noise");
         (!texts.is_empty()).then(|| format!("{how}: {}{more}.", texts.join(", ")))
     }
 
@@ -182,9 +183,9 @@ fn measure(measure: Measure, per: Per) -> &'static str {
     match measure {
         Measure::Step if per == Per::Step => "step",
         Measure::Step => "total",
-        Measure::StepAndBetween => "step and gap",
+        Measure::StepAndBetween => "step to next step",
         Measure::Gpu => "GPU busy",
-        Measure::Cpu | Measure::CpuTotal => "operators on host",
+        Measure::Cpu | Measure::CpuTotal => "operators on CPU",
     }
 }
 
@@ -266,7 +267,7 @@ fn headline(shown: &Shown<'_>) -> String {
     let rank = if shown.has_ranks() { format!(" of rank {}", step.rank) } else { String::new() };
     let share = step.percent().unwrap_or(0.0);
     let subject = match step.measure {
-        Measure::StepAndBetween => format!("the step{rank}, including the time until the next step,"),
+        Measure::StepAndBetween => format!("the step{rank} with the gap to the next step"),
         _ if shown.diff.per == Per::Step => format!("the step{rank}"),
         _ => format!("the run{rank}"),
     };

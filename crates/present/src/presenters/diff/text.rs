@@ -27,8 +27,11 @@ const SEVERAL: &str = "To test for significance, give several runs for each side
 /// Format a comparison of runs as text for people.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let [before, after] = sides(shown);
-    let lost =
-        shown.diff.missing_records.iter().map(|lost| remark(&format!("Records or times are missing. {lost}"), style));
+    let lost = shown
+        .diff
+        .missing_records
+        .iter()
+        .map(|lost| remark(&format!("Records or times of a run are missing. {lost}"), style));
     let mut out = colored(&lost.collect::<String>(), Verdict::Slower, style);
     out.push_str(&first(shown, style));
     out.push_str(&remark(&format!("A: {before}"), style));
@@ -135,24 +138,28 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
         return;
     }
     let is_tested = shown.diff.method != Method::None;
-    let verb = if is_tested { "changed significantly" } else { "differ (not tested for significance)" };
-    let alone = match count.alone {
-        0 => String::new(),
-        many => format!(", {many} are in one run only"),
-    };
     let many = if count.tested == 0 { "none".to_owned() } else { count.tested.to_string() };
-    let verb = match shown.untested(table) {
-        0 => verb.to_owned(),
-        lost => format!("{verb}, {lost} not tested"),
-    };
-    let end = if largest.is_empty() { "." } else { "" };
-    out.push('\n');
-    let end = if shown.diff.per == Per::Call {
-        format!("; changes are scaled to the number of calls in A{end}")
+    let mut head = if is_tested {
+        format!("{title}: {many} of {rows} rows changed significantly")
     } else {
-        end.to_owned()
+        format!("{title}: {many} of {rows} rows differ (not tested for significance)")
     };
-    out.push_str(&wrapped(&format!("{title}: {many} of {rows} rows {verb}{alone}{end}"), ("", "  "), style));
+    match shown.untested(table) {
+        0 => {}
+        untested => head.push_str(&format!("; rows not tested: {untested}")),
+    }
+    match count.alone {
+        0 => {}
+        alone => head.push_str(&format!("; rows in one run only: {alone}")),
+    }
+    if shown.diff.per == Per::Call {
+        head.push_str("; changes are scaled to the number of calls in A");
+    }
+    if largest.is_empty() {
+        head.push('.');
+    }
+    out.push('\n');
+    out.push_str(&wrapped(&head, ("", "  "), style));
     let most = largest.iter().map(|change| shown.change_ns(table, change).abs()).fold(0.0, f64::max);
     for change in &largest {
         out.push_str(&row(shown, (table, change), most, style));

@@ -117,10 +117,13 @@ fn write_small(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, small: &[&Findin
         format!("\n{}: {}{gain}", place(f), f.title)
     };
     let count = small.len();
-    let verb = if count == 1 { "finding is" } else { "findings are" };
+    let head = match count {
+        1 => "The gain of 1 finding is below --min-gain, so this test does not fail:".to_owned(),
+        _ => format!("The gains of {count} findings are below --min-gain, so this test does not fail:"),
+    };
     let lines = small.iter().take(MOST_LISTED).map(line).collect::<String>();
     let more = if count > MOST_LISTED { format!("\nand {} more", count - MOST_LISTED) } else { String::new() };
-    let text = clean(&format!("{count} {verb} below --min-gain, so this test does not fail:{lines}{more}"));
+    let text = clean(&format!("{head}{lines}{more}"));
     writer.create_element("system-out").write_text_content(BytesText::new(&text))?;
     Ok(())
 }

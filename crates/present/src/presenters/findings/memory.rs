@@ -8,18 +8,18 @@ use stackline_findings::{DevicePeak, Findings, MemoryGain};
 #[must_use]
 pub fn gain(saved: &MemoryGain) -> String {
     if saved.lowers_bytes < saved.bytes {
-        let lowers = match (saved.lowers_bytes, saved.low_bytes) {
-            (0, _) => "does not lower the peak, because memory use is as high at another time".to_owned(),
-            (most, 0) => format!("lowers the peak by between 0 and {}", bytes(most)),
-            (most, low) if low < most => format!("lowers the peak by between {} and {}", bytes(low), bytes(most)),
-            (most, _) => format!("lowers the peak by {}", bytes(most)),
+        let effect = match (saved.lowers_bytes, saved.low_bytes) {
+            (0, _) => {
+                "this change alone does not lower the peak, because as much memory is live at another time".to_owned()
+            }
+            (most, 0) => format!("this change alone lowers the peak by 0 to {}", bytes(most)),
+            (most, low) if low < most => {
+                format!("this change alone lowers the peak by {} to {}", bytes(low), bytes(most))
+            }
+            (most, _) => format!("this change alone lowers the peak by {}", bytes(most)),
         };
-        let share = saved.percent();
-        return format!(
-            "{} at the peak of {} ({share:.1} %); this change alone {lowers}",
-            bytes(saved.bytes),
-            device(&saved.device)
-        );
+        let (saved_bytes, device, share) = (bytes(saved.bytes), device(&saved.device), saved.percent());
+        return format!("{saved_bytes} at the peak of {device} ({share:.1} %); {effect}");
     }
     let percent = |bytes: u64| format!("{:.1} %", saved.percent_of(bytes));
     let bounds = match saved.low_bytes {
@@ -27,7 +27,8 @@ pub fn gain(saved: &MemoryGain) -> String {
         0 => format!(", bounds 0 to {}", percent(saved.high_bytes)),
         low => format!(", bounds {} to {}", percent(low), percent(saved.high_bytes)),
     };
-    format!("{} of the peak of {} ({}){bounds}", bytes(saved.bytes), device(&saved.device), percent(saved.bytes))
+    let (saved_bytes, device, share) = (bytes(saved.bytes), device(&saved.device), percent(saved.bytes));
+    format!("{saved_bytes} of the peak of {device} ({share}){bounds}")
 }
 
 fn device(name: &str) -> &str {

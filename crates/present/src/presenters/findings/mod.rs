@@ -159,14 +159,15 @@ fn length(found: &Findings) -> String {
             _ if found.are_inferred => "an inferred step",
             _ => "a step",
         };
-        let which = match slowest.slowness(&found.ranks) {
-            Slowness::Equal => "equally slow".to_owned(),
-            Slowness::LastAtCollectives => {
-                format!("with steps of equal length; rank {} arrives last at collectives", slowest.rank)
-            }
-            Slowness::Longest => format!("of which rank {} is slowest", slowest.rank),
+        let rank = slowest.rank;
+        return match slowest.slowness(&found.ranks) {
+            Slowness::Equal => format!("{ranks} ranks are equally slow: {unit} takes {ns}{with}"),
+            Slowness::LastAtCollectives => format!(
+                "{ranks} ranks have steps of equal length, and rank {rank} arrives last at collectives: {unit} takes \
+                 {ns}{with}"
+            ),
+            Slowness::Longest => format!("rank {rank} is the slowest of {ranks} ranks: {unit} takes {ns}{with}"),
         };
-        return format!("{ranks} ranks, {which}: {unit} takes {ns}{with}");
     }
     match found.steps {
         0 if found.is_of_calls => format!("the analyzed thread takes {}", human::duration(found.step_ns)),
@@ -181,8 +182,8 @@ fn length(found: &Findings) -> String {
     }
 }
 
-/// Ranks that have a finding, and where it is largest and smallest: `on ranks 0-3; the gain is largest on rank 1 (shown),
-/// smallest on rank 2 (1.2 %)`; `None` for a single trace.
+/// Ranks that have a finding, and where it is largest and smallest: `on ranks 0-3; the gain is largest on rank 1 (shown
+/// here) and smallest on rank 2 (1.2 %)`; `None` for a single trace.
 #[must_use]
 pub(crate) fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     let shown = finding.detail_rank()?;
@@ -192,9 +193,9 @@ pub(crate) fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
         _ if finding.ranks.len() == 1 => on,
         Some((ns, rank)) if rank != shown => {
             let least = percent(found, ns);
-            format!("{on}; the gain is largest on rank {shown} (shown), smallest on rank {rank} ({least})")
+            format!("{on}; the gain is largest on rank {shown} (shown here) and smallest on rank {rank} ({least})")
         }
-        _ => format!("{on}, shown for rank {shown}"),
+        _ => format!("{on}; the details are of rank {shown}"),
     })
 }
 
@@ -210,7 +211,7 @@ pub fn ranks_with(found: &Findings, finding: &Finding) -> Option<String> {
 fn combined_gain(found: &Findings) -> Option<String> {
     let apart = excluded_findings(found);
     let Some(all) = found.combined.filter(|all| all.ns > 0) else {
-        return apart.map(|apart| format!("Combined gain unknown: {apart}."));
+        return apart.map(|apart| format!("The combined gain is unknown. Excluded: {apart}."));
     };
     let likely = percent(found, all.ns);
     let sentence =
@@ -219,13 +220,13 @@ fn combined_gain(found: &Findings) -> Option<String> {
     Some(sentence + gain_difference_note(found, all.ns) + &apart)
 }
 
-/// Findings excluded from the combined gain, with reasons: `1 finding with a speculative gain`.
+/// Findings excluded from the combined gain, by reason, with counts.
 fn excluded_findings(found: &Findings) -> Option<String> {
     let count = |is: &dyn Fn(&Finding) -> bool| found.findings.iter().filter(|f| f.gain.is_some() && is(f)).count();
     let of_calls = [
         (
             count(&|f| f.on_top_ns.is_none()),
-            "whose gain is speculative, stated by a Python rule, or part of another finding's gain",
+            "findings whose gain is speculative, stated by a Python rule, or part of another finding's gain",
         ),
         (0, ""),
         (0, ""),
@@ -233,15 +234,18 @@ fn excluded_findings(found: &Findings) -> Option<String> {
     let reasons = [
         (
             count(&|f| !f.is_repair()),
-            "with a speculative gain (based on an assumption, for example that a kernel would take half as long)",
+            "findings with a speculative gain, which assumes for example that a kernel would take half as long",
         ),
-        (count(&|f| f.is_repair() && f.edits.is_empty()), "whose gain was estimated without simulating the change"),
-        (found.contradicting(), "whose change cannot be combined with the changes of other findings"),
+        (
+            count(&|f| f.is_repair() && f.edits.is_empty()),
+            "findings whose gain was estimated without simulating the change",
+        ),
+        (found.contradicting(), "findings whose change cannot be combined with the changes of other findings"),
     ];
     let reasons = if found.is_of_calls { of_calls } else { reasons };
     let counts = reasons.iter().filter(|(count, _)| *count > 0);
-    let counts: Vec<String> = counts.map(|(count, why)| format!("{} {why}", count_text(*count, "finding"))).collect();
-    (!counts.is_empty()).then(|| counts.join(", "))
+    let counts: Vec<String> = counts.map(|(count, why)| format!("{why} ({count})")).collect();
+    (!counts.is_empty()).then(|| counts.join("; "))
 }
 
 /// Check if a gain exceeds another by more than the error of replay and rounding, 0.5 % of a step.
@@ -269,7 +273,7 @@ fn gain_difference_note(found: &Findings, together: i64) -> &'static str {
     }
 }
 
-/// Rules that were not checked, by missing data: `Not checked: SL021, SL023: no collectives.`
+/// Rules that were not checked, by missing data: `Not checked: SL021, SL023. Reason: no collectives.`
 fn missing(unchecked: &[SkippedRule]) -> Vec<String> {
     let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
     for SkippedRule { rule, reason } in unchecked.iter().filter(|u| matches!(u.reason, Reason::Missing(_))) {
@@ -278,7 +282,7 @@ fn missing(unchecked: &[SkippedRule]) -> Vec<String> {
             None => by_need.push((reason.short(), vec![&rule.code])),
         }
     }
-    by_need.iter().map(|(missing, codes)| format!("Not checked: {}: {missing}.", codes.join(", "))).collect()
+    by_need.iter().map(|(missing, codes)| format!("Not checked: {}. Reason: {missing}.", codes.join(", "))).collect()
 }
 
 /// Source location of a finding with its module, or the whole program.

@@ -75,12 +75,12 @@ fn one(
     let evidence = evidence(finding);
     let on_top = finding.on_top_ns.filter(|&ns| finding.gain.is_some_and(|gain| ns * 10 < gain.ns * 9));
     let on_top_text =
-        |ns: i64| format!("; once the findings above are fixed, fixing this one gains only {}", signed(ns.max(0)));
+        |ns: i64| format!("; once the findings above are fixed, this finding gains only {}", signed(ns.max(0)));
     let on_top = on_top.map(on_top_text);
     let is_replayed = [REPLAY, SPECULATIVE, ""].contains(&finding.method);
     let method = match finding.method {
         _ if is_replayed => String::new(),
-        STATED => "; gain stated by the rule".to_owned(),
+        STATED => "; the rule states this gain".to_owned(),
         model => format!("; estimated gain: {model}"),
     };
     let sure = format!("{}, confidence {}", finding.support.name(), finding.confidence.name());
@@ -161,17 +161,14 @@ fn small(found: &Findings) -> Vec<String> {
     let mut by_rule: BTreeMap<&str, usize> = BTreeMap::new();
     own.iter().for_each(|finding| *by_rule.entry(&finding.rule.code).or_default() += 1);
     let own = by_rule.into_iter().map(|(code, count)| {
-        format!("{} of {code} omitted: gain below --min-gain (--min-gain 0 shows all).", count_text(count, "finding"))
+        let findings = count_text(count, "finding");
+        format!("Omitted: {findings} of rule {code}, whose gain is below --min-gain (--min-gain 0 shows all).")
     });
-    let counted_text = |count: usize, gain: &str, how: &str| {
-        let is = if count == 1 { "is" } else { "are" };
-        (count > 0).then(|| format!("{} with {gain} {is} omitted{how}.", count_text(count, "finding")))
-    };
-    let others = [
-        counted_text(little, "a small gain", " (--min-gain)"),
-        counted_text(found.small.len() - with_gain, "no gain", ""),
-    ];
-    own.chain(others.into_iter().flatten()).collect()
+    let findings = |count: usize| (count > 0).then(|| count_text(count, "finding"));
+    let little =
+        findings(little).map(|little| format!("Omitted: {little} with a small gain (--min-gain sets the limit)."));
+    let none = findings(found.small.len() - with_gain).map(|none| format!("Omitted: {none} without a gain."));
+    own.chain(little).chain(none).collect()
 }
 
 /// Lines below the list: omitted, gone and ignored findings, and notes.
@@ -183,7 +180,7 @@ fn rest(shown: &Shown<'_>, style: &Style) -> String {
         lines.push(format!("For details of a rule: stackline findings --explain {}", finding.rule.code));
     }
     if shown.more > 0 {
-        lines.push(format!("{} omitted: --top 0 shows all.", count_text(shown.more, "more finding")));
+        lines.push(format!("Omitted: {} (--top 0 shows all).", count_text(shown.more, "more finding")));
     }
     lines.extend(small(found));
     lines.extend(shown.gone.iter().map(|title| format!("Gone: {title}")));

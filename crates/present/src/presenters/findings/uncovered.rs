@@ -19,7 +19,7 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
         let head = Some(head).filter(|_| !groups.is_empty());
         head.into_iter().chain(groups.into_iter().map(|group| format!("- {}", line(found, group)))).collect::<Vec<_>>()
     };
-    let of_others = lines("Other ranks: large parts of their time that no finding covers:".to_owned(), others);
+    let of_others = lines("Large parts of the time of other ranks that no finding covers:".to_owned(), others);
     lines(head(found), own).into_iter().chain(of_others).collect()
 }
 
@@ -28,15 +28,12 @@ fn head(found: &Findings) -> String {
     let covered = found.uncovered.covered_percent.unwrap_or(0.0);
     match found.uncovered.is_most() {
         true if found.findings.is_empty() => match slowest_rank_suffix(found).as_str() {
-            "" => "Largest parts of the time; no finding covers them:".to_owned(),
-            rank => format!("Largest parts of the time{rank}; no finding covers them:"),
+            "" => "Largest parts of the time that no finding covers:".to_owned(),
+            rank => format!("Largest parts of the time that no finding covers{rank}:"),
         },
         true => {
-            let all = whole(found);
-            format!(
-                "Findings cover {covered:.0} % of {all}{}. Largest parts that no finding covers:",
-                slowest_rank_suffix(found)
-            )
+            let (all, rank) = (whole(found), slowest_rank_suffix(found));
+            format!("Findings cover {covered:.0} % of {all}{rank}. Largest parts of the time that no finding covers:")
         }
         false => match slowest_rank_suffix(found).as_str() {
             "" => "Large parts of the time that no finding covers:".to_owned(),
@@ -65,19 +62,19 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     };
     // A call that waits is not on the path: what it waits for is.
     let share = if found.is_of_calls {
-        format!("{of_path:.0} % of {all}")
+        format!("{of_path:.0} % of the thread's time")
     } else if group.is_wait() && group.kind.is_of_events() {
         let waits = group.wait_percent;
         format!(
-            "{of_window:.0} % of the window; in this time, the critical path waits for an unrecorded cause \
-             ({waits:.0} % of the path)"
+            "{of_window:.0} % of the window; meanwhile, the critical path waits for an unrecorded cause ({waits:.0} % \
+             of the path)"
         )
     } else if group.kind == LargeKind::Call && of_window > of_path {
         format!("{of_window:.0} % of the window, {of_path:.0} % of the critical path")
     } else if group.kind == LargeKind::Frame {
-        format!("{of_window:.0} % of the window; {of_path:.0} % of the critical path (inclusive)")
+        format!("{of_window:.0} % of the window; {of_path:.0} % of the critical path, including called functions")
     } else {
-        format!("{of_path:.0} % of {all}")
+        format!("{of_path:.0} % of the critical path")
     };
     let meanwhile = group.concurrent_span.as_ref().map(|(name, percent)| {
         let name = cut(name);
@@ -88,7 +85,8 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         _ if !group.kind.is_of_events() => String::new(),
         Some(gain) if group.is_wait() => {
             let (low, high) = (percent(found, gain.low_ns), percent(found, gain.high_ns));
-            format!("; estimated gain if removed: unknown, bounds {low} to {high} {}", base_of_percent(found))
+            let base = base_of_percent(found);
+            format!("; estimated gain if removed: unknown, bounds {low} to {high} {base}")
         }
         Some(gain) => {
             format!(
