@@ -156,7 +156,7 @@ fn window_excludes_the_pause_between_cycles() {
     let trace = cycles(3, 9, 3);
     assert_eq!(trace.report.count_of("recording_paused"), 1);
     let problem = trace.report.problems.iter().find(|problem| problem.code == "recording_paused").unwrap();
-    assert_eq!(problem.example, "5000 µs between steps 5 and 9");
+    assert_eq!(problem.example, "a gap of 5000 µs between steps 5 and 9");
     assert_eq!(window(&trace, &Scope::default()), (5300, 5600));
     let selection = StepSelection::select(&trace, &Scope::default());
     assert_eq!((selection.steps, &selection.choice), (3, &WindowChoice::StepsWithWork(9, 11)));

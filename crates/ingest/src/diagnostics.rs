@@ -32,20 +32,20 @@ codes! {
     MISSING_VALUE "missing_value" Repaired "a key without a value was read as null";
     NOT_JSON_ARG "malformed_argument" Repaired "an array or object is not valid JSON and was kept as text";
     FOREIGN_TEXT "foreign_text" Skipped
-        "text between the JSON records that is not JSON, such as a log line, was skipped up to the next key";
-    MISSING_QUOTE "missing_quote" Repaired "a key lacks its opening quote";
+        "text that is not JSON, such as a log line, was found in the document and skipped";
+    MISSING_QUOTE "missing_quote" Repaired "a key without an opening quote was read as if the quote were present";
     EXTRA_COMMA "extra_comma" Repaired "an extra comma was ignored";
-    MISSING_COMMA "missing_comma" Repaired "the comma between two records is missing";
+    MISSING_COMMA "missing_comma" Repaired "the comma between two records is missing; both records were read";
     DAMAGED_EVENT "damaged_event" Skipped "a record could not be read; reading continued at the next one";
     NOT_AN_EVENT "not_an_event" Skipped "an element of the event list is not a JSON object and was skipped";
     NO_PHASE "no_phase" Repaired
         "an event has a duration but no phase (`ph`); it was read as a complete event (phase X)";
     UNKNOWN_RECORD "unknown_record" Skipped "an event has neither a phase (`ph`) nor a duration and was skipped";
-    LAST_RECORD "last_record" Note "the file is truncated; the example is the last event that could be read";
+    LAST_RECORD "last_record" Note "the file is truncated; the example names the last event that could be read";
     TRUNCATED "truncated" Lost "the file is truncated; only the part before the missing end was read";
     TOO_DAMAGED "too_damaged" Lost
         "the file is too damaged to continue reading; only the part before the damage was read";
-    UNCLOSED "unclosed_list" Note "the event list has no closing bracket, which the format allows";
+    UNCLOSED "unclosed_list" Note "the event list has no closing bracket (]), which the Chrome trace format allows";
     DAMAGED_STREAM "damaged_compression" Lost
         "the compressed data is truncated or damaged; only the data before the damage was read, and the last events \
          before it may be wrong";
@@ -60,9 +60,9 @@ codes! {
          from all totals";
     BAD_BASE "bad_base_time" Skipped "the base time (`baseTimeNanoseconds`) is not an integer and was taken as 0";
     NO_TIME "no_time" Skipped "a record without a time stamp was placed at time 0 and excluded from all totals";
-    TIME_AS_TEXT "time_as_text" Repaired "times are written as text and were read as numbers";
-    TIME_IN_NS "time_in_ns" Repaired "times too large for microseconds were read as nanoseconds";
-    NO_NAME "no_name" Repaired "an event refers to a name by a number that the file's list of names lacks";
+    TIME_AS_TEXT "time_as_text" Repaired "some times are written as strings and were read as numbers";
+    TIME_IN_NS "time_in_ns" Repaired "some times are too large to be microseconds and were read as nanoseconds";
+    NO_NAME "no_name" Repaired "the file's list of names lacks the name ID of an event; the event was named by that ID";
     NO_DURATION "no_duration" Repaired
         "a complete event without a duration was read with duration 0; GPU work without a duration is excluded from \
          all totals (see diagnostic `zero_duration`)";
@@ -73,23 +73,23 @@ codes! {
                                            span";
     UNFINISHED "unfinished" Repaired "a span has a start but no end; it was ended at the end of the trace";
     TABLE_FULL "table_full" Lost
-        "the trace has more than 4 GiB of text or 2^32 values; events after that were read without their text or \
-         arguments";
+        "the trace exceeds a limit of 4 GiB of text or 2^32 values; events beyond the limit were read without their \
+         text or arguments";
     ZERO_TIME "zero_time" Skipped
-        "the profiler did not fill in the start time of events (it is 0, or the same value far from all other times); \
-         the events were kept, but excluded from time windows and totals";
+        "the profiler did not set the start time of some events (it is 0, or a repeated value far from all other \
+         times). These events were kept, but excluded from time windows and totals";
     ZERO_DURATION "zero_duration" Skipped
-        "the duration of events is unusable (0, although other events of the same name take longer; impossibly long; \
-         or missing, for a GPU operation); the events were kept, but excluded from time windows and totals";
+        "some events have an unusable duration: 0 where other events of that name take longer, impossibly long, or \
+         missing for a GPU operation. These events were kept, but excluded from time windows and totals";
     IMPLAUSIBLE_TIME "implausible_time" Skipped
         "GPU operations are far outside the time range of the recording, or impossibly long; they were kept, but \
          excluded from all totals";
     ZERO_STEP "step_without_duration" Repaired
-        "some step marks have no duration: each was extended to the next step mark, or ignored if no mark follows or \
-         if the steps with a duration have gaps between them";
+        "some step marks have no duration. Such a step lasts until the next step mark; it was ignored if no mark \
+         follows, or if gaps separate the other steps";
     OUT_OF_STREAM_ORDER "out_of_stream_order" Skipped
-        "GPU operations start more than 1 s before or after their neighbors in the launch order of the stream; they \
-         were kept, but excluded from all totals";
+        "GPU operations start more than 1 s too early or too late for the launch order of their stream. They were \
+         kept, but excluded from all totals";
     REPEATED_STEP "repeated_step" Note
         "several steps have the same number: each counts as a separate step, and --steps with that number selects all \
          of them";
@@ -97,44 +97,43 @@ codes! {
         "the file contains the same step mark more than once, with the same or nearly the same times; it was counted \
          once";
     RECORDING_PAUSED "recording_paused" Note
-        "the gap between two steps (ProfilerStep#n) is longer than a step and contains no records, as between two \
-         cycles of the profiler's schedule: activity in it is unknown, and no analyzed time window includes steps on \
-         both sides";
+        "two steps (ProfilerStep#n) are separated by a gap without records, as between two cycles of the profiler's \
+         schedule. Activity in the gap is unknown; no analyzed time window includes steps from both sides of it";
     UNRECORDED_STEPS "unrecorded_steps" Note
-        "only a part of the steps was recorded (`record --every` or `--after`), so the activity between two recorded \
-         steps is unknown where steps are missing; no analyzed time window includes steps from both sides of such a \
-         gap";
+        "steps were not recorded because of `record --every` or `--after`, so activity in the gaps between recorded \
+         steps is unknown. No analyzed time window includes steps from both sides of such a gap";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
         "no span on a CPU thread or device stream matches the step pattern (--step-annotation), so the trace has no \
-         steps: correct the pattern or omit it";
+         steps. Correct the pattern or omit it";
     STEP_WITHIN_ANOTHER "step_annotation_within_another" Note
-        "spans match the step pattern, but run during a matching span of another thread, so they were not used as \
-         steps";
+        "spans match the step pattern (--step-annotation), but run during a step of another thread, so they were not \
+         used as steps";
     CLOCK_SHIFTED "device_clock_shifted" Repaired
-        "the clock of a device differs from the host's; the device's times were shifted before the analysis, so that \
-         its operations follow their launches and end before the calls that wait for them";
+        "the clocks of a device and the host differ. The device's times were shifted so that its operations follow \
+         their launches and end before the calls that wait for them";
     CLOCK_UNKNOWN "device_clock_unknown" Repaired
-        "the clock of a device differs from the host's, and the trace does not link the device's operations to launch \
-         calls; the operations were shifted to follow the host's launch calls, so idle time before the first \
-         operation is unknown";
+        "the clocks of a device and the host differ, and the trace does not link the device's operations to launch \
+         calls. The operations were shifted to follow the host's launch calls, so idle time before the first operation \
+         is unknown";
     CLOCK_CONTRADICTED "device_clock_contradicted" Note
-        "no constant shift of a device's times agrees both with its launches and with the calls that wait for it (its \
-         clock may have jumped): times were not changed, so steps, idle time and paths near the jump are wrong";
+        "no constant shift of a device's times agrees both with its launches and with the calls that wait for it; its \
+         clock may have jumped. The times were not changed, so steps, idle time and critical paths near the jump are \
+         wrong";
     IMPLAUSIBLE_LENGTH "implausible_length" Skipped
-        "GPU operations end after many later operations of their stream, so their durations are wrong; they were \
-         kept, but excluded from all totals";
+        "GPU operations end after many later operations of their stream have ended, so their durations are wrong. They \
+         were kept, but excluded from all totals";
     IMPLAUSIBLE_HOST_TIME "implausible_host_time" Skipped
-        "calls and operators of CPU threads end after the recording, or long after the call that contains them: their \
+        "calls and operators of CPU threads end after the recording, or long after the call that contains them. Their \
          times are wrong, so they are excluded from all totals";
     GARBLED_TIME "garbled_time" Skipped
         "events that were read after damaged compressed data have times far from all other events; they were kept, but \
          excluded from all totals";
     UNCERTAIN_WINDOW "uncertain_window" Note
-        "most of the data is near or after a damaged part of the file: the analyzed time window and all totals may be \
-         wrong";
+        "most events were read near or after a damaged part of the file: the analyzed time window and all totals may \
+         be wrong";
     DUPLICATE_CORRELATION "ambiguous_launch" Repaired
-        "several calls have the correlation ID of a GPU operation; the last of them before the operation, preferably \
-         in the process that uses the GPU, was taken as its launch";
+        "several calls have the correlation ID of one GPU operation. The last call before the operation was taken as \
+         its launch; calls of the process that uses the GPU take precedence";
     OVERLAP_NOISE "stream_overlap_noise" Note
         "GPU operations of one stream overlap by less than 3 µs, which is within clock noise";
     OVERLAP_PDL "stream_overlap_dependent_launch" Note
@@ -144,17 +143,17 @@ codes! {
     CLIPPED "clipped_overlap" Repaired
         "the end of a GPU operation was moved to the start of the next one on its stream (--clip-overlaps)";
     EARLY_KERNEL "kernel_before_launch" Note
-        "GPU operations start before their launch call: the clocks of CPU and GPU differ (differences under 1 ms are \
-         corrected only where several launches or waits prove them)";
+        "GPU operations start before their launch call, so the clocks of CPU and GPU differ. A difference under 1 ms \
+         is corrected only if several launches or waits confirm it";
     LATE_KERNEL "kernel_after_wait" Note
-        "calls return before the end of the GPU operations that they wait for: the clocks of CPU and GPU differ \
-         (differences under 1 ms are corrected only where several launches or waits prove them), or a record is wrong";
+        "calls return before the end of the GPU operations that they wait for: the clocks of CPU and GPU differ, or a \
+         record is wrong. A clock difference under 1 ms is corrected only if several launches or waits confirm it";
     NEVER_CLOSED "never_closed" Repaired
         "a stack frame lasts longer than its caller, because its end was not recorded; it was shortened to end \
          together with its caller";
     CROSSING "crossing" Note
-        "spans only partly overlap another span of the same thread; the span that covers most of each was taken as its \
-         parent";
+        "spans only partly overlap another span of the same thread. The parent of such a span is the innermost span \
+         that contains its start and at least half of it";
     DANGLING_FLOW "dangling_flow" Note "flow arrows with only one end (common in Kineto traces) were skipped";
     NO_LAUNCH "no_launch" Note "GPU operations have no launch call in the trace";
     SEQUENCE_TWICE "sequence_number_twice" Note
@@ -163,19 +162,18 @@ codes! {
         "launch calls have no GPU operation in the trace: device activity was not recorded, or the calls were captured \
          into a CUDA or HIP graph";
     AROUND_OTHERS "operation_around_others" Note
-        "device operations contain other operations of the same device track, as loops and branches do; only the inner \
-         operations count as GPU work";
+        "device operations contain other operations of the same device track, as loops and branches do; only the \
+         contained operations count as GPU work";
     STEPS_OF_DEVICE "steps_of_device" Note
         "no host thread has step marks, so the step marks of a device track were used, with times of the device's \
          clock";
     PROCESS_BY_CORRELATION "process_by_correlation" Note
-        "GPU operations without a process ID were assigned to the only process with a call of the same correlation ID; \
-         a difference between device and host clocks is not detected for them";
+        "GPU operations without a process ID were assigned to the only process with a call of the same correlation ID. \
+         A difference between device and host clocks is not detected for such operations";
     PROCESS_UNKNOWN "process_unknown" Note
         "GPU operations without a process ID, which several processes may have launched, were put into a separate \
          trace without launch calls";
-    PROCESS_NOT_LISTED "process_not_listed" Note
-        "processes that are missing from the file's process list have no name";
+    PROCESS_NOT_LISTED "process_not_listed" Note "processes have no name, because the file's process list lacks them";
     ROWS_LEFT_OUT "rows_left_out" Skipped "table rows with neither a process ID nor a time were skipped";
     PROCESS_LEFT_OUT "process_left_out" Skipped
         "rows of processes that are missing from the file's process list were skipped: the file is damaged or \
@@ -198,11 +196,11 @@ codes! {
         "some inputs have no rank, or the same rank as another input: the ranks of all inputs were numbered from 0 in \
          input order";
     OLDER_CYCLE "older_cycle" Note
-        "an earlier profiler cycle of the same process was skipped, because only one trace per rank is analyzed; to \
+        "an earlier profiler cycle of the same process was skipped, because only one trace per rank is analyzed. To \
          see that cycle, open its file on its own";
     EARLIER_PROCESS "earlier_process" Note
         "an earlier process of the same rank, as before a restart, was skipped, because only one trace per rank is \
-         analyzed; to see that process, open its file on its own";
+         analyzed. To see that process, open its file on its own";
     UNREADABLE_STREAM "unreadable_stream" Lost "the recorded data of a process cannot be read; that process is missing";
     CUT_STREAM "cut_stream" Lost
         "the recorded data of a process is truncated; only the part before the missing end was read";
@@ -221,34 +219,33 @@ codes! {
     UNKNOWN_STATEMENT "unknown_statement" Skipped
         "a newer version of Stackline wrote a record that this version does not know; update Stackline to read it";
     KILLED "process_killed" Lost
-        "the recording of a process has no end (the process is still running, was killed, or the disk was full): the \
-         data of its last half second, or since the disk was full, may be missing";
+        "the recording of a process has no end: the process is still running, was killed, or the disk was full. Its \
+         records of the last half second, or since the disk was full, may be missing";
     ENDED_BY_PARENT "ended_by_parent" Note
-        "a worker process was terminated by its parent, as data loaders and process pools do: the data of its last \
-         half second may be missing";
+        "a parent process terminated a worker process, as data loaders and process pools do: the worker's records of \
+         its last half second may be missing";
     AFTER_STEPS "after_last_step" Note
         "a process was killed after its last recorded step; the time from the end of that step to the end of the \
          process belongs to no step";
     IN_FLIGHT "in_flight" Note
-        "a call had no end in the records when the recording ended; the call is excluded from counts and times. The \
-         last record of a killed process may be written 0.5 s before the process ends, so the call may have returned \
-         in that time";
+        "a call was still running when the records of its process ended; the call is excluded from counts and times. A \
+         killed process may lack records of its last 0.5 s, in which the call may have returned";
     LAST_SEEN "last_seen" Note
-        "when the main thread of a killed process was last sampled, it ran no operator; the example is the call path \
-         of that sample";
+        "the main thread of a killed process ran no operator when it was last sampled; the example is the call path of \
+         that sample";
     OS_EXIT "os_exit" Note "a process ended by os._exit: the last records of its other threads may be missing";
     REPLACED "process_replaced" Note
         "a process was replaced by another program (exec), which has its own recording if it is a Python program";
     TREE_FULL "tree_full" Lost
         "the call tree reached its maximum number of nodes, so further calls were merged into one node; increase \
          --max-nodes";
-    NOT_RECORDED "not_recorded" Lost "the recorder dropped some data";
+    NOT_RECORDED "not_recorded" Lost "the recorder dropped or simplified some records; the example gives the reason";
     LIBRARY_CHANGED "library_changed" Skipped "a shared library has changed since the recording, so its functions have \
                                                no names";
     LIBRARY_MISSING "library_missing" Skipped "a shared library of the recorded process no longer exists, so its \
                                                functions have no names";
     LIBRARY_UNKNOWN "library_unknown" Skipped
-        "a shared library may have changed since the recording, and this cannot be checked, so its functions have no \
+        "Stackline cannot verify that a shared library is unchanged since the recording, so its functions have no \
          names";
     LIBRARY_UNREADABLE "library_unreadable" Skipped "a shared library cannot be read, so its functions have no names";
     WITHOUT_RANK "without_rank" Note
@@ -273,13 +270,13 @@ codes! {
         "memory objects were allocated before the first record: they count as live from the beginning, and their call \
          paths may be unknown";
     MEMORY_NO_HISTORY "no_memory_history" Note
-        "the snapshot has no allocation history, so its peak and call paths are unknown; call \
+        "the snapshot has no allocation history, so its peak and call paths are unknown. Call \
          torch.cuda.memory._record_memory_history() before creating the model, then _dump_snapshot()";
     MEMORY_NO_SEGMENTS "no_memory_segments" Note
-        "the snapshot lists no segments, so allocations from before its recorded history, and reserved but unused \
-         memory, are unknown";
+        "the snapshot lists no segments, so two kinds of memory are unknown: allocations from before its recorded \
+         history, and reserved but unused memory";
     MEMORY_NO_BLOCK "object_without_block" Note
-        "memory objects without a recorded free have no block in the snapshot's segments, so they were freed, but the \
+        "memory objects have neither a recorded free nor a block in the snapshot's segments: they were freed, but the \
          free was not recorded";
     MEMORY_NO_ADDRESS "without_addresses" Note
         "memory events have no addresses, so each free was matched to the most recent live allocation of the same size";
@@ -290,11 +287,11 @@ codes! {
         "the file contains no frees, so each tensor counts as live from the operator that returns it to the last \
          operator that takes it as an input";
     MEMORY_WINDOW "no_operators_recorded" Note
-        "memory was allocated, but no operator ran while operators were recorded: the recording covered only a part of \
-         the program";
+        "operators were recorded only in a part of the program, and none ran in that part, so memory accesses are \
+         unknown";
     MEMORY_PROCESSES "one_of_processes" Note
-        "the input contains memory traces of several processes, ranks or files, but only one was read (in a \
-         recording, the one with the highest peak); select another with --process";
+        "the input contains memory traces of several processes, ranks or files, but only one was read: in a recording, \
+         the one with the highest peak. Select another with --process";
     MEMORY_UNKNOWN_EVENT "unknown_memory_event" Skipped "a memory event of an unknown kind was skipped";
     MEMORY_BAD_EVENT "damaged_memory_event" Skipped
         "a memory event lacks a field or has an impossible value; it was skipped";
@@ -305,25 +302,25 @@ codes! {
         "a table of the file cannot be read to its end; the rows before the damage were kept";
     TABLE_MISSING "missing_table" Lost "the file lacks its string table: calls, kernels and ranges have no names";
     TABLE_VERSIONS "several_versions_of_a_table" Note
-        "the file contains several versions of a table; the version without a suffix in its name was read, or, if \
-         there is none, the newest version";
+        "the file contains a table in several versions. Only one version was read: the one without a suffix in its \
+         name, or else the newest";
     TEXT_MISSING "missing_text" Lost
         "rows refer to a string that the file's string table lacks; they are named by their type instead, such as \
          `kernel without a name`";
     ROW_WITHOUT_NAME "row_without_name" Note
         "rows of the file have no name; they are named by their type instead, such as `kernel without a name`";
     NEGATIVE_VALUE "negative_value" Skipped "a sample value that is negative or not a number was skipped";
-    HUGE_VALUE "value_out_of_range" Repaired "a sample value exceeds the maximum of 2^63 in its smallest unit and was \
-                                              reduced to the maximum";
+    HUGE_VALUE "value_out_of_range" Repaired
+        "a sample value exceeds the maximum of 2^63 (in ns, bytes or counts) and was reduced to the maximum";
     FRACTIONAL_VALUE "fractional_values" Repaired
         "sample values have fractions; all values were rounded to thousandths";
     UNMERGED_LOG "unmerged_log" Lost
         "the database has a write-ahead log (-wal file) with data that was not read: the export is still running or \
-         was stopped; wait until it ends, or export again";
+         was stopped. Wait until it ends, or export again";
     TABLE_NOT_READ "table_not_read" Note "this version of Stackline does not read some tables of the file";
     OTHER_PROCESS "process_without_gpu_calls" Note "processes of the file that call no GPU API were skipped";
     GRAPHS_AS_WHOLE "graphs_as_a_whole" Note
-        "each launch of a CUDA graph was recorded as a whole, without the times of its kernels; to get them, record \
+        "each launch of a CUDA graph was recorded as a whole, without the times of its kernels. To get them, record \
          with nsys profile --cuda-graph-trace=node";
     PROFILER_MESSAGE "profiler_says" Note "the profiler issued warnings during the recording";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace and was skipped";

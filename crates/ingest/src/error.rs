@@ -1,6 +1,6 @@
 //! Errors of inputs that cannot be read at all. Lesser problems are in the read report.
 
-use stackline_model::{ReadReport, Severity};
+use stackline_model::{Problem, ReadReport, Severity};
 use std::path::{Path, PathBuf};
 
 /// Failure to read an input.
@@ -48,7 +48,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The recording contains only a call tree.
-    #[error("{}: no trace, because the recording has no individual calls with their times: {}. Show the call tree with `stackline calls`, or record with `stackline record --mode trace`", path.display(), no_single_calls(report))]
+    #[error("{}: the recording contains no individual calls with their times, so it has no trace: {}. Show the call tree with `stackline calls`, or record with `stackline record --mode trace`", path.display(), no_single_calls(report))]
     NoSingleCalls {
         /// The directory.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum Error {
         report: Box<ReadReport>,
     },
     /// The input is a profile with sums per call path, without a trace.
-    #[error("{}: a profile with totals per call path, not a trace with the times of events. Open it on its own with `stackline calls`, `diff` or `view`", path.display())]
+    #[error("{}: the input is a profile with totals per call path, not a trace with event times. Open it on its own with `stackline calls`, `diff` or `view`", path.display())]
     OnlyCalls {
         /// The file.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum Error {
         format: &'static str,
     },
     /// The input is a trace, not a profile.
-    #[error("{}: a trace, not a profile", path.display())]
+    #[error("{}: the input is a trace, but a profile is expected. Give a pprof, speedscope, collapsed-stacks or Firefox Profiler file", path.display())]
     NoCalls {
         /// The file.
         path: PathBuf,
@@ -96,7 +96,9 @@ fn in_words(format: &str) -> String {
 pub fn no_single_calls(report: &ReadReport) -> String {
     let lost = report.problems.iter().find(|problem| problem.severity == Severity::Lost);
     match lost {
-        Some(problem) => format!("records of individual calls are missing ({}: {})", problem.message, problem.example),
+        Some(Problem { message, example, .. }) => {
+            format!("records of individual calls are missing: {message} ({example})")
+        }
         None => "only totals per call path were recorded, or no operator ran".to_owned(),
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const SNIFF: usize = 64 << 10;
 type Stream<'a> = Box<dyn Read + Send + 'a>;
 
 /// First words of the text that error messages show for an unknown format.
-pub(crate) const UNKNOWN: &str = "an unknown format";
+pub(crate) const UNKNOWN: &str = "the format of the input is unknown";
 
 /// Read one file, folder of a single run, or standard input (`-`), and append its content to `found`.
 pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
@@ -79,7 +79,8 @@ pub(crate) fn read_stream(
     let broken = FailingReader(failure.take());
     let stream: Stream<'_> = Box::new(Cursor::new(head.clone()).chain(broken).chain(stream));
     if packed != Packing::None && depth >= MAX_DEPTH {
-        let reason = "archives nested too deeply".to_owned();
+        let reason =
+            format!("archives or compressed files are nested more than {MAX_DEPTH} levels deep; unpack them first");
         return Err(Error::Malformed { path: label.into(), reason, offset: 0 });
     }
     match packed {
@@ -125,8 +126,8 @@ fn read_plain(
         let start = String::from_utf8_lossy(&head[..head.len().min(24)]).escape_debug().to_string();
         return Err(Error::Unsupported {
             path: label.into(),
-            found: format!("{UNKNOWN} (starts with \"{start}\")"),
-            advice: format!("{READS}. JSON may be compressed or archived (gzip, zstd, zip, tar)"),
+            found: format!("{UNKNOWN} (it starts with \"{start}\")"),
+            advice: format!("{READS}. JSON files may be compressed or archived (gzip, zstd, zip, tar)"),
         });
     };
     let run_of = (source.run_of)(label);
@@ -212,18 +213,18 @@ fn read_tables(
         }
     };
     let tables = stackline_sqlite::Database::open(&path).map_err(|error| {
-        damaged(format!("an SQLite database that cannot be read: {error}; if it is still being written or was only partly copied, give the complete file"))
+        damaged(format!("the SQLite database cannot be read: {error}. If it is still being written or was only partly copied, give the complete file"))
     })?;
     let content = Content::Tables(&tables);
     let Some(source) = source(label, &content)? else {
         if tables.is_cut() {
             return Err(damaged(
-                "a truncated SQLite database without any known table; give the complete file".to_owned(),
+                "the SQLite database is truncated and contains no known table; give the complete file".to_owned(),
             ));
         }
         let names: Vec<&str> = tables.tables().take(8).collect();
         let names = if names.is_empty() { "no tables".to_owned() } else { format!("the tables {}", names.join(", ")) };
-        let found = format!("an SQLite database of an unknown profiler (with {names})");
+        let found = format!("the SQLite database is not from a known profiler (it contains {names})");
         return Err(Error::Unsupported { path: label.into(), found, advice: READS.to_owned() });
     };
     let mut traces = match source.read {
@@ -310,9 +311,9 @@ fn read_zip(
             let mut bytes = Vec::new();
             stream.by_ref().take(MAX_ZIP_IN_MEMORY + 1).read_to_end(&mut bytes).map_err(io)?;
             if bytes.len() as u64 > MAX_ZIP_IN_MEMORY {
-                let reason = "a zip archive larger than 1 GiB that comes from a pipe or from another archive; unpack \
-                              it first"
-                    .to_owned();
+                let reason =
+                    "a zip archive from a pipe or inside another archive is larger than 1 GiB; unpack it first"
+                        .to_owned();
                 return Err(Error::Malformed { path: label.into(), reason, offset: MAX_ZIP_IN_MEMORY });
             }
             Box::new(Cursor::new(bytes))

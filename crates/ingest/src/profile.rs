@@ -30,7 +30,7 @@ fn one_profile(path: &Path, mut trees: Vec<CallingContextTree>) -> Result<Callin
     match (trees.pop(), trees.len()) {
         (Some(tree), 0) => Ok(tree),
         (Some(_), others) => {
-            let reason = format!("the input contains {} profiles; choose one of them as input", others + 1);
+            let reason = format!("the input contains {} profiles; give a file with only one profile", others + 1);
             Err(Error::Malformed { path: path.to_owned(), reason, offset: 0 })
         }
         (None, _) => Err(Error::NoTrace { path: path.to_owned() }),

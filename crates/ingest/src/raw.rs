@@ -32,7 +32,7 @@ pub fn open_text(path: &Path) -> Result<Box<dyn Read + Send>, Error> {
         Packing::Zip | Packing::Tar => Err(Error::Unsupported {
             path: path.to_owned(),
             found: "an archive".to_owned(),
-            advice: "unpack it and give the trace itself".to_owned(),
+            advice: "unpack the archive and give the trace file".to_owned(),
         }),
     }
 }

@@ -35,10 +35,10 @@ pub(crate) fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
     } else if [".nsys-rep", ".qdrep"].iter().any(|end| label.ends_with(end)) {
         (
             "an Nsight Systems report in its proprietary format",
-            "export it with `nsys export --type sqlite FILE` and give the .sqlite file",
+            "export the report with `nsys export --type sqlite FILE` and give the .sqlite file",
         )
     } else if head.starts_with(b"PAR1") {
-        ("a Parquet table", "give the Stackline run directory that contains it")
+        ("a Parquet table", "give the Stackline run directory that contains the table")
     } else if head.starts_with(RIEGELI) {
         ("a profile in Riegeli format", "record a plain .xplane.pb file, the default of jax.profiler and TensorFlow")
     } else if head.starts_with(b"\"Name\",\"Calls\",\"TotalDurationNs\"") {
@@ -49,7 +49,7 @@ pub(crate) fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
     } else if head.starts_with(b"\x7fELF") || head.starts_with(b"\x89PNG") || head.starts_with(b"%PDF") {
         ("a binary file, not a trace", READS)
     } else if (head.starts_with(b"<!") || head.starts_with(b"<html")) && !is_known(head) {
-        ("a web page", "download the trace itself and give that file")
+        ("a web page", "download the trace file itself and give that file")
     } else {
         return None;
     };

@@ -87,11 +87,11 @@ fn syntax_errors_have_positions() {
     assert_eq!(error("a x 8 color=red"), "line 1, column 7: unknown option `color`");
     assert_eq!(
         error("a x 8; end\n# fine\n\nf x"),
-        "line 4, column 1: a statement after `end`; remove it, because `end` is the last statement"
+        "line 4, column 1: a statement follows `end`; remove it, or move `end` to the last line"
     );
     assert_eq!(
         error("end; end"),
-        "line 1, column 6: a statement after `end`; remove it, because `end` is the last statement"
+        "line 1, column 6: a statement follows `end`; remove it, or move `end` to the last line"
     );
     assert_eq!(error("a x 8 ]"), "line 1, column 7: expected the end of the statement, found `]`");
     assert_eq!(

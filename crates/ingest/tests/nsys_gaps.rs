@@ -111,7 +111,7 @@ fn tables_are_chosen_by_content() {
     let both = "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL_V3;";
     let (_folder, path) = made(&(TEXTS.to_owned() + &full + renamed + both));
     let trace = &read(&path)[0];
-    let expected = "CUPTI_ACTIVITY_KIND_KERNEL (not read: CUPTI_ACTIVITY_KIND_KERNEL_V3)";
+    let expected = "CUPTI_ACTIVITY_KIND_KERNEL was read, not CUPTI_ACTIVITY_KIND_KERNEL_V3";
     assert_eq!((trace.gpu.len(), example(trace, "several_versions_of_a_table").as_str()), (1, expected));
 }
 
@@ -121,7 +121,7 @@ fn missing_texts_are_reported() {
     let (_folder, path) = made(&(TEXTS.to_owned() + &rows + "DELETE FROM StringIds WHERE id = 1;"));
     let trace = &read(&path)[0];
     assert_eq!(trace.name(trace.gpu.event[0]), "kernel without a name");
-    assert_eq!(example(trace, "missing_text"), "1 × kernel without a name (text 1)");
+    assert_eq!(example(trace, "missing_text"), "1 × kernel without a name (missing string 1)");
     let (_folder, path) = made(&(TEXTS.to_owned() + &rows + "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET shortName = NULL;"));
     assert_eq!(counts(&read(&path)[0], ["missing_text", "row_without_name"]), [0, 1]);
     let (_folder, path) = made(&rows);
@@ -222,5 +222,8 @@ fn rocm_recordings_without_texts_keep_launches_and_copies() {
     let trace = &read(&path)[0];
     assert_eq!(trace.kind(trace.gpu.event[0]), EventKind::Memcpy);
     assert!(trace.gpu.launch[0].is_some());
-    assert_eq!(example(trace, "missing_text"), "1 × call without a name (text 77), 1 × copy without a name (text 78)");
+    assert_eq!(
+        example(trace, "missing_text"),
+        "1 × call without a name (missing string 77), 1 × copy without a name (missing string 78)"
+    );
 }

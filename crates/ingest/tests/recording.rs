@@ -65,7 +65,7 @@ fn processes_that_called_os_exit_are_reported() {
     }
     let left = tree(&[("7-0.slr".into(), [HEADER.as_slice(), chunk.finish()].concat())]);
     let problem = left.report.problems.iter().find(|problem| problem.code == "os_exit").unwrap();
-    assert_eq!(problem.example, "7-0.slr: ended by os._exit(-3)");
+    assert_eq!(problem.example, "7-0.slr: the process called os._exit(-3)");
     assert!(left.report.is_clean() && left.processes[0].lasted_ns == Some(5));
 }
 
@@ -89,7 +89,7 @@ fn processes_replaced_by_exec_are_reported() {
     }
     let left = tree(&[("7-0.slr".into(), [HEADER.as_slice(), chunk.finish()].concat())]);
     let problem = left.report.problems.iter().find(|problem| problem.code == "process_replaced").unwrap();
-    assert_eq!(problem.example, "7-0.slr: replaced by another program (exec)");
+    assert_eq!(problem.example, "7-0.slr: another program replaced the process (exec)");
     assert!(left.report.is_clean() && left.processes[0].lasted_ns == Some(5));
 }
 

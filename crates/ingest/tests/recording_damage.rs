@@ -165,7 +165,7 @@ fn outages_are_reported_with_their_reason() {
     assert_eq!(problem_of("not_written").count, 12);
     assert_eq!(
         problem_of("not_written").example,
-        "7-0.slr: file too large (RLIMIT_FSIZE) for 0.5 s; 12 records not written"
+        "7-0.slr: file too large (RLIMIT_FSIZE) for 0.5 s; 12 records were not written"
     );
     assert!(!tree.report.is_clean());
 }

@@ -423,7 +423,7 @@ fn non_profiles_report_the_reason() {
         error(mangled.as_bytes())
     );
     // Another protobuf message, as in pprof.
-    assert!(error(&[0x0a, 4, 8, 1, 0x10, 2]).contains("an unknown format"));
+    assert!(error(&[0x0a, 4, 8, 1, 0x10, 2]).contains("the format of the input is unknown"));
 }
 
 /// Values from XProf 2.24 and, for the first one, from TraceLens.

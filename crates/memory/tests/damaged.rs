@@ -85,9 +85,9 @@ fn impossible_segments_are_counted() {
         segment[key] = value;
         segment
     };
-    assert_eq!(left_out(&with(&[changed("total_size", json!(-1))]), "the size of the segment"), (MIB, 20 * MIB));
-    assert_eq!(left_out(&with(&[changed("device", json!(-1))]), "the device of the segment"), (MIB, 20 * MIB));
-    assert_eq!(left_out(&with(&[changed("address", json!(-1))]), "the end of the segment"), (MIB, 20 * MIB));
+    assert_eq!(left_out(&with(&[changed("total_size", json!(-1))]), "has no valid size"), (MIB, 20 * MIB));
+    assert_eq!(left_out(&with(&[changed("device", json!(-1))]), "has an invalid device number"), (MIB, 20 * MIB));
+    assert_eq!(left_out(&with(&[changed("address", json!(-1))]), "the end address of the segment"), (MIB, 20 * MIB));
     assert_eq!(left_out(&with(&[sound()]), "a duplicate"), (MIB, 20 * MIB));
     assert_eq!(left_out(&with(&[segment(19 * MIB, &[])]), "overlaps another one"), (MIB, 20 * MIB));
     assert_eq!(left_out(&with(&[changed("blocks", json!({"a": 1}))]), "blocks is not a list"), (MIB, 40 * MIB));

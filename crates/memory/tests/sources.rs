@@ -399,7 +399,7 @@ fn files_without_memory_data_are_refused() {
         (b"(dp0\n.", "protocol=4"),
         (b"\x80\x04]\x94.", "not a memory snapshot"),
         (b"\x80\x04}\x94(", "the file ends in the middle"),
-        (b"<html>MemoryViz</html>", "without a memory snapshot"),
+        (b"<html>MemoryViz</html>", "the web page contains no memory snapshot"),
         (b"{\"segments\": [", "EOF"),
         (b"hello", "not a memory trace"),
     ] {

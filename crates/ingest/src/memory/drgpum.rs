@@ -46,8 +46,9 @@ pub(super) fn is_liveness(text: &str) -> bool {
 
 /// Error for a single file of a DrGPUM folder, which cannot be read alone.
 pub(super) fn incomplete_folder_error(path: &Path) -> Error {
-    let found = format!("a single DrGPUM file; {LIVENESS} and {SIZES} are both required");
-    Error::Unsupported { path: path.to_owned(), found, advice: "give the folder that contains both".to_owned() }
+    let found = "a single file of a DrGPUM folder, which cannot be read alone".to_owned();
+    let advice = format!("give the folder that contains {LIVENESS} and {SIZES}");
+    Error::Unsupported { path: path.to_owned(), found, advice }
 }
 
 /// Read a folder of DrGPUM's collector into a memory trace.
@@ -62,7 +63,7 @@ pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> 
     };
     let missing: Vec<&str> = [LIVENESS, SIZES].into_iter().filter(|name| !directory.join(name).is_file()).collect();
     if !missing.is_empty() {
-        let found = format!("a DrGPUM folder without {}", missing.join(" and "));
+        let found = format!("the DrGPUM folder lacks {}", missing.join(" and "));
         let advice = format!("add {LIVENESS} and {SIZES}; {STREAMS} is optional");
         return Err(Error::Unsupported { path: directory.to_owned(), found, advice });
     }
@@ -73,8 +74,9 @@ pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> 
     if trace.calls.is_empty() {
         return Err(Error::Unsupported {
             path: directory.to_owned(),
-            found: format!("a DrGPUM folder whose {LIVENESS} contains no readable operation"),
-            advice: "run the program to its end under `gvprof -e memory_liveness` and give its folder".to_owned(),
+            found: format!("the file {LIVENESS} of the DrGPUM folder contains no readable operation"),
+            advice: "run the program to its end under `gvprof -e memory_liveness` and give the folder that it writes"
+                .to_owned(),
         });
     }
     Ok(trace)
@@ -176,7 +178,7 @@ impl Writer {
             &mut self.trace.report,
             unknown,
             None,
-            "an operation type above 5",
+            "an operation whose type number is above 5",
         );
     }
 

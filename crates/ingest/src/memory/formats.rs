@@ -37,28 +37,30 @@ enum Form {
 /// Detect a snapshot of PyTorch's allocator.
 pub(crate) fn sniff_snapshot(content: &Content<'_>) -> Sniff {
     sniff(content, |form| match form {
-        Form::Pickle => Sniff::Yes("a pickle"),
-        Form::Page => Sniff::Yes("a page of _memory_viz"),
-        Form::Snapshot => Sniff::Yes("blocks, segments or device_traces"),
+        Form::Pickle => Sniff::Yes("it is a pickle"),
+        Form::Page => Sniff::Yes("it is a web page of _memory_viz"),
+        Form::Snapshot => Sniff::Yes("it has the key blocks, segments or device_traces"),
         _ => Sniff::No,
     })
 }
 
 /// Detect files of PyTorch's `export_memory_timeline` by their content.
 pub(crate) fn sniff_timeline(content: &Content<'_>) -> Sniff {
-    sniff(content, |form| if form == Form::Timeline { Sniff::Yes("rows of a list") } else { Sniff::No })
+    sniff(content, |form| if form == Form::Timeline { Sniff::Yes("it is a list of lists") } else { Sniff::No })
 }
 
 /// Detect PyTorch execution traces by their content.
 pub(crate) fn sniff_execution_trace(content: &Content<'_>) -> Sniff {
-    sniff(content, |form| if form == Form::ExecutionTrace { Sniff::Yes("nodes and a schema") } else { Sniff::No })
+    sniff(content, |form| {
+        if form == Form::ExecutionTrace { Sniff::Yes("it has the keys nodes and schema") } else { Sniff::No }
+    })
 }
 
 /// Detect memory text, or a text that begins like it.
 pub(crate) fn sniff_text(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
     match form(head) {
-        Some(Form::Text) if has_statements_alone(head) => Sniff::Yes("statements"),
+        Some(Form::Text) if has_statements_alone(head) => Sniff::Yes("it contains only statements of memory text"),
         Some(Form::Text) => Sniff::Maybe,
         _ => Sniff::No,
     }
@@ -67,12 +69,11 @@ pub(crate) fn sniff_text(content: &Content<'_>) -> Sniff {
 /// Detect a DrGPUM folder, or one of its files.
 pub(crate) fn sniff_drgpum(content: &Content<'_>) -> Sniff {
     match content {
-        Content::Directory(path) if drgpum::has_all_files(path) => Sniff::Yes("files of the liveness analysis"),
+        Content::Directory(path) if drgpum::has_all_files(path) => Sniff::Yes("it contains the files of DrGPUM"),
         Content::Directory(path) if drgpum::is_drgpum(path) => Sniff::Maybe,
-        _ => sniff(
-            content,
-            |form| if form == Form::Drgpum { Sniff::Yes("objects with their operations") } else { Sniff::No },
-        ),
+        _ => sniff(content, |form| {
+            if form == Form::Drgpum { Sniff::Yes("it lists memory objects with their operations") } else { Sniff::No }
+        }),
     }
 }
 
@@ -184,12 +185,12 @@ pub fn one_trace(path: &Path, mut traces: Vec<MemoryTrace>) -> Result<MemoryTrac
     match (traces.pop(), traces.len()) {
         (Some(trace), 0) => Ok(trace),
         (Some(_), others) => {
-            let found = format!("{} memory traces in one input", others + 1);
+            let found = format!("the input contains {} memory traces", others + 1);
             Err(unsupported(
                 path,
                 &found,
-                "give only one of them (if the input is an archive, unpack it first), or compare all with `stackline \
-                 memory`",
+                "give only one memory trace (if the input is an archive, unpack it first), or compare all with \
+                 `stackline memory`",
             ))
         }
         (None, _) => Err(as_memory_error(Error::NoTrace { path: path.to_owned() })),
@@ -202,10 +203,12 @@ pub fn as_memory_error(error: Error) -> Error {
     let advice = SUPPORTED_INPUTS.to_owned();
     match error {
         Error::Unsupported { path, found, .. } if found.starts_with(input::UNKNOWN) => {
-            let found = found.replacen(input::UNKNOWN, "not a memory trace", 1);
+            let found = found.replacen(input::UNKNOWN, "the input is not a memory trace", 1);
             Error::Unsupported { path, found, advice }
         }
-        Error::NoTrace { path } => Error::Unsupported { path, found: "no memory trace found".to_owned(), advice },
+        Error::NoTrace { path } => {
+            Error::Unsupported { path, found: "the input contains no memory trace".to_owned(), advice }
+        }
         other => other,
     }
 }
@@ -213,7 +216,11 @@ pub fn as_memory_error(error: Error) -> Error {
 /// Error for an input whose format has no memory data.
 pub(crate) fn no_memory(label: &str, head: &[u8]) -> Error {
     let start = String::from_utf8_lossy(&head[..head.len().min(24)]).escape_debug().to_string();
-    unsupported(Path::new(label), &format!("not a memory trace (starts with \"{start}\")"), SUPPORTED_INPUTS)
+    unsupported(
+        Path::new(label),
+        &format!("the input is not a memory trace (it starts with \"{start}\")"),
+        SUPPORTED_INPUTS,
+    )
 }
 
 /// Reader that counts decompressed bytes.
@@ -241,11 +248,12 @@ fn read_plain(label: &str, head: &[u8], stream: &mut dyn Read) -> Result<MemoryT
         Form::Page => {
             let text = whole_text(path, stream)?;
             let bytes = viz::pickle_in(&text).ok_or_else(|| {
-                unsupported(path, "a web page without a memory snapshot", "give the snapshot file itself")
+                unsupported(path, "the web page contains no memory snapshot", "give the snapshot file itself")
             })?;
             let read = pickle::read(&bytes[..], pickle::Limits::default());
-            let (values, root) =
-                read.map_err(|e| malformed(path, &format!("the pickle in the page: {}", e.reason), e.offset))?;
+            let (values, root) = read.map_err(|e| {
+                malformed(path, &format!("the pickle in the web page is invalid: {}", e.reason), e.offset)
+            })?;
             read_values(path, label, values, root)
         }
         Form::Snapshot | Form::Timeline | Form::ExecutionTrace => {
@@ -258,7 +266,7 @@ fn read_plain(label: &str, head: &[u8], stream: &mut dyn Read) -> Result<MemoryT
             text::read(label, &text).map_err(|error| {
                 unsupported(
                     path,
-                    &format!("memory text, {error}"),
+                    &format!("the memory text is invalid: {error}"),
                     "see docs/formats/memory-text.md for all statements",
                 )
             })
@@ -278,8 +286,8 @@ fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<
         return Ok(execution_trace::read(label, &values, root));
     }
     if timeline::is_sums_document(&values, root) {
-        let found = "memory totals per category without individual tensors, as export_memory_timeline writes them to a \
-                     .json file";
+        let found = "the file contains only memory totals per category, without individual tensors, as \
+                     export_memory_timeline writes to a .json file";
         return Err(unsupported(
             path,
             found,
@@ -288,17 +296,17 @@ fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<
     }
     let advice =
         "give the file of `torch.cuda.memory._dump_snapshot()` or `pickle.dump(torch.cuda.memory._snapshot(), file)`";
-    Err(unsupported(path, "not a memory snapshot (the data lacks the keys segments and device_traces)", advice))
+    Err(unsupported(path, "the input is not a memory snapshot (it lacks the keys segments and device_traces)", advice))
 }
 
 fn whole_text(path: &Path, stream: &mut dyn Read) -> Result<String, Error> {
     let mut bytes = Vec::new();
     stream.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     if bytes.len() as u64 > MAX_TEXT {
-        return Err(malformed(path, "a text larger than 2 GiB", MAX_TEXT));
+        return Err(malformed(path, "the text is larger than the limit of 2 GiB", MAX_TEXT));
     }
     String::from_utf8(bytes)
-        .map_err(|error| malformed(path, "text that is not UTF-8", error.utf8_error().valid_up_to() as u64))
+        .map_err(|error| malformed(path, "the text is not valid UTF-8", error.utf8_error().valid_up_to() as u64))
 }
 
 fn form(head: &[u8]) -> Option<Form> {

@@ -114,11 +114,9 @@ impl<'de> Visitor<'de> for Into<'_> {
             self.0.open(1)?;
         }
         self.0.open_items -= items.len() as u64;
-        self.0
-            .values
-            .node(NodeKind::List, &items)
-            .map(Value::from)
-            .ok_or_else(|| A::Error::custom("more than 2^32 values, or more than 2^28 in one list or object"))
+        self.0.values.node(NodeKind::List, &items).map(Value::from).ok_or_else(|| {
+            A::Error::custom("the JSON document has more than 2^32 values, or more than 2^28 in one list or object")
+        })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
@@ -129,11 +127,9 @@ impl<'de> Visitor<'de> for Into<'_> {
             self.0.open(2)?;
         }
         self.0.open_items -= items.len() as u64;
-        self.0
-            .values
-            .node(NodeKind::Dict, &items)
-            .map(Value::from)
-            .ok_or_else(|| A::Error::custom("more than 2^32 values, or more than 2^28 in one list or object"))
+        self.0.values.node(NodeKind::Dict, &items).map(Value::from).ok_or_else(|| {
+            A::Error::custom("the JSON document has more than 2^32 values, or more than 2^28 in one list or object")
+        })
     }
 }
 

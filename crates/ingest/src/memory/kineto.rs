@@ -26,7 +26,11 @@ pub fn from_trace(source: &Trace) -> Option<MemoryTrace> {
     for event in events {
         let [bytes, address, kind, id, allocated, reserved] = columns.each_ref().map(|column| column.i64(event));
         let Some(bytes) = bytes.filter(|_| source.events.is_plausible(event)) else {
-            diagnostics::MEMORY_BAD_EVENT.count(&mut reader.trace.report, None, "no size or time");
+            diagnostics::MEMORY_BAD_EVENT.count(
+                &mut reader.trace.report,
+                None,
+                "a memory event without a size or a valid time",
+            );
             continue;
         };
         let device = reader.device(kind.unwrap_or(0), id.unwrap_or(-1));

@@ -88,13 +88,13 @@ impl<R: Read> Machine<R> {
     fn run(&mut self) -> Step<Value> {
         let first = self.input.byte().map_err(|e| ended(&e))?;
         if first != opcodes::PROTO {
-            return Err("not a pickle of protocol 2 to 5: save a pickle of protocol 0 or 1 again with \
+            return Err("the file is not a pickle of protocol 2 to 5: save a pickle of protocol 0 or 1 again with \
                         `pickle.dump(snapshot, file, protocol=4)`"
                 .to_owned());
         }
         let protocol = self.byte()?;
         if !(2..=5).contains(&protocol) {
-            return Err(format!("a pickle of protocol {protocol}; only protocols 2 to 5 are supported"));
+            return Err(format!("the pickle has protocol {protocol}, but only protocols 2 to 5 are supported"));
         }
         let mut until_check = CHECK_EVERY;
         loop {
@@ -146,13 +146,16 @@ impl<R: Read> Machine<R> {
             b'a' | b'e' | b's' | b'u' => self.fill(opcode)?,
             b'(' => {
                 if self.marks.len() >= self.limits.depth {
-                    return Err(format!("more than {} nested containers", self.limits.depth));
+                    return Err(format!(
+                        "the pickle has more than {} nested lists, tuples or dicts",
+                        self.limits.depth
+                    ));
                 }
                 self.marks.push(self.stack.len());
             }
             b'0' => self.drop_top()?,
             b'1' => {
-                let height = self.marks.pop().ok_or("POP_MARK without a mark")?;
+                let height = self.marks.pop().ok_or("the pickle is damaged: it removes a mark that does not exist")?;
                 self.stack.truncate(height);
             }
             b'2' => {
@@ -213,7 +216,9 @@ impl<R: Read> Machine<R> {
     /// Read a little-endian two's-complement integer of `length` bytes from a Python pickle.
     fn long(&mut self, length: u32) -> Step<i128> {
         if length > 16 {
-            return Err(format!("an integer of {length} bytes, larger than any size or address"));
+            return Err(format!(
+                "the pickle contains an integer of {length} bytes, which is larger than any size or address"
+            ));
         }
         let mut bytes = [0; 16];
         for byte in &mut bytes[..length as usize] {
@@ -232,12 +237,15 @@ impl<R: Read> Machine<R> {
             _ => u64::from_le_bytes(self.array()?),
         };
         if length > self.limits.memory {
-            return Err(format!("a string of {length} bytes, above the limit of {} bytes", self.limits.memory));
+            return Err(format!(
+                "the pickle contains a string of {length} bytes, above the limit of {} bytes",
+                self.limits.memory
+            ));
         }
         self.input.bytes(length, &mut self.text).map_err(|e| ended(&e))?;
         let text = String::from_utf8_lossy(&self.text);
         if self.values.strings.is_full(text.len()) {
-            return Err("more than 4 GiB of distinct strings".to_owned());
+            return Err("the pickle contains more than 4 GiB of distinct strings".to_owned());
         }
         let id = self.values.strings.intern(&text);
         self.push(if matches!(opcode, b'C' | b'B' | 0x8e) { Value::bytes(id) } else { Value::text(id) });
@@ -259,11 +267,11 @@ impl<R: Read> Machine<R> {
                     b'd' => NodeKind::Dict,
                     _ => NodeKind::Tuple,
                 };
-                (kind, self.marks.pop().ok_or("a container without a mark")?)
+                (kind, self.marks.pop().ok_or("the pickle is damaged: a list, tuple or dict has no start mark")?)
             }
         };
         if kind == NodeKind::Dict && (self.stack.len() - from) % 2 == 1 {
-            return Err("a dict key without a value".to_owned());
+            return Err("the pickle is damaged: a dict key has no value".to_owned());
         }
         let node = self.values.node(kind, &self.stack[from..]).ok_or_else(full)?;
         self.stack.truncate(from);
@@ -276,7 +284,7 @@ impl<R: Read> Machine<R> {
         let from = match opcode {
             b'a' => self.stack.len().checked_sub(1),
             b's' => self.stack.len().checked_sub(2),
-            _ => Some(self.marks.pop().ok_or("items without a mark")?),
+            _ => Some(self.marks.pop().ok_or("the pickle is damaged: items of a list or dict have no start mark")?),
         };
         let lowest = self.floor();
         let from = from.filter(|from| *from > lowest).ok_or_else(underflow)?;
@@ -284,14 +292,14 @@ impl<R: Read> Machine<R> {
         let target = self.node_of(self.stack[from - 1]).filter(|node| self.values.node_kind(*node) == kind);
         let Some(target) = target else {
             let what = if kind == NodeKind::List {
-                "items appended to a value that is not a list"
+                "the pickle is damaged: it appends items to a value that is not a list"
             } else {
-                "entries set on a value that is not a dict"
+                "the pickle is damaged: it sets entries of a value that is not a dict"
             };
             return Err(what.to_owned());
         };
         if kind == NodeKind::Dict && (self.stack.len() - from) % 2 == 1 {
-            return Err("a key without a value".to_owned());
+            return Err("the pickle is damaged: a dict key has no value".to_owned());
         }
         self.values.extend(target, &self.stack[from..]).ok_or_else(full)?;
         self.stack.truncate(from);
@@ -321,7 +329,7 @@ impl<R: Read> Machine<R> {
     fn load_memo(&mut self, opcode: u8) -> Step {
         let number = if opcode == b'h' { u32::from(self.byte()?) } else { u32::from_le_bytes(self.array()?) };
         let found = self.memo.get(number as usize).or_else(|| self.far_memo.get(&number)).copied();
-        let value = found.ok_or_else(|| format!("a reference to pickle memo entry {number}, which is not defined"))?;
+        let value = found.ok_or_else(|| format!("the pickle refers to memo entry {number}, which is not defined"))?;
         self.push(value);
         Ok(())
     }
@@ -346,11 +354,11 @@ impl<R: Read> Machine<R> {
 }
 
 fn underflow() -> String {
-    "a pickle instruction takes more values than the stack holds".to_owned()
+    "the pickle is damaged: an instruction takes more values than the stack holds".to_owned()
 }
 
 fn full() -> String {
-    "more than 2^32 values, or more than 2^28 in one list or dict".to_owned()
+    "the pickle has more than 2^32 values, or more than 2^28 in one list or dict".to_owned()
 }
 
 fn ended(error: &std::io::Error) -> String {
@@ -358,7 +366,7 @@ fn ended(error: &std::io::Error) -> String {
         ErrorKind::UnexpectedEof => {
             "the file ends in the middle of the pickle: the file is truncated or still being written"
         }
-        _ => return format!("cannot read: {error}"),
+        _ => return format!("the pickle cannot be read: {error}"),
     }
     .to_owned()
 }

@@ -51,7 +51,11 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
         reader.trace.report.records += 1;
         match row(values, *value) {
             Some(row) => reader.row(row),
-            None => diagnostics::MEMORY_BAD_EVENT.count(&mut reader.trace.report, None, "not four numbers"),
+            None => diagnostics::MEMORY_BAD_EVENT.count(
+                &mut reader.trace.report,
+                None,
+                "a row that is not a list of four numbers",
+            ),
         }
     }
     let mut trace = reader.trace;
@@ -138,21 +142,21 @@ impl Reader {
     }
 
     fn wrong_size(&mut self, action: i128, bytes: i128) {
-        let record = match action {
-            PREEXISTING => "an object from before the recording",
-            CREATE => "an allocation",
-            NEW_VERSION => "a change of category",
-            DESTROY => "a free",
-            _ => "an unknown action",
+        let example = match action {
+            PREEXISTING => format!("an object from before the recording has a size of {bytes} bytes"),
+            CREATE => format!("an allocation has a size of {bytes} bytes"),
+            NEW_VERSION => format!("an object of {bytes} bytes changes its category"),
+            DESTROY => format!("a free has a size of {bytes} bytes"),
+            _ => format!("a record of the unknown action {action} has a size of {bytes} bytes"),
         };
-        diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &format!("{record} of {bytes} bytes"));
+        diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &example);
     }
 
     /// Take the youngest live object of this size and category; a missing one is counted.
     fn take(&mut self, size: u64, category: usize) -> Option<MemoryObjectId> {
         let found = self.live.get_mut(&(size, category)).and_then(Vec::pop);
         if found.is_none() {
-            let example = format!("{size} bytes of {}", CATEGORIES[category]);
+            let example = format!("a free of {size} bytes of category {}", CATEGORIES[category]);
             diagnostics::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, &example);
         }
         found

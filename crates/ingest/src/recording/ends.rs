@@ -133,19 +133,24 @@ impl LastSeen {
         }
         let sampled = self.sampled.filter(|&(_, node)| node != 0).and_then(at);
         if let Some((_, thread, frames)) = sampled.filter(|(tid, ..)| !threads.contains(tid)) {
-            let example = format!("{}{}", in_words(stream, &thread, &frames), self.age_in_words(lasted_ns));
+            let example = self.with_age(&in_words(stream, &thread, &frames), lasted_ns);
             diagnostics::LAST_SEEN.count(report, None, &example);
         }
     }
 
-    /// Time of the last sample, relative to the end of the process or else to its start; empty if unknown.
-    fn age_in_words(&self, lasted_ns: Option<i64>) -> String {
+    /// Call path with the time of the last sample, relative to the end of the process or else to its start; without a
+    /// time if it is unknown.
+    fn with_age(&self, path: &str, lasted_ns: Option<i64>) -> String {
         match (self.sampled_ns, lasted_ns) {
             (Some(at), Some(lasted)) => {
-                format!("; sampled {} before the end of the process", duration(lasted.saturating_sub(at).max(0)))
+                let age = duration(lasted.saturating_sub(at).max(0));
+                format!("{path}; the sample was taken {age} before the end of the process")
             }
-            (Some(at), None) => format!("; sampled {} after the recording of the process began", duration(at)),
-            (None, _) => String::new(),
+            (Some(at), None) => {
+                let age = duration(at);
+                format!("{path}; the sample was taken {age} after the recording of the process began")
+            }
+            (None, _) => path.to_owned(),
         }
     }
 }
@@ -158,12 +163,16 @@ pub(super) fn note_after_steps(trace: &mut Trace, base_ns: i64, killed: &BTreeSe
     let pid = trace.tracks.processes[process.index()].pid;
     let Some(&pid) = killed.iter().find(|&&killed| pid == Key::Int(i64::from(killed))) else { return };
     let seen = ends.signaled.as_ref().filter(|signaled| signaled.pid == pid && signaled.at_unix_ns > 0);
-    let (until, what) = match seen {
-        Some(seen) => (seen.at_unix_ns.saturating_sub(base_ns), "the end of the process"),
-        None => (trace.span().map_or(last.end, |(_, end)| end), "the last record"),
+    let until = match seen {
+        Some(seen) => seen.at_unix_ns.saturating_sub(base_ns),
+        None => trace.span().map_or(last.end, |(_, end)| end),
     };
     if until > last.end {
-        let example = format!("{} between the end of step {} and {what}", duration(until - last.end), last.number);
+        let (passed, number) = (duration(until - last.end), last.number);
+        let example = match seen {
+            Some(_) => format!("{passed} passed between the end of step {number} and the end of the process"),
+            None => format!("{passed} passed between the end of step {number} and the last record"),
+        };
         diagnostics::AFTER_STEPS.count(&mut trace.report, None, &example);
         trace.report.sort();
     }
@@ -191,8 +200,11 @@ mod tests {
         };
         let sample = || Record::LastSample { thread: 0, node: 1, at_ns: 12_000_000_000 };
         let seen = "a.slr: f on thread MainThread (70)";
-        assert_eq!(example(sample(), 7), format!("{seen}; sampled 48.00 s before the end of the process"));
-        assert_eq!(example(sample(), 8), format!("{seen}; sampled 12.00 s after the recording of the process began"));
+        assert_eq!(example(sample(), 7), format!("{seen}; the sample was taken 48.00 s before the end of the process"));
+        assert_eq!(
+            example(sample(), 8),
+            format!("{seen}; the sample was taken 12.00 s after the recording of the process began")
+        );
         assert_eq!(example(Record::Sampled { thread: 0, node: 1 }, 7), seen, "an earlier recorder");
     }
 }

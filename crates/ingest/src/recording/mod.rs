@@ -158,10 +158,10 @@ fn note_unread(name: &str, reader: &Reader<'_>, size: usize, report: &mut ReadRe
     }
     for damage in reader.damages() {
         if damage.at + damage.bytes == size {
-            let example = format!("{name}: the last {} bytes", damage.bytes);
+            let example = format!("{name}: the last {} bytes cannot be read", damage.bytes);
             diagnostics::CUT_STREAM.count(report, Some(damage.at as u64), &example);
         } else {
-            let example = format!("{name}: {} bytes from byte {}", damage.bytes, damage.at);
+            let example = format!("{name}: {} bytes from byte {} on cannot be read", damage.bytes, damage.at);
             diagnostics::DAMAGED_CHUNK.count(report, Some(damage.at as u64), &example);
         }
     }

@@ -371,12 +371,12 @@ impl Stream {
 
 /// Count a process that ended by `os._exit`.
 pub(super) fn note_exit(report: &mut ReadReport, name: &str, code: i32) {
-    diagnostics::OS_EXIT.count(report, None, &format!("{name}: ended by os._exit({code})"));
+    diagnostics::OS_EXIT.count(report, None, &format!("{name}: the process called os._exit({code})"));
 }
 
 /// Count a process that another program replaced.
 pub(super) fn note_replaced(report: &mut ReadReport, name: &str) {
-    diagnostics::REPLACED.count(report, None, &format!("{name}: replaced by another program (exec)"));
+    diagnostics::REPLACED.count(report, None, &format!("{name}: another program replaced the process (exec)"));
 }
 
 /// Count a time in which a stream could not be written.
@@ -390,16 +390,12 @@ pub(super) fn note_outage(report: &mut ReadReport, name: &str, time: (i64, i64),
         122 => "disk quota exceeded".to_owned(),
         _ => format!("error {error}"),
     };
-    let example = format!("{name}: {reason} for {seconds:.1} s");
     if dropped == 0 {
-        diagnostics::WRITE_DELAYED.count(report, None, &format!("{example}; all records were written later"));
+        let example = format!("{name}: {reason} for {seconds:.1} s; all records were written later");
+        diagnostics::WRITE_DELAYED.count(report, None, &example);
     } else {
-        diagnostics::NOT_WRITTEN.count_many(
-            report,
-            dropped,
-            None,
-            &format!("{example}; {dropped} records not written"),
-        );
+        let example = format!("{name}: {reason} for {seconds:.1} s; {dropped} records were not written");
+        diagnostics::NOT_WRITTEN.count_many(report, dropped, None, &example);
     }
 }
 

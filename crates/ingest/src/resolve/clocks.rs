@@ -66,14 +66,22 @@ fn bounds(clock: &DeviceClock) -> String {
     match (clock.least_ns, clock.most_ns) {
         (Some(least), Some(most)) if least > most => {
             // A launch limits how far the clock is ahead, a wait how far it is behind.
-            let by_launch =
-                if least >= 0 { format!("at least {least} ns behind") } else { format!("at most {} ns ahead", -least) };
-            let by_wait =
-                if most >= 0 { format!("at most {most} ns behind") } else { format!("at least {} ns ahead", -most) };
-            format!(
-                "a launch shows that the clock is {by_launch}, but a wait shows that it is {by_wait}: the clock drifts \
-                 or jumps, or records are wrong"
-            )
+            match (least >= 0, most >= 0) {
+                (_, true) => format!(
+                    "a launch shows that the clock is at least {least} ns behind, but a wait shows that it is at most \
+                     {most} ns behind: the clock drifts or jumps, or records are wrong"
+                ),
+                (true, false) => format!(
+                    "a launch shows that the clock is at least {least} ns behind, but a wait shows that it is at \
+                     least {} ns ahead: the clock drifts or jumps, or records are wrong",
+                    -most
+                ),
+                (false, false) => format!(
+                    "a launch shows that the clock is at most {} ns ahead, but a wait shows that it is at least {} ns \
+                     ahead: the clock drifts or jumps, or records are wrong",
+                    -least, -most
+                ),
+            }
         }
         (Some(least), Some(most)) if least > 0 => format!("the clock is {least} to {most} ns behind the host's"),
         (Some(least), None) if least > 0 => format!("the clock is at least {least} ns behind the host's"),

@@ -79,15 +79,17 @@ pub(super) fn apply(trace: &mut Trace) -> Outcome {
     let mut outcome = Outcome::default();
     for (device, Contradiction { least, most }) in contradicted {
         outcome.contradicted.insert(device, least.saturating_sub(most.unwrap_or(0)));
-        let allowed = most.map_or_else(
-            || "do not allow that shift".to_owned(),
-            |most| format!("allow at most {:.6} s", most as f64 / 1e9),
-        );
-        let example = format!(
-            "device {device}: its launches require a shift of its times by {:.6} s, but the calls that wait for it \
-             {allowed}",
-            least as f64 / 1e9
-        );
+        let required = least as f64 / 1e9;
+        let example = match most.map(|most| most as f64 / 1e9) {
+            Some(allowed) => format!(
+                "device {device}: its launches require a shift of its times by {required:.6} s, but the calls that \
+                 wait for it allow at most {allowed:.6} s"
+            ),
+            None => format!(
+                "device {device}: its launches require a shift of its times by {required:.6} s, but the calls that \
+                 wait for it do not allow that shift"
+            ),
+        };
         diagnostics::CLOCK_CONTRADICTED.count(&mut trace.report, None, &example);
     }
     if shifts.is_empty() {
@@ -98,11 +100,13 @@ pub(super) fn apply(trace: &mut Trace) -> Outcome {
     for (device, shift) in &shifts {
         let way = if shift.by > 0 { "behind" } else { "ahead of" };
         let seconds = shift.by.unsigned_abs() as f64 / 1e9;
-        let (code, how) = match shift.is_by_order {
-            true => (diagnostics::CLOCK_UNKNOWN, ", shifted to follow the launch calls"),
-            false => (diagnostics::CLOCK_SHIFTED, ""),
+        let (code, example) = match shift.is_by_order {
+            false => (diagnostics::CLOCK_SHIFTED, format!("device {device}: {seconds:.6} s {way} the host's clock")),
+            true => (
+                diagnostics::CLOCK_UNKNOWN,
+                format!("device {device}: {seconds:.6} s {way} the host's clock, shifted to follow the launch calls"),
+            ),
         };
-        let example = format!("device {device}: {seconds:.6} s {way} the host's clock{how}");
         code.count(&mut trace.report, None, &example);
     }
     outcome.shifts = shifts.into_iter().map(|(device, shift)| (device, shift.by)).collect();

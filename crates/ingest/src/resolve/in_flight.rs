@@ -71,7 +71,7 @@ fn path_in_words(trace: &Trace, track: TrackId, path: &[EventId]) -> String {
 pub(crate) fn in_words(source: &str, thread: &str, frames: &[String]) -> String {
     let with_levels = |name: String, levels: usize| match levels {
         1 => name,
-        levels => format!("{name} ({levels} levels)"),
+        levels => format!("{name} ({levels} recursive calls)"),
     };
     let mut functions = frames.chunk_by(|inner, outer| inner == outer);
     let Some([innermost, rest @ ..]) = functions.next() else { return format!("{source}: thread {thread}") };

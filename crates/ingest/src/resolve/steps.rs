@@ -79,7 +79,8 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     }
     let pauses: Vec<_> = trace.pauses().iter().copied().filter(|pause| !pause.separates_processes).collect();
     for pause in pauses {
-        let example = format!("{} between steps {} and {}", duration(pause.length_ns()), pause.before, pause.after);
+        let example =
+            format!("a gap of {} between steps {} and {}", duration(pause.length_ns()), pause.before, pause.after);
         if trace.meta.format == RECORDING_FORMAT {
             let missing = pause.missing_steps().max(1);
             diagnostics::UNRECORDED_STEPS.count_many(&mut trace.report, missing, None, &example);

@@ -140,7 +140,7 @@ fn most_certain<'s>(sources: &'s [Source], content: &Content<'_>) -> Result<Opti
         [(source, _)] => Ok(Some(source)),
         _ => {
             let each = sure.iter().map(|(source, reason)| format!("{} ({reason})", source.name));
-            Err(format!("several formats fit: {}", each.collect::<Vec<_>>().join(", ")))
+            Err(format!("the input matches several formats: {}", each.collect::<Vec<_>>().join(", ")))
         }
     }
 }
@@ -157,7 +157,8 @@ mod tests {
     fn most_certain_format_is_chosen() {
         let [no, maybe, also] =
             [named("no", |_| Sniff::No), named("maybe", |_| Sniff::Maybe), named("also", |_| Sniff::Maybe)];
-        let [yes, other] = [named("yes", |_| Sniff::Yes("a key")), named("other", |_| Sniff::Yes("a table"))];
+        let [yes, other] =
+            [named("yes", |_| Sniff::Yes("it has a key")), named("other", |_| Sniff::Yes("it has a table"))];
         let name = |sources: &[Source]| {
             let content = Content::Bytes { head: b"", stream: &mut std::io::empty() };
             most_certain(sources, &content).map(|found| found.map(|source| source.name))
@@ -165,6 +166,9 @@ mod tests {
         assert_eq!(name(&[no]), Ok(None));
         assert_eq!(name(&[no, maybe, also]), Ok(Some("maybe")));
         assert_eq!(name(&[maybe, yes, also]), Ok(Some("yes")));
-        assert_eq!(name(&[yes, maybe, other]), Err("several formats fit: yes (a key), other (a table)".to_owned()));
+        assert_eq!(
+            name(&[yes, maybe, other]),
+            Err("the input matches several formats: yes (it has a key), other (it has a table)".to_owned())
+        );
     }
 }

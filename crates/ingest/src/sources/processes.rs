@@ -186,7 +186,8 @@ impl<'o> Processes<'o> {
         for (table, why) in &self.damaged {
             diagnostics::TABLE_DAMAGED.count(&mut self.report, None, &format!("{table}: {why}"));
         }
-        let nameless = self.nameless.iter().map(|(called, (count, text))| format!("{count} × {called} (text {text})"));
+        let nameless =
+            self.nameless.iter().map(|(called, (count, text))| format!("{count} × {called} (missing string {text})"));
         let (nameless, rows) =
             (nameless.collect::<Vec<_>>().join(", "), self.nameless.values().map(|(count, _)| count));
         diagnostics::TEXT_MISSING.count_many(&mut self.report, rows.sum(), None, &nameless);

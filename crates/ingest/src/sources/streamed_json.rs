@@ -86,7 +86,7 @@ impl<'de, F: Fields<'de>> Visitor<'de> for Into<'_, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object or a list")
+        f.write_str("a JSON object or list")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {

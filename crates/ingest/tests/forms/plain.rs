@@ -218,7 +218,7 @@ fn non_traces_report_the_reason() {
     for (bytes, part) in [
         (&b""[..], "the file is empty"),
         (b" \n\t ", "the file is empty"),
-        (b"hello", "an unknown format (starts with \"hello\")"),
+        (b"hello", "the format of the input is unknown (it starts with \"hello\")"),
         (br#"{"a": 1}"#, "a JSON object without \"traceEvents\""),
         (br#"{"schema": "1.1.1", "nodes": []}"#, "an execution trace"),
         (br#"{"rocprofiler-sdk-tool": []}"#, "rocprofv3"),

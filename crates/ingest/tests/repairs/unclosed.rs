@@ -118,8 +118,8 @@ fn levels_of_a_recursion_in_flight_are_one_call() {
         let lines = ["1/1 - train B@0"].into_iter().chain(walks.iter().map(String::as_str));
         in_flight(&lines.chain([last].into_iter().filter(|last| !last.is_empty())).collect::<Vec<_>>())
     };
-    assert_eq!(of(""), ["t.json: walk (9 levels) on thread 1, called from train"]);
-    assert_eq!(of("1/1 - load B@10"), ["t.json: load on thread 1, called from walk (9 levels) < train"]);
+    assert_eq!(of(""), ["t.json: walk (9 recursive calls) on thread 1, called from train"]);
+    assert_eq!(of("1/1 - load B@10"), ["t.json: load on thread 1, called from walk (9 recursive calls) < train"]);
 }
 
 #[test]

@@ -202,9 +202,9 @@ mod tests {
             Severity::Lost,
             "",
             None,
-            "7-0.slr: disk full for 2.1 s; 12 records not written",
+            "7-0.slr: disk full for 2.1 s; 12 records were not written",
         );
-        assert_eq!(missing(&tree), "; 7-0.slr: disk full for 2.1 s; 12 records not written");
+        assert_eq!(missing(&tree), "; 7-0.slr: disk full for 2.1 s; 12 records were not written");
         tree.report.count("process_killed", Severity::Lost, "", None, "8-0.slr");
         assert!(
             missing(&tree).ends_with("; records may be missing: `stackline doctor` on the run lists the reasons"),

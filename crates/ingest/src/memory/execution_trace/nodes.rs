@@ -132,7 +132,7 @@ pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nod
         diagnostics::MEMORY_BAD_EVENT.count(
             report,
             None,
-            "lists contain too many tensors; some of the tensors were skipped",
+            "the lists of the nodes contain too many tensors; some tensors were skipped",
         );
     }
     nodes.all.sort_by_key(|node| node.id);

@@ -111,7 +111,7 @@ fn oversized_lengths_take_no_memory() {
     let limits = Limits { memory: 1 << 20, ..Limits::default() };
     assert!(read(&lists[..], limits).unwrap_err().reason.contains("more than 1048576 bytes"));
     let marks = [&b"\x80\x02"[..], &b"(".repeat(2000)].concat();
-    assert!(refused(&marks).reason.contains("more than 1000 nested containers"));
+    assert!(refused(&marks).reason.contains("more than 1000 nested lists, tuples or dicts"));
 }
 
 #[test]

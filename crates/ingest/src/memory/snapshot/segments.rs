@@ -47,17 +47,21 @@ impl Reader<'_> {
     /// Device number and address range of a segment, which must not overlap another one.
     fn place(&self, dict: NodeId, taken: &mut SegmentRanges) -> Result<(u16, Range<u64>), String> {
         let keys = self.keys;
-        let Some(address) = self.number(dict, keys.address) else { return Err("no address".to_owned()) };
+        let Some(address) = self.number(dict, keys.address) else {
+            return Err("a segment without an address".to_owned());
+        };
         let Some(bytes) = self.size(dict, keys.total_size) else {
-            return Err(format!("the size of the segment at {address:#x}"));
+            return Err(format!("the segment at {address:#x} has no valid size"));
         };
         let number = match self.field(dict, keys.device) {
             Some(number) => self.values.as_int(number).and_then(|number| u16::try_from(number).ok()),
             None => Some(0),
         };
-        let Some(number) = number else { return Err(format!("the device of the segment at {address:#x}")) };
+        let Some(number) = number else {
+            return Err(format!("the segment at {address:#x} has an invalid device number"));
+        };
         let Some(end) = address.checked_add(bytes) else {
-            return Err(format!("the end of the segment at {address:#x}"));
+            return Err(format!("the end address of the segment at {address:#x} exceeds 64 bits"));
         };
         // Accepted segments do not overlap: of those that begin before this one's end, the last one reaches furthest.
         let known = taken.entry(number).or_default();
@@ -121,7 +125,7 @@ impl Reader<'_> {
         let Some(dict) = self.values.as_dict(block) else { return Err("a block that is not a dict".to_owned()) };
         let address = self.number(dict, keys.address).unwrap_or(left.start);
         let Some(bytes) = self.size(dict, keys.size) else {
-            return Err(format!("the size of the block at {address:#x}"));
+            return Err(format!("the block at {address:#x} has no valid size"));
         };
         if address < left.start || address.checked_add(bytes).is_none_or(|end| end > left.end) {
             return Err(format!("the block at {address:#x} overlaps another one or lies outside its segment"));
@@ -133,7 +137,12 @@ impl Reader<'_> {
             _ if state == keys.active_awaiting_free || state == keys.active_pending_free => {
                 MemoryBlockState::AwaitingFree
             }
-            _ => return Err(format!("the state {:?} of the block at {address:#x}", self.trace.strings.get(state))),
+            _ => {
+                return Err(format!(
+                    "the block at {address:#x} has the unknown state {:?}",
+                    self.trace.strings.get(state)
+                ));
+            }
         };
         let (requested, stack) = self.block_history(dict, bytes, state != MemoryBlockState::Inactive);
         Ok(MemoryBlock { address, bytes, requested, state, object: MemoryObjectId::NONE, stack })
@@ -160,7 +169,7 @@ impl Reader<'_> {
         let requested = self.size(dict, key).filter(|requested| *requested <= given);
         if requested.is_none() {
             let key = self.trace.strings.get(key).to_owned();
-            self.count_damaged(&format!("{key} is no valid size of a block of {given} bytes"));
+            self.count_damaged(&format!("{key} is not a valid size for a block of {given} bytes"));
         }
         requested
     }

@@ -102,13 +102,13 @@ impl Reader {
         Err(TextError { line, column, what })
     }
 
-    fn word(&mut self, meaning: &str) -> Result<String, TextError> {
+    fn word(&mut self, expectation: &str) -> Result<String, TextError> {
         if let Token::Word(word) | Token::Quoted(word) = self.peek() {
             let word = word.clone();
             self.at += 1;
             return Ok(word);
         }
-        self.error(0, format!("expected {meaning}, found {}", self.peek().shown()))
+        self.error(0, format!("{expectation}, found {}", self.peek().shown()))
     }
 
     fn mark(&mut self, mark: char) -> Result<(), TextError> {
@@ -118,19 +118,19 @@ impl Reader {
         self.error(0, format!("expected `{mark}`, found {}", self.peek().shown()))
     }
 
-    fn number<T: std::str::FromStr>(&mut self, meaning: &str) -> Result<T, TextError> {
-        let word = self.word(meaning)?;
+    fn number<T: std::str::FromStr>(&mut self, expectation: &str) -> Result<T, TextError> {
+        let word = self.word(expectation)?;
         match word.parse() {
             Ok(number) => Ok(number),
-            Err(_) => self.error(1, format!("expected {meaning} as an integer within range, found `{word}`")),
+            Err(_) => self.error(1, format!("{expectation} as an integer within range, found `{word}`")),
         }
     }
 
     fn statement(&mut self) -> Result<(), TextError> {
         if self.trace.saw_end {
-            return self.error(0, "a statement after `end`; remove it, because `end` is the last statement".to_owned());
+            return self.error(0, "a statement follows `end`; remove it, or move `end` to the last line".to_owned());
         }
-        let first = self.word("a statement")?;
+        let first = self.word("expected a statement")?;
         match first.as_str() {
             "a" | "o" => self.object(first == "a")?,
             "f" => {
@@ -148,7 +148,7 @@ impl Reader {
             "k" => self.kernel()?,
             "e" | "w" | "y" => self.synchronisation(&first)?,
             "device" => {
-                let name = self.word("the name of a device")?;
+                let name = self.word("expected the name of a device")?;
                 self.device = Some(self.device_named(&name));
             }
             "end" => self.trace.saw_end = true,
@@ -169,7 +169,7 @@ impl Reader {
     }
 
     fn freed(&mut self) -> Result<MemoryObjectId, TextError> {
-        let name = self.word("the object to free")?;
+        let name = self.word("expected the name of the object to free")?;
         match self.live.remove(&name) {
             Some(object) => {
                 let row = object.index();
@@ -200,11 +200,11 @@ impl Reader {
     }
 
     fn object(&mut self, allocated: bool) -> Result<(), TextError> {
-        let name = self.word("the name of the object")?;
+        let name = self.word("expected the name of the object")?;
         if self.live.contains_key(&name) {
             return self.error(1, format!("object `{name}` is not freed yet; free it first or use another name"));
         }
-        let bytes = self.number("the size in bytes")?;
+        let bytes = self.number("expected the size in bytes")?;
         let known = self.trace.strings.intern(&name);
         let Options { call, mut object, device, .. } = self.options()?;
         object.device = device;
@@ -249,7 +249,7 @@ impl Reader {
     }
 
     fn kernel(&mut self) -> Result<(), TextError> {
-        let name = self.word("the name of the kernel")?;
+        let name = self.word("expected the name of the kernel")?;
         let name = self.trace.strings.intern(&name);
         let reads = self.list()?;
         let lists = self.access_lists(reads)?;
@@ -325,7 +325,7 @@ impl Reader {
     }
 
     fn part(&mut self) -> Result<Part, TextError> {
-        let name = self.word("the name of an object")?;
+        let name = self.word("expected the name of an object")?;
         let Some(object) = self.live.get(&name).copied() else { return self.not_alive(&name) };
         let mut part = Part { object, extent: None, ranges: Vec::new(), evidence: None };
         if self.take(&Token::Mark('[')) {
@@ -350,10 +350,10 @@ impl Reader {
             return Ok(ranges);
         }
         loop {
-            let begin = self.number("the first byte")?;
+            let begin = self.number("expected the first byte of the range")?;
             self.mark(':')?;
-            let end = self.number("the end of the byte range")?;
-            let times = if self.take(&Token::Mark('*')) { self.number("the number of accesses")? } else { 1 };
+            let end = self.number("expected the end of the byte range")?;
+            let times = if self.take(&Token::Mark('*')) { self.number("expected the number of accesses")? } else { 1 };
             let after = ranges.last().map_or(0, |last| last.end);
             let size = self.trace.objects.bytes[object.index()];
             if begin < after || end <= begin || end > size || times == 0 {
@@ -368,7 +368,7 @@ impl Reader {
     }
 
     fn synchronisation(&mut self, what: &str) -> Result<(), TextError> {
-        let name = if what == "y" { String::new() } else { self.word("the name of the synchronization event")? };
+        let name = if what == "y" { String::new() } else { self.word("expected a synchronization event")? };
         let waited = self.events.get(&name).copied();
         if what == "w" && waited.is_none() {
             let why = format!("synchronization event `{name}` is not recorded yet; record it first with: e {name}");
@@ -398,7 +398,7 @@ impl Reader {
         let mut options = Options { call, object, evidence, device, has_stream: false, has_time: false };
         loop {
             if self.take(&Token::Mark('@')) {
-                let key = self.number("the number of a stream")?;
+                let key = self.number("expected a stream number")?;
                 options.call.stream = self.stream(key);
                 options.has_stream = true;
                 continue;
@@ -423,18 +423,18 @@ impl Reader {
         }
         let object = &mut options.object;
         match key {
-            "t" => (options.call.start_ns, options.has_time) = (self.number("a time in ns")?, true),
-            "dur" => options.call.duration_ns = self.number("a duration in ns")?,
-            "address" => object.address = self.number("an address")?,
-            "requested" => object.requested = self.number("the requested bytes")?,
+            "t" => (options.call.start_ns, options.has_time) = (self.number("expected a time in ns")?, true),
+            "dur" => options.call.duration_ns = self.number("expected a duration in ns")?,
+            "address" => object.address = self.number("expected an address")?,
+            "requested" => object.requested = self.number("expected the number of requested bytes")?,
             "at" => options.call.stack = self.frame(options)?,
             "via" => options.evidence = self.evidence()?,
             "on" => {
-                let name = self.word("the name of a device")?;
+                let name = self.word("expected the name of a device")?;
                 options.device = self.device_named(&name);
             }
             "call" => {
-                let name = self.word("the name of the call")?;
+                let name = self.word("expected the name of the call")?;
                 options.call.name = self.trace.strings.intern(&name);
             }
             "kind" => {
@@ -443,7 +443,7 @@ impl Reader {
                     Some(kind) => object.kind = kind,
                     None => {
                         return self
-                            .error(1, format!("`{name}` is not a kind of object; use parameter, gradient, activation or another kind of docs/formats/memory-text.md"));
+                            .error(1, format!("`{name}` is not a kind of object; use parameter, gradient, activation or another kind listed in docs/formats/memory-text.md"));
                     }
                 }
             }
@@ -463,11 +463,11 @@ impl Reader {
     }
 
     fn evidence(&mut self) -> Result<AccessEvidence, TextError> {
-        let name = self.word("the evidence of the accesses")?;
+        let name = self.word("expected the evidence of the accesses")?;
         match AccessEvidence::ALL.into_iter().find(|known| known.name() == name) {
             Some(evidence) => Ok(evidence),
             None => self
-                .error(1, format!("`{name}` is no evidence; use instrumented, operator-level, may-access or opaque")),
+                .error(1, format!("`{name}` is not evidence; use instrumented, operator-level, may-access or opaque")),
         }
     }
 
@@ -482,17 +482,17 @@ impl Reader {
             "operator" => &mut object.operator,
             _ => return self.error(2, format!("unknown option `{key}`")),
         };
-        let value = self.word("a text")?;
+        let value = self.word("expected the value of the option")?;
         *place = self.trace.strings.intern(&value);
         Ok(())
     }
 
     fn frame(&mut self, options: &Options) -> Result<stackline_model::MemoryStackId, TextError> {
-        let file = self.word("a file")?;
+        let file = self.word("expected a file name")?;
         self.mark(':')?;
-        let line = self.number("a line")?;
+        let line = self.number("expected a line number")?;
         self.mark(':')?;
-        let function = self.word("a function")?;
+        let function = self.word("expected a function name")?;
         let (file, function) = (self.trace.strings.intern(&file), self.trace.strings.intern(&function));
         let frame = stackline_model::Frame::of_line(function, file, line, &self.trace.strings);
         Ok(self.trace.stacks.intern(options.call.stack, frame))

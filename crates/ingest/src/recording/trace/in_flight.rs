@@ -40,6 +40,6 @@ fn words(calls: &Calls, frame: &FrameKey) -> String {
             format!("{path}+{offset:#x}")
         }
         FrameKey::Unmapped { address } => format!("{address:#x}"),
-        _ => "(calls beyond the limit)".to_owned(),
+        _ => "(calls merged: the call tree was full)".to_owned(),
     }
 }

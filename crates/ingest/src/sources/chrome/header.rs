@@ -156,7 +156,7 @@ pub(super) fn count_lost_data(trace: &mut Trace) {
         match diagnostics::ALL.iter().find(is_it) {
             Some(known) => {
                 let count = count.min(u64::from(u32::MAX));
-                known.count_many(&mut trace.report, count, None, "in the file from which this one was exported");
+                known.count_many(&mut trace.report, count, None, "the input of the export already had this problem");
             }
             None => diagnostics::DAMAGED_HEADER.count(&mut trace.report, None, &format!("{key} {code}")),
         }
@@ -230,7 +230,7 @@ pub(super) fn no_events(name: &str, trace: &Trace) -> Error {
             "give the torch.profiler trace (Kineto JSON) of the same run, which has times",
         )
     } else if has("rocprofiler-sdk-tool") {
-        ("a rocprofv3 JSON file whose first key is not the expected one", "give the original file of rocprofv3")
+        ("a rocprofv3 JSON file whose first key is not rocprofiler-sdk-tool", "give the original file of rocprofv3")
     } else {
         ("a JSON object without \"traceEvents\"", "give a Chrome trace or a torch.profiler trace")
     };
@@ -240,6 +240,6 @@ pub(super) fn no_events(name: &str, trace: &Trace) -> Error {
 /// Error for a JSON list that contains no readable trace events.
 pub(super) fn no_records(name: &str, trace: &Trace) -> Error {
     let offset = trace.report.problems.iter().flat_map(|p| p.offsets.first()).min().copied().unwrap_or(0);
-    let reason = "a list without any trace event".to_owned();
+    let reason = "the JSON list contains no trace event".to_owned();
     Error::Malformed { path: name.into(), reason, offset }
 }

@@ -55,10 +55,10 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let has_column = |&(name, column): &(&str, &str)| versions(file, name).any(|table| file.has_column(table, column));
     match () {
         () if file.has(TEXTS) && MARKER_TABLES.iter().any(|table| has(table)) => {
-            Sniff::Yes("the table StringIds and another table of an Nsight Systems export")
+            Sniff::Yes("it has the table StringIds and another table of an Nsight Systems export")
         }
         () if MARKER_COLUMNS.iter().any(has_column) => {
-            Sniff::Yes("a CUPTI_ACTIVITY_KIND_* table with a column that only Nsight Systems exports have")
+            Sniff::Yes("it has a CUPTI_ACTIVITY_KIND_* table with a column that only Nsight Systems exports have")
         }
         () => Sniff::No,
     }
@@ -96,7 +96,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     let why = processes.reason_if_empty("record with nsys profile --trace=cuda,nvtx,osrt");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
-        let reason = format!("an Nsight Systems export without CUDA calls, NVTX ranges or system calls: {why}");
+        let reason = format!("the Nsight Systems export contains no CUDA calls, NVTX ranges or system calls: {why}");
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     };
     export.note_unread(&mut first.report);
@@ -130,7 +130,7 @@ impl<'f> Export<'f> {
             let chosen = full.next().or(versions.first().copied());
             tables.extend(chosen.map(|table| (name, table)));
             for other in full {
-                let example = format!("{} (not read: {other})", chosen.unwrap_or_default());
+                let example = format!("{} was read, not {other}", chosen.unwrap_or_default());
                 processes.count(diagnostics::TABLE_VERSIONS, &example);
                 passed_over.push(other);
             }

@@ -61,7 +61,7 @@ pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Resu
     let thread = profile.thread(0, "");
     let (metric, _) = profile.metric(unit, "");
     for (path, value) in values {
-        profile.add_number((path, thread, metric), value * scale, &format!("a value of {value:e}"));
+        profile.add_number((path, thread, metric), value * scale, &format!("a sample value of {value:e}"));
     }
     Ok(profile.finish(|number| {
         names

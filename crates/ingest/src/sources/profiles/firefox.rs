@@ -19,7 +19,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let is_object = head.trim_ascii_start().starts_with(b"{");
     let has = |text: &[u8]| memmem::find(head, text).is_some();
     if is_object && has(b"\"meta\"") && has(b"\"preprocessedProfileVersion\"") {
-        return Sniff::Yes("the key preprocessedProfileVersion of a processed Firefox profile");
+        return Sniff::Yes("it has the key preprocessedProfileVersion of a processed Firefox profile");
     }
     Sniff::No
 }
@@ -106,7 +106,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<
     let Content::Bytes { stream, .. } = content else { return Ok(CallingContextTree::default()) };
     let read: Result<Document, _> = serde_json::from_reader(BufReader::with_capacity(256 << 10, stream));
     let document = read.map_err(|error| {
-        let reason = format!("a truncated or damaged Firefox profile: {error}");
+        let reason = format!("the Firefox profile is truncated or damaged: {error}");
         Error::Malformed { path: name.into(), reason, offset: 0 }
     })?;
     Ok(tree(&document))
@@ -174,7 +174,11 @@ impl<'d> OfThread<'d> {
             let prefix = prefixes.get(row).and_then(|prefix| prefix.0);
             let parent = prefix.and_then(|prefix| at(&paths, prefix).copied());
             if prefix.is_some() && parent.is_none() {
-                diagnostics::DANGLING_RECORD.count(profile.report(), None, "a stack that precedes its caller");
+                diagnostics::DANGLING_RECORD.count(
+                    profile.report(),
+                    None,
+                    "a stack whose caller is missing or comes later",
+                );
             }
             paths.push(profile.child(parent.unwrap_or(0), number));
         }
@@ -187,7 +191,11 @@ impl<'d> OfThread<'d> {
                 Some(_) if weight < 0.0 && metric == CallMetric::Allocated => {}
                 Some(&path) => profile.add_number((path, self.id, metric), weight, &self.thread.name),
                 None => {
-                    diagnostics::DANGLING_RECORD.count(profile.report(), None, "a sample with an undefined stack");
+                    diagnostics::DANGLING_RECORD.count(
+                        profile.report(),
+                        None,
+                        "a sample that refers to a missing stack",
+                    );
                 }
             }
         }

@@ -100,7 +100,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let is_kind = kind[0] == 0x08 && Kind::decode(kind).is_ok_and(|kind| kind.name > 0);
     let next_is_known =
         rest.get(usize::from(*length)).is_some_and(|tag| matches!(tag, 0x0a | 0x12 | 0x1a | 0x22 | 0x2a | 0x32));
-    if is_kind && next_is_known { Sniff::Yes("the value type of a pprof profile") } else { Sniff::No }
+    if is_kind && next_is_known { Sniff::Yes("it begins with the value type of a pprof profile") } else { Sniff::No }
 }
 
 /// Read a pprof profile into a calling context tree.
@@ -114,10 +114,10 @@ pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<
         }
     }
     if bytes.len() as u64 > LONGEST {
-        return Err(malformed("a profile larger than 2 GiB, the limit of protobuf".to_owned()));
+        return Err(malformed("the profile is larger than 2 GiB, the limit of protobuf".to_owned()));
     }
     let document = Document::decode(&bytes[..])
-        .map_err(|error| malformed(format!("a truncated or damaged pprof profile: {error}")))?;
+        .map_err(|error| malformed(format!("the pprof profile is truncated or damaged: {error}")))?;
     Ok(tree(&document))
 }
 
@@ -168,7 +168,7 @@ fn tree(document: &Document) -> CallingContextTree {
         let known = sample.location_id.iter().rev().filter_map(|id| places.get(id).cloned());
         let path = profile.path(known.flatten());
         for (&value, &(metric, scale)) in sample.value.iter().zip(&kinds) {
-            profile.add_number((path, thread, metric), value as f64 * scale, &format!("a value of {value}"));
+            profile.add_number((path, thread, metric), value as f64 * scale, &format!("a sample value of {value}"));
         }
     }
     let addresses: Vec<String> = frames.iter().map(|(_, address)| format!("{address:#x}")).collect();

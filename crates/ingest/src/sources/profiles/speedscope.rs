@@ -23,9 +23,9 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
         return Sniff::No;
     }
     match () {
-        () if has(SCHEMA) => Sniff::Yes("the speedscope schema"),
+        () if has(SCHEMA) => Sniff::Yes("it names the speedscope schema"),
         () if has(b"\"shared\"") && has(b"\"frames\"") || has(b"\"profiles\"") && has(b"\"endValue\"") => {
-            Sniff::Yes("the speedscope keys shared and frames, or profiles and endValue")
+            Sniff::Yes("it has the speedscope keys shared and frames, or profiles and endValue")
         }
         () => Sniff::No,
     }
@@ -45,14 +45,14 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         }
         // Truncated names cannot be restored.
         if !document.has_values || unnamed.is_some() {
-            let reason = format!("a truncated or damaged speedscope profile: {error}");
+            let reason = format!("the speedscope profile is truncated or damaged: {error}");
             return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
         }
         let code = if error.is_eof() || error.is_io() { diagnostics::TRUNCATED } else { diagnostics::DAMAGED_EVENT };
         code.count(document.profile.report(), None, &error.to_string());
     }
     if let Some(number) = unnamed {
-        let example = format!("frame {number} of {}", document.frames.len());
+        let example = format!("frame {number}, although the profile has only {} frames", document.frames.len());
         diagnostics::DANGLING_RECORD.count(document.profile.report(), None, &example);
     }
     let frames = document.frames;
@@ -220,13 +220,17 @@ impl Document {
         let unit = if weights.is_empty() && !stacks.is_empty() { "none" } else { unit };
         let (metric, scale) = profile.metric("", unit);
         let add = |profile: &mut Profile, path: Path, weight: f64| {
-            profile.add_number((path, thread, metric), weight * scale, &format!("a value of {weight:e} of {name}"));
+            profile.add_number(
+                (path, thread, metric),
+                weight * scale,
+                &format!("a sample value of {weight:e} in {name}"),
+            );
         };
         for (at, &path) in stacks.iter().enumerate() {
             match weights.get(at) {
                 Some(&Some(weight)) => add(profile, path, weight),
                 None if weights.is_empty() => add(profile, path, 1.0),
-                _ => diagnostics::MISSING_VALUE.count(profile.report(), None, "the weight of a sample"),
+                _ => diagnostics::MISSING_VALUE.count(profile.report(), None, "a sample without a weight"),
             }
         }
         let mut open: Vec<(Path, u32)> = Vec::new();

@@ -195,7 +195,8 @@ impl<'a> CsvTable<'a> {
                 Ok(true) if record.len() == width => {}
                 Ok(true) => {
                     let line = record.position().map_or(0, csv::Position::line);
-                    wrong_width = Some(format!("{}, line {line}: {} of {width} fields", self.name, record.len()));
+                    wrong_width =
+                        Some(format!("{}, line {line}: the row has {} of {width} fields", self.name, record.len()));
                     continue;
                 }
                 Err(error) => {

@@ -40,7 +40,11 @@ pub(super) fn registers(vector: Option<i64>, accumulation: Option<i64>) -> Optio
 
 /// Count counter values of dispatches that are not recorded.
 pub(super) fn count_without_kernel(dispatches: usize, processes: &mut Processes<'_>) {
-    processes.count_many(diagnostics::DANGLING_RECORD, dispatches as u64, "counters of an unrecorded dispatch");
+    processes.count_many(
+        diagnostics::DANGLING_RECORD,
+        dispatches as u64,
+        "counter values of a kernel dispatch that was not recorded",
+    );
 }
 
 /// An executed kernel.

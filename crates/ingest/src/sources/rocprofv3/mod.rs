@@ -20,9 +20,13 @@ pub(crate) const FORMAT: &str = "rocprofv3";
 /// Detect a rocprofv3 recording, or one file of a recording.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     match content {
-        Content::Bytes { head, .. } if json::is_document(head) => Sniff::Yes("the key rocprofiler-sdk-tool"),
-        Content::Bytes { head, .. } if csv_files::table(head).is_some() => Sniff::Yes("columns of a rocprofv3 table"),
-        Content::Tables(file) if database::is_recording(file) => Sniff::Yes("rocpd_info_agent and related tables"),
+        Content::Bytes { head, .. } if json::is_document(head) => Sniff::Yes("it has the key rocprofiler-sdk-tool"),
+        Content::Bytes { head, .. } if csv_files::table(head).is_some() => {
+            Sniff::Yes("it has the columns of a rocprofv3 table")
+        }
+        Content::Tables(file) if database::is_recording(file) => {
+            Sniff::Yes("it has the table rocpd_info_agent and related tables")
+        }
         _ => Sniff::No,
     }
 }
@@ -64,9 +68,8 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         database::note_unread(file, &mut first.report);
     }
     if traces.is_empty() {
-        let without = || format!("a rocprofv3 recording without kernels, copies or API calls: {why}");
-        let cut =
-            |error| format!("a rocprofv3 recording that is truncated or damaged before its first record: {error}");
+        let without = || format!("the rocprofv3 recording contains no kernels, copies or API calls: {why}");
+        let cut = |error| format!("the rocprofv3 recording is truncated or damaged before its first record: {error}");
         let reason = broken.map_or_else(without, cut);
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     }

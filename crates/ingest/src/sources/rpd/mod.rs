@@ -36,7 +36,7 @@ const MARK: &str = "UserMarker";
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Tables(file) = content else { return Sniff::No };
     match [TEXTS, OPERATIONS].iter().all(|table| file.has(table)) {
-        true => Sniff::Yes("the tables rocpd_string and rocpd_op"),
+        true => Sniff::Yes("it has the tables rocpd_string and rocpd_op"),
         false => Sniff::No,
     }
 }
@@ -57,7 +57,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     let why = processes.reason_if_empty("no GPU work ran during the recording");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
-        let reason = format!("a rocmProfileData recording without API calls or GPU operations: {why}");
+        let reason = format!("the rocmProfileData recording contains no API calls or GPU operations: {why}");
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     };
     tables::note_unread(file, |table| KNOWN.contains(&table), &mut first.report);

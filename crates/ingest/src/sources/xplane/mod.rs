@@ -39,7 +39,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     }
     match Fields::new(head).next() {
         Some((1, Value::Bytes(plane) | Value::Cut(plane))) if begins_like_a_plane(plane) => {
-            Sniff::Yes("an XSpace plane")
+            Sniff::Yes("it begins with an XSpace plane")
         }
         _ => Sniff::No,
     }
@@ -65,7 +65,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         return Err(Error::Cancelled);
     }
     if bytes.len() as u64 > LONGEST {
-        let reason = "a profile larger than 2 GiB, the limit of XProf; record a shorter time".to_owned();
+        let reason = "the profile is larger than 2 GiB, the limit of XProf; record a shorter time".to_owned();
         return Err(Error::Malformed { path: name.into(), reason, offset: LONGEST });
     }
     let mut trace = Trace::default();
@@ -101,7 +101,7 @@ fn no_events(name: &str, space: &Space<'_>, trace: &Trace) -> Error {
     } else {
         "no work ran during the recording, or the profiler could not record it"
     };
-    let reason = format!("an XProf profile without events (planes: {}): {why}", names.join(", "));
+    let reason = format!("the XProf profile contains no events (planes: {}): {why}", names.join(", "));
     Error::Malformed { path: name.into(), reason, offset: 0 }
 }
 
