@@ -68,9 +68,10 @@ impl<'e> Cases<'e> {
         let likely = of_case(Case::Likely);
         if likely.is_empty() {
             let text = edits[0].to_string();
-            let reason = "this edit is only an alternative, used to compute the bounds; also give a main edit, which \
-                          does not begin with `case N:`, `lower:` or `upper:`"
-                .to_owned();
+            let reason =
+                "edits that begin with `case N:`, `lower:` or `upper:` change only the bounds of a prediction; \
+                          also give the predicted edit, without such a beginning"
+                    .to_owned();
             return Err(CriticalPathError::RefusedEdit { text, reason });
         }
         let mut cases: Vec<Case> = edits.iter().map(|edit| edit.case).filter(|&case| case != Case::Likely).collect();
@@ -144,8 +145,8 @@ impl WhatIf<'_, '_> {
                 Ok(gain) => gain,
                 Err(error) => {
                     found.notes.push(format!(
-                        "the alternative edits '{case}…' could not be simulated, so the bounds do not cover them: \
-                         {error}"
+                        "the bounds do not cover the edits that begin with '{case}', because these edits could not be \
+                         simulated: {error}"
                     ));
                     continue;
                 }
