@@ -195,8 +195,8 @@ impl Exact<'_> {
             (
                 "contradictions",
                 self.corrections.contradictions,
-                "waits end before the end of the work that they wait for; the host and GPU clocks disagree, or records are \
-                 missing",
+                "waits end before the end of the work that they wait for; the host and GPU clocks disagree, or records \
+                 are missing",
             ),
             (
                 "clocks_disagree",
