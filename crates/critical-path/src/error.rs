@@ -69,8 +69,8 @@ pub enum CriticalPathError {
         "the {} ({window_ns} ns, {rows} events) has no critical path, because it contains no dependencies between operators, runtime calls and GPU operations; {}",
         if *whole_trace { "whole trace" } else { "window" },
         match (*whole_trace, *rows) {
-            (true, 0) => "the method excludes events shorter than 1 µs; use --method exact, which includes all events",
-            (true, _) => "the method needs operators and runtime calls; record them with ProfilerActivity.CPU",
+            (true, 0) => "the critical-path method excludes events under 1 µs; use --method exact, which includes all events",
+            (true, _) => "the critical-path method needs operators and runtime calls; record them with ProfilerActivity.CPU",
             (false, _) => "choose another annotation or instance, or the whole trace",
         }
     )]

@@ -68,10 +68,9 @@ impl<'e> Cases<'e> {
         let likely = of_case(Case::Likely);
         if likely.is_empty() {
             let text = edits[0].to_string();
-            let reason =
-                "edits that begin with `case N:`, `lower:` or `upper:` change only the bounds of a prediction; \
-                          also give the predicted edit, without such a beginning"
-                    .to_owned();
+            let reason = "edits that begin with `case N:`, `lower:` or `upper:` change only the bounds; also give an \
+                          edit without such a beginning, whose gain is predicted"
+                .to_owned();
             return Err(CriticalPathError::RefusedEdit { text, reason });
         }
         let mut cases: Vec<Case> = edits.iter().map(|edit| edit.case).filter(|&case| case != Case::Likely).collect();
@@ -145,7 +144,7 @@ impl WhatIf<'_, '_> {
                 Ok(gain) => gain,
                 Err(error) => {
                     found.notes.push(format!(
-                        "the bounds do not cover the edits that begin with '{case}', because these edits could not be \
+                        "the bounds do not cover the edits that begin with '{case}…', because these edits could not be \
                          simulated: {error}"
                     ));
                     continue;
