@@ -132,9 +132,9 @@ def test_save_and_restore(simple_add: sl.Run, corpus: Path, tmp_path: Path) -> N
 
 
 def test_errors_suggest_similar_names(simple_add: sl.Run, two_ranks: Path) -> None:
-    with pytest.raises(sl.AnalysisError, match="nearest: '\\[param"):
+    with pytest.raises(sl.AnalysisError, match="the most similar annotations are '\\[param"):
         simple_add.critical_path("hta", annotation="param|pytorch.model.alexnet")
-    with pytest.raises(sl.AnalysisError, match="there are 16"):
+    with pytest.raises(sl.AnalysisError, match="the 16 instances"):
         simple_add.critical_path("hta", annotation="aten::add", instance=99)
     with pytest.raises(sl.AnalysisError, match="count from 0"):
         simple_add.critical_path("hta", annotation="aten::add", instance=-1)

@@ -9,7 +9,7 @@ test("each device has a share of its own, with any rank", () => {
 });
 
 test("the caption states the window of the shares", () => {
-  const steps = "Window: the selected steps and their GPU work, from the end of the GPU work of earlier steps to the end of the last step and its GPU work.";
+  const steps = "Window: the selected steps and their GPU work, starting when the GPU work of earlier steps ends. The window ends when both the last selected step and its GPU work have ended.";
   const all = "Window: from the start of the first to the end of the last operation of each device, because no steps are selected.";
   expect(busyWindow(["Another note.", steps], "0")).toBe("in the selected steps and their GPU work");
   expect(busyWindow([all], "0")).toBe("from the start of the first to the end of the last operation of each device");

@@ -81,8 +81,8 @@ pub(crate) fn note_limited(table: Table, limited: usize) -> Table {
     match limited {
         0 => table,
         n => table.note(format!(
-            "{n} calls share their correlation ID with more than {MAX_CALLS} earlier calls; each of these calls is \
-             paired with only one GPU operation."
+            "More than {MAX_CALLS} calls have the same correlation ID, so {n} of these calls are each paired with \
+             only one GPU operation."
         )),
     }
 }

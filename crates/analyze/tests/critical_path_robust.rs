@@ -136,9 +136,12 @@ fn unknown_annotations_get_suggestions() {
         hta::analyze(&trace, &options).unwrap_err().to_string()
     };
     let text = ask("ProfilrStep", None);
-    assert!(text.starts_with("no event name contains 'ProfilrStep'; nearest: 'ProfilerStep#"), "{text}");
+    assert!(
+        text.starts_with("no event name contains 'ProfilrStep'; the most similar annotations are 'ProfilerStep#"),
+        "{text}"
+    );
     let text = ask("ProfilerStep", Some(Instances::One(7)));
-    assert_eq!(text, "instance 7 of 'ProfilerStep' does not exist: there is 1 instance (number 0)");
+    assert_eq!(text, "instance 7 of 'ProfilerStep' does not exist; the only instance has number 0");
     let t = mini("10/1  cpu_op  op  0+1");
     let options = HtaOptions { annotation: "x".into(), ..HtaOptions::default() };
     let text = hta::analyze(&read(t.json()), &options).unwrap_err().to_string();

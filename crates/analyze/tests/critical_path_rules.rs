@@ -280,7 +280,7 @@ fn instances_and_windows() {
     assert_eq!(run(Some(Instances::Range(0, 1))), Ok((160, 4, 0)));
     assert_eq!(run(Some(Instances::Range(1, 5))), Ok((60, 2, 4)));
     let error = run(Some(Instances::One(2))).unwrap_err().to_string();
-    assert_eq!(error, "instance 2 of 'step' does not exist: there are 2 instances (0 to 1)");
+    assert_eq!(error, "instance 2 of 'step' does not exist; the 2 instances have numbers 0 to 1");
     assert!(run(Some(Instances::Range(1, 0))).unwrap_err().to_string().contains("smaller number first"));
 }
 

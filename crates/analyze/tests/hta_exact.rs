@@ -54,7 +54,11 @@ fn exact_tables_of_a_hand_made_trace() {
     assert_eq!(cell(&launches, "count", 0), 3.0);
     // Delays: 10 - 8, 50 - 60.5 (not below 0), 62.5 - 52.
     assert_eq!(cell(&launches, "sum", 2), 12.5);
-    assert!(launches.notes[0].contains("3 launches: 1 whose call took at most 50 µs"), "{:?}", launches.notes);
+    assert!(
+        launches.notes[0].contains("covers 3 launches. Short kernels: 1 launch calls took at most 50 µs"),
+        "{:?}",
+        launches.notes
+    );
     assert!(launches.notes[1].starts_with("1 GPU operations have no known launch"), "{:?}", launches.notes);
 
     let copies = hta_memory_bandwidth::exact(&trace, &scope);

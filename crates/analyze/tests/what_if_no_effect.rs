@@ -64,8 +64,8 @@ fn functions_match_without_file_and_line() {
     let refused = |selector: &str| gain(selector).unwrap_err().to_string();
     assert_eq!(
         refused("load"),
-        "frame:load matches 2 functions; select one: 'frame:data.py(20): A.load', 'frame:files.py(8): B.load' (for \
-         several, repeat the change with each, or use * for any text)"
+        "frame:load matches 2 functions; select one of 'frame:data.py(20): A.load', 'frame:files.py(8): B.load'. To \
+         change several functions, repeat the edit for each, or use * for any text"
     );
     assert!(gain("*load").is_ok());
     assert!(refused("agument").contains("'frame:data.py(5): augment'"), "{}", refused("agument"));

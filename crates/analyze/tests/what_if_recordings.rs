@@ -55,7 +55,7 @@ fn removing_a_frame_includes_unsampled_calls() {
         inside += usize::from((gain.low_ns..=gain.high_ns).contains(&truth));
         off.push((gain.ns - truth) as f64 / truth as f64);
         assert!(
-            found.notes.iter().any(|note| note.contains("calls that were running at a sample")),
+            found.notes.iter().any(|note| note.contains("calls between operators are known only from samples")),
             "{:?}",
             found.notes
         );

@@ -42,9 +42,12 @@ fn ranks_are_rows_and_the_outlier_is_named() {
         let output = run(&[command, path]);
         let (text, message) = (words(&output.stdout), words(&output.stderr));
         assert!(output.status.success(), "{message}");
-        assert!(text.contains("4 ranks of one job, one file each. Median peak: 58.00 MiB."), "{text}");
-        assert!(text.contains("Rank 2 differs most from the median: peak 82.00 MiB (+41.4 %)"), "{text}");
-        assert!(text.contains("train.py:7 step, 32.00 MiB instead of 8192 KiB"), "{text}");
+        assert!(
+            text.contains("The files are 4 ranks of one job, one file each. The median peak is 58.00 MiB."),
+            "{text}"
+        );
+        assert!(text.contains("Rank 2 differs most from the median: its peak is 82.00 MiB (+41.4 %)"), "{text}");
+        assert!(text.contains("train.py:7 step: 32.00 MiB instead of 8192 KiB"), "{text}");
         assert!(message.contains("Next: stackline memory ") && message.ends_with("rank2_snapshot.json"), "{message}");
     }
     let found_tables = tables(&["memory", path]);
@@ -79,7 +82,7 @@ fn last_file_of_a_rank_is_used() {
         snapshot(folder.path(), &format!("step_100/rank{rank}_snapshot.json"), &[(3, 40)]);
     }
     let text = words(stdout(&["memory", folder.path().to_str().unwrap()]).as_bytes());
-    assert!(text.contains("No rank's peak differs from the median by 1 % or more."), "{text}");
+    assert!(text.contains("The peak of no rank differs from the median by 1 % or more."), "{text}");
     assert!(
         text.contains("Only the last file of each rank is shown (4 left out)") && text.contains("step_100/rank3"),
         "{text}"
@@ -270,7 +273,7 @@ fn agent_reports_cover_several_files() {
     for inputs in [&[path][..], &[&files[0], &files[1]]] {
         let shown = stdout(&[&["report"], inputs, &["--for-agent"]].concat());
         let text = words(shown.as_bytes());
-        assert!(text.contains("Rank 2 differs most from the median: peak 82.00 MiB (+41.4 %)"), "{shown}");
+        assert!(text.contains("Rank 2 differs most from the median: its peak is 82.00 MiB (+41.4 %)"), "{shown}");
         assert!(
             shown.contains("\n- rank 2, bytes 82.00 MiB, ") && shown.contains("\nMore: stackline memory "),
             "{shown}"
@@ -293,15 +296,15 @@ fn repeated_gpu_numbers_are_not_ranks() {
     assert_eq!(column(ranks, "rank"), [Value::Null, Value::Null, Value::Null, Value::Null]);
     let output = run(&["memory", path]);
     let (text, message) = (words(&output.stdout), words(&output.stderr));
-    assert!(text.contains("4 memory files, one row each") && !text.contains("left out"), "{text}");
-    assert!(text.contains("host1_gpu0.json differs most from the median: peak 8192 KiB (+100.0 %)"), "{text}");
+    assert!(text.contains("one row for each of 4 memory files") && !text.contains("left out"), "{text}");
+    assert!(text.contains("host1_gpu0.json differs most from the median: its peak is 8192 KiB (+100.0 %)"), "{text}");
     assert!(text.contains("Highest memory peak of each file") && !text.to_lowercase().contains("each rank"), "{text}");
     assert!(message.ends_with("host1_gpu0.json"), "{message}");
     let (code, message) = failure(&["memory", path, "--rank", "0"]);
     assert!(code == Some(2) && message.contains("have no ranks"), "{message}");
     snapshot(folder.path(), "host1_gpu0.json", &[(3, 4)]);
     let text = words(&run(&["memory", path]).stdout);
-    assert!(text.contains("No file's peak differs from the median by 1 % or more."), "{text}");
+    assert!(text.contains("The peak of no file differs from the median by 1 % or more."), "{text}");
 }
 
 /// A file without allocations has no peak: it is compared with nothing.
@@ -322,10 +325,7 @@ fn files_without_a_peak_are_excluded() {
     let (text, message) = (words(&output.stdout), words(&output.stderr));
     assert!(text.contains("the highest peak is 4096 KiB in the first and 9216 KiB in the last"), "{text}");
     assert!(text.contains("in 2 of the 2 intervals"), "{text}");
-    assert!(
-        text.contains("These files contain no allocations and were not compared: snapshot_2.json, snapshot_5.json."),
-        "{text}"
-    );
+    assert!(text.contains("Files without allocations were not compared: snapshot_2.json, snapshot_5.json."), "{text}");
     assert!(message.ends_with("snapshot_4.json"), "{message}");
 }
 
@@ -336,9 +336,9 @@ fn single_peaks_are_not_a_series() {
     snapshot(folder.path(), "snapshot_1.json", &[(3, 4)]);
     std::fs::write(folder.path().join("snapshot_2.json"), r#"{"segments": [], "device_traces": []}"#).unwrap();
     let text = words(&run(&["memory", folder.path().to_str().unwrap()]).stdout);
-    assert!(text.contains("1 of 2 memory files has a peak: 4096 KiB."), "{text}");
+    assert!(text.contains("Only 1 of 2 memory files contains allocations. Its highest peak is 4096 KiB."), "{text}");
     assert!(!text.contains("1 files") && !text.contains("grew most"), "{text}");
-    assert!(text.contains("contain no allocations and were not compared: snapshot_2.json."), "{text}");
+    assert!(text.contains("Files without allocations were not compared: snapshot_2.json."), "{text}");
 }
 
 /// Names identify the file of a rank: the others are not read.

@@ -34,7 +34,7 @@ pub enum CriticalPathError {
         instance: usize,
     },
     /// The annotation has fewer instances.
-    #[error("instance {instance} of '{annotation}' does not exist: there {}", count_text(*count))]
+    #[error("instance {instance} of '{annotation}' does not exist; {}", count_text(*count))]
     InstanceOutOfRange {
         /// Requested text.
         annotation: String,
@@ -69,8 +69,8 @@ pub enum CriticalPathError {
         "the {} ({window_ns} ns, {rows} events) has no critical path, because it contains no dependencies between operators, runtime calls and GPU operations; {}",
         if *whole_trace { "whole trace" } else { "window" },
         match (*whole_trace, *rows) {
-            (true, 0) => "this method excludes events shorter than 1 µs; use --method exact, which includes all events",
-            (true, _) => "this method needs operators and runtime calls; record them with ProfilerActivity.CPU",
+            (true, 0) => "the critical-path method excludes events under 1 µs; use --method exact, which includes all events",
+            (true, _) => "the critical-path method needs operators and runtime calls; record them with ProfilerActivity.CPU",
             (false, _) => "choose another annotation or instance, or the whole trace",
         }
     )]
@@ -115,7 +115,7 @@ pub enum CriticalPathError {
         nearest: Vec<String>,
     },
     /// Several frames have the function name of a what-if edit.
-    #[error("{selector} matches {} functions; select one: {}", frames.len(), frame_choices(frames))]
+    #[error("{selector} matches {} functions; select one of {}", frames.len(), frame_choices(frames))]
     AmbiguousFunction {
         /// The selector as given.
         selector: String,
@@ -145,7 +145,7 @@ fn suggestion_text(nearest: &[String]) -> String {
     if nearest.is_empty() {
         return "the trace has no annotations; omit the annotation to analyze the whole trace".to_owned();
     }
-    format!("nearest: {}", quoted(nearest))
+    format!("the most similar annotations are {}", quoted(nearest))
 }
 
 /// Maximum number of characters per name. Names of templated kernels can fill screens.
@@ -163,7 +163,7 @@ fn suggest_names(nearest: &[String]) -> String {
     if nearest.is_empty() {
         return "the trace has no event of that kind".to_owned();
     }
-    format!("nearest: {} (* matches any text)", quoted(nearest))
+    format!("the most similar names are {}; use * for any text", quoted(nearest))
 }
 
 /// Maximum number of listed frames.
@@ -175,7 +175,10 @@ fn frame_choices(frames: &[String]) -> String {
     let choices: Vec<String> = frames.iter().take(MAX_FRAMES).map(|frame| format!("'frame:{frame}'")).collect();
     let more = frames.len().saturating_sub(MAX_FRAMES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more} (for several, repeat the change with each, or use * for any text)", choices.join(", "))
+    format!(
+        "{}{more}. To change several functions, repeat the edit for each, or use * for any text",
+        choices.join(", ")
+    )
 }
 
 fn step_numbers(numbers: &[i64]) -> String {
@@ -187,8 +190,8 @@ fn step_numbers(numbers: &[i64]) -> String {
 
 fn count_text(count: usize) -> String {
     match count {
-        0 => "is no instance in the part of the trace that HTA loads".to_owned(),
-        1 => "is 1 instance (number 0)".to_owned(),
-        n => format!("are {n} instances (0 to {})", n - 1),
+        0 => "the part of the trace that HTA loads has no instance of this annotation".to_owned(),
+        1 => "the only instance has number 0".to_owned(),
+        n => format!("the {n} instances have numbers 0 to {}", n - 1),
     }
 }

@@ -105,8 +105,8 @@ impl WarningCode {
                 "kernels wait for a kernel of the same stream, although kernels of a stream run in order anyway"
             }
             Self::LaunchWithoutNode => {
-                "launch calls are of a kind that HTA's dependency graph lacks, so their launch \
-                                        delay is missing"
+                "launch calls are of a kind that HTA does not support, so their launch delays are missing from the \
+                 dependency graph"
             }
             Self::UnknownSync => "synchronization records of an unknown kind were excluded",
             Self::BrokenCycle => "dependencies that contradict the time order were removed, because they formed cycles",
@@ -126,7 +126,9 @@ impl WarningCode {
                 "waits have no record of the work that they wait for; that work was inferred from \
                                    earlier launches"
             }
-            Self::UnknownWait => "waits have no record of the work that they wait for, and it could not be inferred",
+            Self::UnknownWait => {
+                "waits have no record of the work that they wait for, and that work could not be inferred"
+            }
             Self::NoInterpreterLock => {
                 "Python ran without a GIL, so the order of execution of its threads is unknown, and the critical path \
                  may end on any thread"

@@ -121,7 +121,10 @@ impl CriticalPath {
         let saved: Saved<'_> =
             serde_json::from_reader(std::io::BufReader::new(input)).map_err(|e| fail(e.to_string()))?;
         if saved.format != FORMAT || saved.version != VERSION {
-            return Err(fail(format!("format {} version {} is unknown", saved.format, saved.version)));
+            return Err(fail(format!(
+                "this version of Stackline cannot read the format {}, version {}",
+                saved.format, saved.version
+            )));
         }
         let nodes = NodeTable {
             event: saved.nodes.event.into_owned(),

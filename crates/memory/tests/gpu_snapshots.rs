@@ -263,12 +263,12 @@ fn a_request_over_the_limit_of_the_process_is_explained() {
     let trace = real("out-of-memory");
     let notes = failed_requests_table(&trace).notes.join(" ");
     for note in [
-        "The allocation of 28.61 MiB failed (needs a segment of 30.00 MiB) at ",
+        "The allocation of 28.61 MiB (in a new segment of 30.00 MiB) failed at ",
         "snapshots.py:69 out_of_memory: the device had enough free memory (65.97 GiB)",
         "a limit of the process (set_per_process_memory_fraction)",
-        "gain at most the 90.38 MiB of memory that are reserved and unused",
-        "allocated 93.6 % of the 1804 MiB in use (59 objects).",
-        "snapshots.py:69 out_of_memory allocated 93.6 %",
+        "gain at most the 90.38 MiB that are reserved but unused",
+        "The memory in use was 1804 MiB, of which ",
+        "snapshots.py:69 out_of_memory allocated 93.6 % (59 objects).",
     ] {
         assert!(notes.contains(note), "{note}: {notes}");
     }

@@ -231,7 +231,7 @@ fn real_snapshots_are_read_correctly() {
     let Some(without) = real("snapshot-no-history.pickle") else { return };
     assert_eq!((without.report.count_of("damaged_segment"), without.report.count_of("no_memory_history")), (0, 1));
     let note = tables::segments_table(&without).notes.join(" ");
-    assert!(note.contains("(27.4 %) are free, in 710 blocks; the largest block has 314.0 MiB"), "{note}");
+    assert!(note.contains("(27.4 %) are free, in 710 blocks. The largest free block has 314.0 MiB"), "{note}");
 }
 
 #[test]

@@ -51,8 +51,8 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
         .text("what", rows.iter().map(|row| row.2.clone()));
     let cut = outcomes.iter().any(|(_, outcome)| outcome.breaches.len() > LISTED);
     let note = format!(
-        "Shows the first {LISTED} events that fail each check. Column event: position in the file's event list, \
-         counted from 0."
+        "The table shows only the first {LISTED} events that fail each check. Column event: position in the file's \
+         event list, counted from 0."
     );
     vec![checks, if cut { events.note(note) } else { events }]
 }

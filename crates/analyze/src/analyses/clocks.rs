@@ -50,16 +50,17 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
         return vec![table.note(why)];
     }
     let table = table.note(
-        "Covers the whole trace. A shift is a time to add to the device's times. Column least_shift_ns: the smallest \
-         shift with which no operation starts before its launch call. Column most_shift_ns: the largest shift with \
-         which no operation ends after the return of a call that waited for it. Column applied_ns: the shift that \
-         Stackline added before all analyses (only shifts of 1 ms or more, and shifts above 30 µs that several \
-         launches or waits prove).",
+        "The table covers the whole trace. A shift is a time that is added to the device's times. Column \
+         least_shift_ns: the smallest shift with which no operation starts before its launch call. Column \
+         most_shift_ns: the largest shift with which no operation ends after the return of a call that waited for it. \
+         Column applied_ns: the shift that Stackline added before all analyses. Stackline adds every shift of 1 ms or \
+         more, and a shift above 30 µs if several launches or waits prove it.",
     );
     let table = if clocks.iter().any(|c| c.applied_ns != 0 && c.launches == 0) {
         table.note(
-            "The launches of a device are not recorded, so its times were shifted until its operations follow the \
-             launch calls of the host. Its idle time before the first operation is unknown.",
+            "No operation of a device is linked to a launch call. The device's times were shifted so that its first \
+             operation follows the first launch call, or without launch calls the start of the host's events. The \
+             device's idle time before its first operation is unknown.",
         )
     } else {
         table

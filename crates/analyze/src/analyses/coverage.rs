@@ -96,8 +96,8 @@ fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
         return if operations == 0 { table.note("The trace has no GPU operations in this scope.") } else { table };
     };
     table.note(format!(
-        "{graph:.1} % of the GPU time comes from launches of CUDA graphs; this time is assigned to the operator and \
-         step of the launch call."
+        "CUDA graphs ran for {graph:.1} % of the GPU time. This time counts for the operator and the step that \
+         launched the graph."
     ))
 }
 

@@ -36,7 +36,7 @@ impl Row {
         let is_stated = device.memory_bandwidth.is_some() || !device.peak_flops.is_empty();
         let is_added = memory_bandwidth != device.memory_bandwidth || peak_flops != device.peak_flops;
         let source = match (is_stated, is_added) {
-            (true, true) => Some("trace, data sheet"),
+            (true, true) => Some("trace and data sheet"),
             (true, false) => Some("trace"),
             (false, true) => Some("data sheet"),
             (false, false) => None,
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(numbers(table, "memory_bandwidth"), [Some(2039.0), None, None, Some(300.0)]);
         assert_eq!(numbers(table, "multiprocessors"), [Some(108.0), None, None, None]);
         let Values::Str(from) = &table.column("rates_from").unwrap().values else { panic!("text") };
-        let expected = ["data sheet", "-", "trace", "trace, data sheet"];
+        let expected = ["data sheet", "-", "trace", "trace and data sheet"];
         assert_eq!(from.iter().map(|text| text.as_deref().unwrap_or("-")).collect::<Vec<_>>(), expected);
     }
 

@@ -183,8 +183,8 @@ fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection)
         );
     };
     let table = table.note(
-        "Window: the selected steps and their GPU work, from the end of the GPU work of earlier steps to the end of \
-         the last step and its GPU work.",
+        "Window: the selected steps and their GPU work, starting when the GPU work of earlier steps ends. The window \
+         ends when both the last selected step and its GPU work have ended.",
     );
     selection.notes.iter().fold(table, |table, note| table.note(note.clone()))
 }

@@ -187,8 +187,8 @@ pub fn kernels_top(rows: &HtaRows, memory: bool, num_kernels: usize, duration_ra
         duration_ratio,
     )
     .note(
-        "If a kernel kind has a row `others`, then max_us, min_us, mean_us and stddev_us in all rows of that kind \
-         describe the totals per kernel name, not single kernels, as in HTA.",
+        "As in HTA, a row `others` changes the columns max_us, min_us, mean_us and stddev_us in all rows of its kernel \
+         kind. The columns then compare the total time of each kernel name, not the durations of single kernels.",
     )
 }
 

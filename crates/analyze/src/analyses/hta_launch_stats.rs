@@ -119,8 +119,9 @@ fn summary(name: &str, title: &str, launches: &[Launch]) -> Table {
     );
     table.columns.extend(columns(&values.iter().map(|v| describe(v)).collect::<Vec<_>>(), Unit::Us));
     table.note(format!(
-        "{} launches: {} whose call took at most {RUNTIME_CUTOFF_US} µs, but longer than its GPU work; {} whose call took \
-         more than {RUNTIME_CUTOFF_US} µs; {} with a launch delay above {LAUNCH_DELAY_CUTOFF_US} µs.",
+        "The table covers {} launches. Short kernels: {} launch calls took at most {RUNTIME_CUTOFF_US} µs, but longer \
+         than their GPU operation. Slow calls: {} launch calls took more than {RUNTIME_CUTOFF_US} µs. Long delays: {} \
+         launches had a launch delay above {LAUNCH_DELAY_CUTOFF_US} µs.",
         launches.len(),
         count(Launch::is_short),
         count(Launch::is_slow_call),
@@ -165,14 +166,17 @@ pub fn hta_summary(launches: &[Launch]) -> Table {
         ("runtime_outliers", count(Launch::is_slow_call)),
         ("launch_delay_outliers", count(Launch::is_delayed)),
     ];
-    Table::new("hta_launch_stats", "Launches as HTA 0.6.1 counts them")
-        .text("measure", lines.iter().map(|l| l.0.to_owned()))
-        .i64("count", Unit::None, lines.iter().map(|l| l.1))
+    Table::new(
+        "hta_launch_stats",
+        "Number of launches, short kernels, slow calls and long delays, as HTA 0.6.1 counts them",
+    )
+    .text("measure", lines.iter().map(|l| l.0.to_owned()))
+    .i64("count", Unit::None, lines.iter().map(|l| l.1))
 }
 
 /// Table `hta_launches`: one row per GPU launch that HTA counts, with durations and delay.
 pub fn hta_launches(launches: &[Launch]) -> Table {
-    Table::new("hta_launches", "Every launch that HTA 0.6.1 counts")
+    Table::new("hta_launches", "Durations and launch delay of every launch that HTA 0.6.1 counts")
         .i64("correlation", Unit::None, launches.iter().map(|l| l.correlation))
         .f64("cpu_duration_us", Unit::Us, launches.iter().map(|l| l.cpu_duration))
         .f64("gpu_duration_us", Unit::Us, launches.iter().map(|l| l.gpu_duration))

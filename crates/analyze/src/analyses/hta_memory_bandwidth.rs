@@ -115,7 +115,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     }
     let mut lines: Vec<_> = lines.into_iter().collect();
     lines.sort_by_key(|(_, l)| std::cmp::Reverse(l.2));
-    Table::new("memory_bandwidth", "Copies and fills (times not rounded)")
+    Table::new("memory_bandwidth", "Bytes, time and bandwidth of copies and fills, by name (times not rounded)")
         .text("name", lines.iter().map(|l| l.0.to_owned()))
         .i64("count", Unit::None, lines.iter().map(|l| l.1.0))
         .i64("bytes", Unit::Bytes, lines.iter().map(|l| l.1.1))

@@ -99,11 +99,8 @@ pub fn summary(rows: &HtaRows, series: &BTreeMap<i64, Vec<Point>>) -> Table {
         let span = points.last()?.ts - points.first()?.ts;
         (span > 0.0).then(|| points.windows(2).map(weighted).sum::<f64>() / span)
     });
-    let mut table = Table::new("hta_queue_length_summary", "Operations waiting per stream").i64(
-        "stream",
-        Unit::None,
-        series.keys().copied(),
-    );
+    let title = "Statistics of the number of operations that wait on each GPU stream";
+    let mut table = Table::new("hta_queue_length_summary", title).i64("stream", Unit::None, series.keys().copied());
     table.columns.extend(columns(&stats, Unit::None));
     let mean = Values::F64(over_time.collect());
     table.columns.push(Column { name: "mean_over_time".to_owned(), unit: Unit::None, values: mean });
@@ -116,7 +113,7 @@ pub fn summary(rows: &HtaRows, series: &BTreeMap<i64, Vec<Point>>) -> Table {
 /// Table `hta_queue_length`: queue length over time of all GPU streams.
 pub fn table(series: &BTreeMap<i64, Vec<Point>>) -> Table {
     let points = || series.iter().flat_map(|(stream, points)| points.iter().map(move |p| (*stream, p)));
-    Table::new("hta_queue_length", "Operations waiting per stream over time")
+    Table::new("hta_queue_length", "Number of operations that wait on each GPU stream, over time")
         .i64("stream", Unit::None, points().map(|p| p.0))
         .f64("ts_us", Unit::Us, points().map(|p| p.1.ts))
         .i64("queue_length", Unit::None, points().map(|p| p.1.length))

@@ -9,8 +9,8 @@ use stackline_timeline::{DefaultWindow, Scope};
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "logical_parents",
-    about: "Logical parents: launch calls, forward operators and senders of work to other threads, which do not \
-        enclose their events on the same thread or stream; with evidence",
+    about: "Logical parents: events that cause an event without enclosing it (launch calls, forward operators, \
+        senders of work to other threads), with evidence",
     tables: &["logical_parents"],
     window: DefaultWindow::Steps,
     commands: &[TableCommand::Timeline],
@@ -31,10 +31,13 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let rows: Vec<Row> = all.iter().copied().filter(|&(event, ..)| is_in_window(event)).collect();
     let table = table(trace, &rows);
     vec![match (all.is_empty(), rows.is_empty()) {
-        (true, _) => table.note("In this trace, every parent encloses its events on the same thread or stream."),
+        (true, _) => table.note(
+            "The trace has no logical parents: it links no event to a launch call, a forward operator or a sender of \
+             work on another thread.",
+        ),
         (false, true) => table.note(
-            "In the window, every parent encloses its events on the same thread or stream; --whole covers the \
-                   whole trace.",
+            "The window has no logical parents: the trace links no event of the window to a launch call, a forward \
+             operator or a sender of work on another thread. --whole covers the whole trace.",
         ),
         (false, false) => table,
     }]
@@ -48,7 +51,9 @@ fn table(trace: &Trace, rows: &[Row]) -> Table {
     let kind = |event: EventId| Some(trace.kind(event).name().to_owned());
     let process = |event: EventId| Some(trace.process_name(track(event)));
     let thread = |event: EventId| Some(trace.track_name(track(event)));
-    Table::new("logical_parents", "Logical parents, which do not enclose their events on the same thread or stream")
+    let title =
+        "Events with a logical parent: the launch call, forward operator or sender of work that caused the event";
+    Table::new("logical_parents", title)
         .text("name", children().map(name))
         .text("parent", parents().map(name))
         .text("evidence", rows.iter().map(|(.., evidence)| Some(evidence.name().to_owned())))

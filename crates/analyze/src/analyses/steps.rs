@@ -95,8 +95,8 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
 /// Add the column of excluded steps, which other tables and commands do not cover.
 fn with_left_out(steps: Table, left_out: &[Option<&str>]) -> Table {
     steps.text("left_out", left_out.iter().map(|why| why.map(str::to_owned))).note(
-        "Column left_out: reason why the table steps_spread and other tables exclude a step; --whole includes all \
-         steps.",
+        "Column left_out: reason why a step is excluded from the table steps_spread and from other analyses. --whole \
+         includes all steps.",
     )
 }
 
@@ -188,13 +188,13 @@ fn without_gpu(with_gpu_us: &[Option<f64>]) -> Option<String> {
     match unknown {
         0 => None,
         _ if unknown == all => Some(
-            "The spread of with_gpu and gpu_busy is unknown: the file lacks too much GPU work, so no step is known to \
-             be complete."
+            "The spread of with_gpu and gpu_busy is unknown: GPU records are missing, so the GPU work of no step is \
+             known to be complete."
                 .to_owned(),
         ),
         _ => Some(format!(
-            "The spread of with_gpu and gpu_busy excludes {unknown} of {all} steps, because the file lacks too much \
-             of their GPU work."
+            "The spread of with_gpu and gpu_busy excludes {unknown} of {all} steps, because too many of their GPU \
+             records are missing."
         )),
     }
 }
@@ -278,8 +278,8 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
 fn no_steps(trace: &Trace) -> &'static str {
     match trace.steps.is_empty() {
         true => {
-            "The trace has no steps: it lacks marks of a profiler, a framework or an optimizer. Use --step-annotation \
-             to take spans of another name as steps."
+            "The trace has no steps, because no profiler, framework or optimizer marked them. Use --step-annotation \
+             to count spans of a given name as steps."
         }
         false => "The trace has none of the selected steps.",
     }

@@ -123,9 +123,9 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         );
     }
     table.note(view.coverage_note()).note(
-        "Bandwidths as in nccl-tests (10^9 bytes/s), from the mean and the shortest duration of this rank's kernels. \
-         The duration of a kernel includes the wait for the last rank, so bandwidths from one rank's trace are lower \
-         bounds.",
+        "Bandwidths are defined as in nccl-tests (10^9 bytes/s), and use the mean and the shortest duration of this \
+         rank's kernels. The duration of a kernel includes the wait for the last rank, so bandwidths from one rank's \
+         trace are lower bounds.",
     )
 }
 

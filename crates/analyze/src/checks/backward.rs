@@ -14,7 +14,10 @@ pub(super) const SEQUENCE_NUMBER_TWICE: Check = Check {
         let is_backward = |e: &stackline_model::EventId| {
             trace.kind(*e) == EventKind::Operator && sequence.i64(*e).is_some() && thread.i64(*e).is_some_and(|t| t > 0)
         };
-        let why = |e| format!("repeats sequence number {}", sequence.i64(e).unwrap_or_default());
+        let why = |e| {
+            let number = sequence.i64(e).unwrap_or_default();
+            format!("an earlier backward operator has the same sequence number {number} and the same forward thread")
+        };
         Outcome {
             checked: trace.events.ids().filter(is_backward).count(),
             breaches: trace.repeated_backward().into_iter().map(|e| (e, why(e))).collect(),

@@ -21,7 +21,10 @@ pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
             outcome.checked += 1;
             let early = trace.events.start[call.index()].saturating_sub(trace.events.start[event.index()]);
             if early > 0 {
-                outcome.breaches.push((event, format!("starts {early} ns before {}", trace.name(call))));
+                outcome.breaches.push((
+                    event,
+                    format!("the operation starts {early} ns before its launch call {}", trace.name(call)),
+                ));
             }
         }
         outcome
@@ -31,8 +34,8 @@ pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
 /// Every launch call has a recorded GPU operation.
 pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
     name: "launch_without_record",
-    rule: "launch calls have a GPU operation, except calls captured into a CUDA graph, and fills (memset), which \
-           profilers may omit",
+    rule: "every launch call has a recorded GPU operation, except calls captured into a CUDA graph, and fills \
+           (memset), which profilers may omit",
     consequence: "GPU times of operators are too small, idle times are too large, and the critical path attributes \
                   time of missing kernels to the host",
     read_codes: &["kernels_not_recorded"],
@@ -49,9 +52,9 @@ pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
 /// Every GPU operation has a recorded launch call.
 pub(super) const RECORD_WITHOUT_LAUNCH: Check = Check {
     name: "record_without_launch",
-    rule: "GPU operations have a launch call",
-    consequence: "these operations have no operator, step or launch delay, and the critical path between host and \
-                  GPU is not known",
+    rule: "every GPU operation has a recorded launch call",
+    consequence: "GPU operations without a launch call have no operator, step or launch delay, and the critical path \
+                  between them and the host is unknown",
     read_codes: &[],
     run: |trace: &Trace| {
         let without = trace.gpu.ids().map(|gpu| gpu.index()).filter(|&gpu| trace.gpu.launch[gpu].is_none());

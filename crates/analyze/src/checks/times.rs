@@ -38,8 +38,9 @@ pub(super) const TIMES_LEFT_OUT: Check = Check {
 /// Device clocks agree with the host's clock.
 pub(super) const DEVICE_CLOCK: Check = Check {
     name: "device_clock",
-    rule: "the clock of each device agrees with the host's, except for differences that profilers usually leave",
-    consequence: "the times of a device with another clock were shifted to the host's clock before all analyses",
+    rule: "the clock of each device agrees with the host's clock, except for small differences that are usual in \
+           profiler traces",
+    consequence: "if a device's clock differed, its times were shifted to the host's clock before all analyses",
     read_codes: &[],
     run: |trace| {
         let first = |device: i32| {
@@ -48,7 +49,10 @@ pub(super) const DEVICE_CLOCK: Check = Check {
         };
         let shifted = trace.meta.clocks.iter().filter(|clock| clock.applied_ns != 0);
         let breaches = shifted.filter_map(|clock| {
-            Some((first(clock.device)?, format!("device {}: shifted by {} ns", clock.device, clock.applied_ns)))
+            Some((
+                first(clock.device)?,
+                format!("the times of device {} were shifted by {} ns", clock.device, clock.applied_ns),
+            ))
         });
         Outcome { checked: trace.meta.clocks.len(), breaches: breaches.collect() }
     },

@@ -8,7 +8,7 @@ use stackline_model::{EventId, EventKind, Trace};
 pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     name: "wait_without_record",
     rule: "the record of a stream's wait for a CUDA event names the call that recorded the event",
-    consequence: "the work that these waits wait for is unknown, so the critical path cannot be followed beyond them",
+    consequence: "the work that a stream waited for is unknown, so the critical path cannot continue to that work",
     read_codes: &[],
     run: |trace| {
         let calls = calls_by_correlation(trace);
@@ -36,7 +36,7 @@ pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
 pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
     name: "wait_on_future_record",
     rule: "a stream waits only for CUDA events that were recorded before the wait",
-    consequence: "the critical path ignores these waits",
+    consequence: "the critical path ignores waits for CUDA events that were recorded later",
     read_codes: &[],
     run: |trace| {
         let calls = calls_by_correlation(trace);
@@ -61,7 +61,7 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
 /// Calls that wait for a CUDA event, a stream, a device or a copy return after the end of the awaited work.
 pub(super) const SYNC_ENDS_EARLY: Check = Check {
     name: "sync_ends_early",
-    rule: "synchronization calls return no earlier than the end of the previously launched work that they wait for",
+    rule: "synchronization calls return only after the work that they wait for has ended",
     consequence: "the clocks of host and device differ or kernel durations are wrong, so waits on the critical path \
                   are too short",
     read_codes: &["kernel_after_wait"],
@@ -79,7 +79,7 @@ fn sync_ends_early(trace: &Trace) -> Outcome {
     waits.sort_by_key(|wait| wait.call);
     let breach = |wait: &WaitingCall| {
         let early = wait.return_delay_ns(trace).saturating_neg();
-        (wait.call, format!("returns {early} ns before the work that it waits for ends"))
+        (wait.call, format!("the call returns {early} ns before the end of the work that it waits for"))
     };
     Outcome {
         checked: waits.len(),

@@ -86,8 +86,8 @@ pub(super) fn contradicted_clocks(trace: &Trace, window: Window) -> Option<Exact
     (count > 0).then_some(ExactWarning {
         code: "clock_contradicted",
         count,
-        message: "no constant shift of a device's clock agrees both with its launches and with the calls that wait \
-                  for it",
+        message: "for every constant shift of a device's clock, GPU operations start before their launch call or end \
+                  after a call that waited for them",
         is_unreliable: true,
     })
 }

@@ -32,7 +32,7 @@ pub struct ExactWarning {
 
 impl ExactWarning {
     /// Consequence of the warnings with [`Self::is_unreliable`], as the beginning of a sentence that names them.
-    pub const CONSEQUENCE: &'static str = "the path's bound is not known: ";
+    pub const CONSEQUENCE: &'static str = "the causes of the critical path are uncertain: ";
 
     /// Sentence of the warning, without period; callers print the count after it.
     #[must_use]
@@ -176,8 +176,8 @@ impl Exact<'_> {
         warnings.extend(self.slack_is_unknown(path.window).then_some(ExactWarning {
             code: "slack_unknown",
             count: 1,
-            message: "false hotspots are not reported: slack between host and GPU events is unknown, because the \
-                      clocks of host and GPU differ too much",
+            message: "the clocks of host and GPU differ too much, so the slack between host and GPU events is unknown, \
+                      and false hotspots are not reported",
             is_unreliable: false,
         }));
         warnings
@@ -195,19 +195,20 @@ impl Exact<'_> {
             (
                 "contradictions",
                 self.corrections.contradictions,
-                "waits end before the work they wait for; the host and GPU clocks disagree, or records are missing",
+                "waits end before the end of the work that they wait for; the host and GPU clocks disagree, or records \
+                 are missing",
             ),
             (
                 "clocks_disagree",
                 self.clocks_disagree.len() as u64,
-                "the clocks of host and GPU disagree (`stackline doctor` shows by how much), so dependencies between \
-                 host and GPU are inferred, and their times may be wrong by as much; `stackline what-if` corrects the \
-                 clocks by a likely offset",
+                "the clocks of host and GPU disagree, so dependencies between host and GPU are inferred, and their \
+                 times may be wrong by the clock difference. `stackline doctor` shows the difference; `stackline \
+                 what-if` corrects the clocks by a likely offset",
             ),
             (
                 "overlong_operations",
                 self.overlong.len() as u64,
-                "GPU operations end long after the start of the next one on their stream, so their end times are \
+                "GPU operations end long after the next operation on their stream starts, so their end times are \
                  doubtful; --clip-overlaps ends them at the start of the next operation",
             ),
             (
@@ -223,8 +224,8 @@ impl Exact<'_> {
             (
                 "awaited_operations_left_out",
                 self.left_out,
-                "GPU operations that a call waited for were left out of the dependency graph: each wait depends only \
-                 on the 256 operations that ended last",
+                "GPU operations that a call waited for are missing from the dependency graph, because each wait \
+                 depends only on the 256 operations that ended last",
             ),
             (
                 "no_gpu_work",
@@ -248,9 +249,11 @@ mod tests {
         let both = [warning(2, "clocks jump"), warning(9, "kernels are missing")];
         assert_eq!(
             reasons_in_words(both.iter()).as_deref(),
-            Some("the path's bound is not known: clocks jump (2 records); kernels are missing (9 records)")
+            Some(
+                "the causes of the critical path are uncertain: clocks jump (2 records); kernels are missing (9 records)"
+            )
         );
-        assert_eq!(both[0].sentence(), "the path's bound is not known: clocks jump");
+        assert_eq!(both[0].sentence(), "the causes of the critical path are uncertain: clocks jump");
         assert_eq!(reasons_in_words([].iter()), None);
     }
 }

@@ -22,15 +22,13 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
     if model >= 50.0 && equal >= model {
         notes.push(equal_sets(parts, equal));
     } else if model >= 50.0 {
-        let others = if equal > 0.0 { " (and other sets of tensors with the same sizes)" } else { "" };
-        let parameters = if frozen_share > 0.0 { "Trained parameters" } else { "Parameters" };
+        let subject = model_memory_text(frozen_share > 0.0, equal > 0.0);
         // If frozen weights are the larger part, few parameters are trained already, and the advice concerns the frozen
         // weights.
         if trained >= frozen_share {
             notes.push(format!(
-                "{parameters}, gradients and optimizer state{others} are {trained:.1} % of the peak: shard them over \
-                 ranks (FSDP, ZeRO), keep optimizer state in 8 bits, in bf16 or on the host, or train fewer parameters \
-                 (LoRA)."
+                "{subject} are {trained:.1} % of the peak. Shard them over ranks (FSDP, ZeRO), keep optimizer state in \
+                 8 bits, in bf16 or on the host, or train fewer parameters (LoRA)."
             ));
         }
         notes.push(if activations < FEW_ACTIVATIONS {
@@ -43,8 +41,8 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
         });
     } else if activations >= 50.0 {
         notes.push(format!(
-            "Activations are {activations:.1} % of the peak: checkpoint them (torch.utils.checkpoint), or lower the batch or the sequence \
-             length. Sharding optimizer state or parameters saves at most {model:.1} % of the peak."
+            "Activations are {activations:.1} % of the peak. Checkpoint them (torch.utils.checkpoint), or lower the batch \
+             size or the sequence length. Sharding optimizer state or parameters saves at most {model:.1} % of the peak."
         ));
     }
     if frozen_share >= MIN_MENTIONED {
@@ -61,13 +59,23 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
     );
     if autocast >= 5.0 {
         notes.push(format!(
-            "Autocast copies are {autocast:.1} % of the peak: autocast caches copies of weights until its outermost \
+            "Autocast copies are {autocast:.1} % of the peak. Autocast caches copies of weights until its outermost \
              block ends. Keep the weights in the lower precision, or cast at each use with torch.autocast(..., \
              cache_enabled=False)."
         ));
     }
     notes.extend(parts.iter().find(|part| part.purpose == Use::Workspaces).and_then(|part| workspaces(part, all)));
     notes
+}
+
+/// Memory that grows with the model, as the subject of a sentence.
+const fn model_memory_text(has_frozen: bool, has_equal_sets: bool) -> &'static str {
+    match (has_frozen, has_equal_sets) {
+        (true, true) => "Trained parameters, gradients, optimizer state and other sets of tensors with the same sizes",
+        (true, false) => "Trained parameters, gradients and optimizer state",
+        (false, true) => "Parameters, gradients, optimizer state and other sets of tensors with the same sizes",
+        (false, false) => "Parameters, gradients and optimizer state",
+    }
 }
 
 /// Least share of the peak, in percent, from which temporaries and kept results are mentioned.
@@ -80,7 +88,7 @@ fn temporaries(part: &Part, all: u64) -> Option<String> {
         "Create the optimizer with fused=True (one kernel, no temporaries), or foreach=False (temporaries of one \
          parameter at a time)."
     } else {
-        "Update in place (add_, mul_, addcdiv_), one parameter after the other, or use torch.optim with fused=True."
+        "Update the parameters in place (add_, mul_, addcdiv_), one after the other, or use torch.optim with fused=True."
     };
     (share >= MIN_MENTIONED).then(|| {
         format!(
@@ -94,10 +102,10 @@ fn equal_sets(parts: &[Part], share: f64) -> String {
     let sets: Vec<&Part> = parts.iter().filter(|part| part.purpose == Use::EqualSets).collect();
     let places: Vec<&str> = sets.iter().map(|part| part.place.as_str()).filter(|place| !place.is_empty()).collect();
     format!(
-        "{} sets of tensors with the same sizes are {share:.1} % of the peak ({}). Their use is inferred from the sizes \
-         alone, so confidence is low: the sets may be parameters, gradients, optimizer state or averaged weights, or buffers (a \
-         ring of inputs, blocks of a KV cache). If the sets belong to the model, shard them over ranks, keep them in \
-         bf16 or on the host, or keep fewer copies.",
+        "{} sets of tensors with the same sizes are {share:.1} % of the peak ({}). Stackline infers their use from the \
+         sizes alone, so confidence is low. The sets may be parameters, gradients, optimizer state, averaged weights or \
+         buffers (a ring of inputs, blocks of a KV cache). If the sets belong to the model, shard them over ranks, keep \
+         them in bf16 or on the host, or keep fewer copies.",
         sets.len(),
         places.join(", ")
     )
@@ -105,7 +113,7 @@ fn equal_sets(parts: &[Part], share: f64) -> String {
 
 fn frozen(share: f64) -> String {
     format!(
-        "Parameters without gradients are {share:.1} % of the peak: quantize them to 8 or 4 bits (QLoRA), keep them in \
+        "Parameters without gradients are {share:.1} % of the peak. Quantize them to 8 or 4 bits (QLoRA), keep them in \
          bf16, shard them over ranks (FSDP), or run a frozen encoder once and keep its results."
     )
 }
@@ -115,9 +123,9 @@ fn kept_results(part: &Part, all: u64) -> Option<String> {
     let (passes, each) = part.left_by_passes?;
     (share >= MIN_MENTIONED).then(|| {
         format!(
-            "{} of tensors ({share:.1} % of the peak), allocated at {}, stay live without a backward pass, and grow by \
-             {} with each forward pass ({passes} so far). Reduce them per batch (a sum, a metric), move them to the \
-             CPU (.cpu()), or call .detach() on them if they keep an autograd graph.",
+            "{} of tensors ({share:.1} % of the peak), allocated at {}, stay live after forward passes without a backward \
+             pass. Each of the {passes} forward passes adds {}. Keep only a result per batch (a sum, a metric), move the \
+             tensors to the CPU (.cpu()), or call .detach() on them if they keep an autograd graph.",
             words(part.bytes),
             part.place,
             words(each),
@@ -145,7 +153,7 @@ fn workspaces(part: &Part, all: u64) -> Option<String> {
     (share >= MUCH_WORKSPACE && !part.libraries.is_empty()).then(|| {
         format!(
             "Library workspaces are {share:.1} % of the peak ({}). PyTorch keeps the workspaces of cuBLAS and cuBLASLt \
-             until torch._C._cuda_clearCublasWorkspaces() frees them; smaller workspaces may slow down matrix \
+             until torch._C._cuda_clearCublasWorkspaces() frees them. Smaller workspaces may slow down matrix \
              products. {}",
             of_libraries.join(", "),
             sized_by.join(" ")

@@ -12,79 +12,83 @@ pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     let first = describe_first(trace, suggestion);
     let has_line = || place(trace, trace.objects.stack[suggestion.object.index()]).is_some();
     let more = suggestion.more.len();
-    let times = |more: usize| if more == 1 { "1 other time".to_owned() } else { format!("{more} other times") };
-    let objects = |more: usize| if more == 1 { "1 more object".to_owned() } else { format!("{more} more objects") };
-    match suggestion.objects() {
-        _ if more == 0 => first,
-        1 => format!("{first}; the same change also applies at {}", times(more)),
-        _ if has_line() => format!("{first}; the same change also applies to {} at this line", objects(more)),
+    match (suggestion.objects(), more) {
+        (_, 0) => first,
+        (1, 1) => format!("{first}; the same change also applies at 1 other time"),
+        (1, _) => format!("{first}; the same change also applies at {more} other times"),
+        (_, 1) if has_line() => format!("{first}; the same change also applies to 1 more object at this line"),
+        _ if has_line() => format!("{first}; the same change also applies to {more} more objects at this line"),
         // Without a line, objects of one name are one change.
-        _ => format!("{first}; the same change also applies to {} of this name", objects(more)),
+        (_, 1) => format!("{first}; the same change also applies to 1 more object of this name"),
+        _ => format!("{first}; the same change also applies to {more} more objects of this name"),
     }
 }
 
 fn describe_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     let object = named(trace, suggestion.object);
     let fills = match suggestion.fills {
-        0 => String::new(),
-        1 => " with the call that fills it".to_owned(),
-        several => format!(" with the {several} calls that fill it"),
+        0 => None,
+        1 => Some("the call that fills the object".to_owned()),
+        several => Some(format!("the {several} calls that fill the object")),
     };
     match &suggestion.action {
-        Action::Remove => format!("remove {object}{fills}"),
+        Action::Remove => match fills {
+            None => format!("remove {object}"),
+            Some(fills) => format!("remove {object} and {fills}"),
+        },
         Action::MoveFree { after } => {
-            let left_out = if suggestion.fills > 0 { ", and remove later calls that fill it" } else { "" };
-            format!("free {object} just after {}{left_out}", call(trace, *after))
+            let after = call(trace, *after);
+            match fills {
+                None => format!("free {object} just after {after}"),
+                Some(_) => format!("free {object} just after {after}, and remove later calls that fill the object"),
+            }
         }
-        Action::MoveAllocation { before } => format!("allocate {object}{fills} just before {}", call(trace, *before)),
+        Action::MoveAllocation { before } => {
+            let before = call(trace, *before);
+            match fills {
+                None => format!("allocate {object} just before {before}"),
+                Some(fills) => format!("allocate {object} just before {before}, and move {fills} there"),
+            }
+        }
         Action::FreeWhileIdle { after, before } => {
             let (after, before) = (call(trace, *after), call(trace, *before));
-            format!("free {object} after {after} and allocate it again{fills} before {before}")
+            match fills {
+                None => format!("free {object} after {after} and allocate it again before {before}"),
+                Some(fills) => {
+                    format!("free {object} after {after}, allocate it again before {before}, and move {fills} there")
+                }
+            }
         }
         Action::SetToNone { after, before } => {
             let (after, before) = (call(trace, *after), call(trace, *before));
-            let instead = if suggestion.fills > 0 { " instead of filling it" } else { "" };
-            format!("set gradient {object} to None after {after}{instead}; {before} allocates it again")
+            match fills {
+                None => format!("set gradient {object} to None after {after}; {before} allocates it again"),
+                Some(_) => format!(
+                    "set gradient {object} to None after {after} instead of filling it; {before} allocates it again"
+                ),
+            }
         }
-        Action::Reuse { owner } => {
-            let moved = if suggestion.fills > 0 {
-                ", and move the calls that fill it after the last use of that memory"
-            } else {
-                ""
-            };
-            format!("let {object} reuse the memory of {}{moved}", named(trace, *owner))
-        }
+        Action::Reuse { owner } => reuse_text(trace, suggestion, *owner),
         Action::Shrink { to } => {
-            let less = if suggestion.fills > 0 { ", and fill and copy only that much" } else { "" };
-            let whole = trace.objects.bytes[suggestion.object.index()];
-            format!("allocate {} for {object} instead of {}{less}", exact_bytes(*to), bytes(whole))
+            let (less, whole) = (exact_bytes(*to), bytes(trace.objects.bytes[suggestion.object.index()]));
+            match fills {
+                None => format!("allocate {less} for {object} instead of {whole}"),
+                Some(_) => format!("allocate {less} for {object} instead of {whole}, and fill and copy only that much"),
+            }
         }
         Action::Split { slices } => format!("allocate the {} slices of {object} one at a time", slices.len()),
         Action::Offload { after, before } => {
             format!("move {object} to the host after {} and back before {}", call(trace, *after), call(trace, *before))
         }
-        Action::InPlace { owner } => {
-            let operator = trace.strings.get(operator_of(trace, suggestion.object));
-            let by = if operator.is_empty() { "the operator that allocates it" } else { operator };
-            format!(
-                "let {by} write {object} in place, into the memory of {} (inplace=True, +=, or the operator with a \
-                 trailing _)",
-                named(trace, *owner)
-            )
-        }
+        Action::InPlace { owner } => in_place_text(trace, suggestion.object, *owner),
         Action::Recompute { after, before, by, first, .. } => {
-            let first = first.map_or(String::new(), |first| format!("{} and ", call(trace, first)));
-            let (after, before, by) = (call(trace, *after), call(trace, *before), call(trace, *by));
+            let calls = recomputing_calls(trace, *first, *by);
+            let (after, before) = (call(trace, *after), call(trace, *before));
             format!(
-                "free {object} after {after} and recompute it before {before} (activation checkpointing): repeat \
-                 {first}{by}"
+                "free {object} after {after} and recompute it before {before} (activation checkpointing): repeat {calls}"
             )
         }
-        Action::SmallerDtype { .. } => {
-            let dtype = trace.strings.get(trace.objects.dtype[suggestion.object.index()]);
-            let half = half_of(dtype).unwrap_or("a type of half the size");
-            format!("keep {object} in {half} instead of {dtype}; this changes numerical results")
-        }
+        Action::SmallerDtype { .. } => smaller_dtype_text(trace, suggestion.object),
         Action::ExpandableSegments => {
             let device = trace.devices.get(trace.objects.device[suggestion.object.index()].index());
             let device = device.map_or("the device", |device| trace.strings.get(device.name));
@@ -93,6 +97,50 @@ fn describe_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
                  reserved memory on {device}",
                 bytes(suggestion.bytes)
             )
+        }
+    }
+}
+
+fn reuse_text(trace: &MemoryTrace, suggestion: &Suggestion, owner: MemoryObjectId) -> String {
+    let (object, old) = (named(trace, suggestion.object), named(trace, owner));
+    match suggestion.fills {
+        0 => format!("let {object} reuse the memory of {old}"),
+        _ => format!(
+            "let {object} reuse the memory of {old}, and move the calls that fill {} after the last use of {}",
+            trace.object_name(suggestion.object),
+            trace.object_name(owner)
+        ),
+    }
+}
+
+fn in_place_text(trace: &MemoryTrace, object: MemoryObjectId, owner: MemoryObjectId) -> String {
+    let (operator, object, owner) = (operator_of(trace, object), named(trace, object), named(trace, owner));
+    match trace.strings.get(operator) {
+        "" => format!(
+            "let the operator that allocates {object} write it in place, into the memory of {owner} (inplace=True, +=, \
+             or the operator with a trailing _)"
+        ),
+        operator => format!(
+            "let {operator} write {object} in place, into the memory of {owner} (inplace=True, +=, or the operator with \
+             a trailing _)"
+        ),
+    }
+}
+
+/// Calls that compute an object again: first its freed input, if needed.
+fn recomputing_calls(trace: &MemoryTrace, first: Option<MemoryCallId>, by: MemoryCallId) -> String {
+    match first {
+        None => call(trace, by),
+        Some(first) => format!("{} and {}", call(trace, first), call(trace, by)),
+    }
+}
+
+fn smaller_dtype_text(trace: &MemoryTrace, object: MemoryObjectId) -> String {
+    let (dtype, object) = (trace.strings.get(trace.objects.dtype[object.index()]), named(trace, object));
+    match half_of(dtype) {
+        Some(half) => format!("keep {object} in {half} instead of {dtype}; this changes numerical results"),
+        None => {
+            format!("keep {object} in a type of half the size instead of {dtype}; this changes numerical results")
         }
     }
 }

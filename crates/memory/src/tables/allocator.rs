@@ -175,7 +175,7 @@ fn free_notes(trace: &MemoryTrace) -> Vec<String> {
     let note = |(device, sums): (&MemoryDeviceId, &Sums)| {
         let name = trace.devices.get(device.index()).map(|device| device.name).unwrap_or_default();
         format!(
-            "{}: {} of {} of reserved memory ({:.1} %) are free, in {} {}; the largest block has {}. \
+            "{}: {} of {} of reserved memory ({:.1} %) are free, in {} {}. The largest free block has {}. \
              torch.cuda.empty_cache() returns {} of the free memory to the device.",
             trace.strings.get(name),
             words(sums.free()),

@@ -169,23 +169,27 @@ impl SeveralMemories {
     fn sentences_of_ranks(&self) -> Vec<String> {
         let (count, median) = (self.files.len(), words(self.median().unwrap_or(0)));
         let mut sentences = vec![if self.knows_ranks() {
-            format!("{count} ranks of one job, one file each. Median peak: {median}.")
+            format!("The files are {count} ranks of one job, one file each. The median peak is {median}.")
         } else {
             format!(
-                "{count} memory files, one row each: GPU numbers in the file names repeat (several hosts or times), \
-                 so the numbers are not ranks. Median peak: {median}."
+                "The table has one row for each of {count} memory files. Their GPU numbers are not ranks, because file \
+                 names repeat a number (several hosts or times). The median peak is {median}."
             )
         }];
-        let whose = if self.knows_ranks() { "rank" } else { "file" };
-        sentences.push(match self.outlier() {
-            Some((at, percent)) => self.outlier_sentence(at, percent),
-            None => format!("No {whose}'s peak differs from the median by {MIN_DIFFERENCE_PERCENT:.0} % or more."),
+        sentences.push(match (self.outlier(), self.knows_ranks()) {
+            (Some((at, percent)), _) => self.outlier_sentence(at, percent),
+            (None, true) => {
+                format!("The peak of no rank differs from the median by {MIN_DIFFERENCE_PERCENT:.0} % or more.")
+            }
+            (None, false) => {
+                format!("The peak of no file differs from the median by {MIN_DIFFERENCE_PERCENT:.0} % or more.")
+            }
         });
         sentences.extend(self.sentence_of_empty_files());
         if self.left_out > 0 {
             sentences.push(format!(
-                "Only the last file of each rank is shown ({} left out). Pass the files of one rank to see its memory \
-                 over time.",
+                "Only the last file of each rank is shown ({} left out). Pass the files of one rank to \
+                 see its memory over time.",
                 self.left_out
             ));
         }
@@ -195,10 +199,16 @@ impl SeveralMemories {
     fn outlier_sentence(&self, at: usize, percent: f64) -> String {
         let bytes = self.files[at].1.bytes().unwrap_or(0);
         let most = self.differences(at).into_iter().next().filter(|(_, own, usual)| own != usual);
-        let most = most.map_or_else(String::new, |(place, own, usual)| {
-            format!("; largest difference: {place}, {} instead of {}", words(own), words(usual))
-        });
-        format!("{} differs most from the median: peak {} ({percent:+.1} %){most}.", self.name(at), words(bytes))
+        let (name, peak) = (self.name(at), words(bytes));
+        match most {
+            None => format!("{name} differs most from the median: its peak is {peak} ({percent:+.1} %)."),
+            Some((place, own, usual)) => format!(
+                "{name} differs most from the median: its peak is {peak} ({percent:+.1} %). The source line with the \
+                 largest difference is {place}: {} instead of {}.",
+                words(own),
+                words(usual)
+            ),
+        }
     }
 
     /// Name of a file: its rank, or its file name.
@@ -213,8 +223,7 @@ impl SeveralMemories {
         let named: Vec<&str> = empty().take(NAMED).map(|(_, file)| &*file.file).collect();
         let count = empty().count();
         let more = if count > named.len() { format!(" and {} more", count - named.len()) } else { String::new() };
-        (count > 0)
-            .then(|| format!("These files contain no allocations and were not compared: {}{more}.", named.join(", ")))
+        (count > 0).then(|| format!("Files without allocations were not compared: {}{more}.", named.join(", ")))
     }
 
     fn ranks_table(&self) -> Table {
@@ -227,21 +236,27 @@ impl SeveralMemories {
             let named = places.into_iter().take(MAX_OWNERS).map(|(place, bytes)| format!("{place} {}", words(bytes)));
             named.collect::<Vec<_>>().join(", ")
         };
-        let whose = if self.knows_ranks() { "rank" } else { "file" };
-        Table::new(
-            "memory_ranks",
-            &format!("Highest memory peak of each {whose}, and the source lines that allocated most of it"),
-        )
-        .i64("rank", Unit::None, rows.iter().map(|(rank, ..)| *rank))
-        .i64("bytes", Unit::Bytes, rows.iter().map(|(.., highest)| highest.map(|(_, peak)| int(peak.bytes))))
-        .f64("beside_median", Unit::Percent, rows.iter().map(|(.., highest)| highest.and_then(|(_, p)| percent(p))))
-        .text("owners", rows.iter().map(|(.., highest)| highest.map(|(_, peak)| owners(peak))))
-        .text("device", rows.iter().map(|(.., highest)| highest.map(|(device, _)| device.clone())))
-        .text("file", rows.iter().map(|(_, file, _)| Some(file.file.clone())))
-        .note(format!(
-            "Column bytes: requested bytes at the highest peak. Column beside_median: difference from the median over \
-             all {whose}s."
-        ))
+        let (title, note) = if self.knows_ranks() {
+            (
+                "Highest memory peak of each rank, and the source lines that allocated most of it",
+                "Column bytes: requested bytes at the highest peak. Column beside_median: difference of the peak from \
+                 the median of all ranks.",
+            )
+        } else {
+            (
+                "Highest memory peak of each file, and the source lines that allocated most of it",
+                "Column bytes: requested bytes at the highest peak. Column beside_median: difference of the peak from \
+                 the median of all files.",
+            )
+        };
+        Table::new("memory_ranks", title)
+            .i64("rank", Unit::None, rows.iter().map(|(rank, ..)| *rank))
+            .i64("bytes", Unit::Bytes, rows.iter().map(|(.., highest)| highest.map(|(_, peak)| int(peak.bytes))))
+            .f64("beside_median", Unit::Percent, rows.iter().map(|(.., highest)| highest.and_then(|(_, p)| percent(p))))
+            .text("owners", rows.iter().map(|(.., highest)| highest.map(|(_, peak)| owners(peak))))
+            .text("device", rows.iter().map(|(.., highest)| highest.map(|(device, _)| device.clone())))
+            .text("file", rows.iter().map(|(_, file, _)| Some(file.file.clone())))
+            .note(note)
     }
 
     /// Bytes by source line at the peak of a rank, and the median of the others; largest difference first.
@@ -269,8 +284,10 @@ impl SeveralMemories {
     fn difference_table(&self) -> Option<Table> {
         let (at, _) = self.outlier()?;
         let (name, rows) = (self.name(at), self.differences(at));
-        let others = if self.knows_ranks() { "ranks" } else { "files" };
-        let title = format!("{name} compared with the median of the other {others}, by source line");
+        let title = match self.knows_ranks() {
+            true => format!("Memory of {name} by source line, compared with the median of the other ranks"),
+            false => format!("Memory of {name} by source line, compared with the median of the other files"),
+        };
         Some(
             Table::new("memory_rank_difference", &title)
                 .text("place", rows.iter().map(|row| Some(row.0.clone())))
@@ -284,7 +301,11 @@ impl SeveralMemories {
         let peaks: Vec<u64> = self.files.iter().filter_map(|(_, file)| file.bytes()).collect();
         let mut sentences = Vec::new();
         if let [only] = &peaks[..] {
-            sentences.push(format!("1 of {} memory files has a peak: {}.", self.files.len(), words(*only)));
+            sentences.push(format!(
+                "Only 1 of {} memory files contains allocations. Its highest peak is {}.",
+                self.files.len(),
+                words(*only)
+            ));
         }
         if let [first, .., last] = &peaks[..] {
             let sign = if last < first { "-" } else { "+" };

@@ -59,14 +59,19 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     // The explanation is the main result, so it must not depend on the width of the terminal.
     let note = |(oom, situation): (&OutOfMemory, &MemoryState)| {
         let place = place_text(trace, oom.stack);
-        let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
+        let (requested, segment) = (bytes(oom.requested), bytes(situation.segment));
         // PyTorch's message names the segment.
-        let segment = match situation.segment > oom.requested {
-            true => format!(" (needs a segment of {})", bytes(situation.segment)),
-            false => String::new(),
+        let failure = match (situation.segment > oom.requested, place.is_empty()) {
+            (true, true) => format!("The allocation of {requested} (in a new segment of {segment}) failed"),
+            (true, false) => format!("The allocation of {requested} (in a new segment of {segment}) failed at {place}"),
+            (false, true) => format!("The allocation of {requested} failed"),
+            (false, false) => format!("The allocation of {requested} failed at {place}"),
         };
-        let holder = situation.holder.as_ref().map_or_else(String::new, |holder| format!(" {holder}"));
-        format!("The allocation of {} failed{segment}{at}: {}.{holder}", bytes(oom.requested), explain(oom, situation))
+        let explained = format!("{failure}: {}.", explain(oom, situation));
+        match &situation.holder {
+            Some(holder) => format!("{explained} {holder}"),
+            None => explained,
+        }
     };
     pairs().take(MOST_EXPLAINED).map(note).fold(table, Table::note)
 }
@@ -104,8 +109,9 @@ fn holder(trace: &MemoryTrace, oom: &OutOfMemory, allocated: u64) -> Option<Stri
     let (place, held, objects) = places.into_iter().find(|(place, ..)| !place.is_empty())?;
     let share = percent(held, allocated);
     let count = if objects == 1 { "1 object".to_owned() } else { format!("{} objects", count(u64::from(objects))) };
-    (share >= MIN_SHARE_PERCENT)
-        .then(|| format!("{place} allocated {share:.1} % of the {} in use ({count}).", bytes(allocated)))
+    (share >= MIN_SHARE_PERCENT).then(|| {
+        format!("The memory in use was {}, of which {place} allocated {share:.1} % ({count}).", bytes(allocated))
+    })
 }
 
 /// Bytes of objects on a device that are older than the first call.
@@ -120,14 +126,14 @@ fn older(trace: &MemoryTrace, device: MemoryDeviceId) -> u64 {
 fn contradiction(situation: &MemoryState, reserved: u64, device_free: u64) -> Option<String> {
     let MemoryState { allocated, largest_free, total, .. } = *situation;
     if allocated > reserved {
-        return Some(format!("{} in use exceeds {} reserved", bytes(allocated), bytes(reserved)));
+        return Some(format!("{} are in use, but only {} are reserved", bytes(allocated), bytes(reserved)));
     }
     if largest_free.is_some_and(|largest| largest > reserved - allocated) {
-        return Some("a free block is larger than all free memory".to_owned());
+        return Some("one free block is larger than all free reserved memory".to_owned());
     }
     (total > 0 && reserved.saturating_add(device_free) > total).then(|| {
         format!(
-            "{} reserved plus {} free is more than the {} of the device",
+            "{} are reserved and {} are free, but the device has only {}",
             bytes(reserved),
             bytes(device_free),
             bytes(total)
@@ -141,7 +147,7 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
         if situation.is_host {
             return format!(
                 "the operating system refused more memory, with {} of tensors in use. Host memory is exhausted, or the \
-                 process or container has a limit (ulimit -v, cgroup); raise the limit, or lower the peak",
+                 process or container has a limit (ulimit -v, cgroup). Raise the limit, or lower the peak",
                 bytes(situation.allocated)
             );
         }
@@ -157,8 +163,8 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
     if missing == 0 {
         return format!(
             "the device had enough free memory ({}), but a limit of the process (set_per_process_memory_fraction) or a \
-             lack of free virtual addresses prevented its use. Raise the limit, or lower the peak; other allocator \
-             settings gain at most the {} of memory that are reserved and unused",
+             lack of free virtual addresses prevented its use. Raise the limit, or lower the peak. Other allocator \
+             settings gain at most the {} that are reserved but unused",
             bytes(device_free),
             bytes(cached)
         );
@@ -174,9 +180,9 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
             .to_owned();
     }
     if cached >= missing {
-        return "fragmentation: unused reserved memory plus free device memory would have sufficed, but the unused \
-                memory could not be returned to the device, because the same segments contain used blocks. Set \
-                PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which returns unused parts of segments"
+        return "fragmentation: the allocator's unused memory plus the free memory of the device would have sufficed. \
+                The allocator could not return its unused memory to the device, because the same segments contain used \
+                blocks. Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which returns unused parts of segments"
             .to_owned();
     }
     let short = bytes(missing - cached);

@@ -91,7 +91,11 @@ fn reserved_notes(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Vec<String> {
         }
         let name = trace.devices.get(curve.device.index()).map(|device| device.name).unwrap_or_default();
         let name = trace.strings.get(name);
-        Some(format!("{name}: the allocator reserved at most {}.{}", bytes(most), growth.unwrap_or_default()))
+        let most = bytes(most);
+        Some(match growth {
+            Some(growth) => format!("{name}: the allocator reserved at most {most}. {growth}"),
+            None => format!("{name}: the allocator reserved at most {most}."),
+        })
     };
     curves(trace).into_iter().filter(|curve| devices.contains(&curve.device)).filter_map(note).collect()
 }
@@ -118,8 +122,8 @@ fn growth_while_free(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], mo
     let place = place.map_or_else(String::new, |place| format!(" ({place})"));
     (unused as f64 >= MIN_UNUSED * most as f64).then(|| {
         format!(
-            " At call {}{place} the allocator requested {} from the device, although {} of the allocator's reserved \
-             memory were free: the free blocks were too small or belonged to another pool or stream.",
+            "At call {}{place} the allocator requested {} from the device, although {} of the allocator's reserved \
+             memory were free. The free blocks were too small, or belonged to another pool or stream.",
             count(u64::from(at)),
             bytes(growth),
             bytes(unused),
@@ -152,8 +156,8 @@ fn history_note(trace: &MemoryTrace) -> Option<String> {
     is_late.then(|| {
         let objects = if objects == 1 { "1 object".to_owned() } else { format!("{} objects", count(objects)) };
         format!(
-            "{objects} ({}) existed before the recording began; such objects count as live from its start. Earlier \
-             peaks are unknown.",
+            "{objects} ({}) existed before the recording began, and count as live from the start of the recording. \
+             Earlier peaks are unknown.",
             bytes(sum)
         )
     })

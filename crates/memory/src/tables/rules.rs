@@ -29,8 +29,9 @@ pub fn rules_table(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Table {
     .i64("paper", Unit::None, Pattern::all().map(of_paper))
     .i64("ours", Unit::None, Pattern::all().map(ours))
     .note(
-        "Column drgpum: number by DrGPUM's published program, which also counts objects as unused that are written \
-             but never read. Column paper: number by the one-pass algorithm in section 5.1 of DrGPUM's paper. Column \
-             ours: number by Stackline's rules; docs/reference/memory-patterns.md lists the differences.",
+        "Column drgpum: number of objects by the rules of DrGPUM's published program. This program also counts an \
+         object as unused if it is written but never read. Column paper: number of objects by the one-pass algorithm in \
+         section 5.1 of DrGPUM's paper. Column ours: number of objects by Stackline's rules. \
+         docs/reference/memory-patterns.md lists the differences.",
     )
 }

@@ -73,8 +73,8 @@ pub fn suggestion_notes(trace: &MemoryTrace, ranked: &[Ranked], combination: Opt
     let nothing = ranked.len() - listed(ranked, combination).len();
     let more = match nothing {
         0 => None,
-        1 => Some("1 more suggestion saves nothing at these peaks.".to_owned()),
-        _ => Some(format!("{nothing} more suggestions save nothing at these peaks.")),
+        1 => Some("1 more suggestion is not listed, because it lowers no memory peak.".to_owned()),
+        _ => Some(format!("{nothing} more suggestions are not listed, because they lower no memory peak.")),
     };
     combination.and_then(combination_note).into_iter().chain(more).chain(without_types(trace)).collect()
 }
@@ -190,16 +190,20 @@ pub fn combination_note(combination: &Combination) -> Option<String> {
     }
     let (before, after) = (combination.before.bytes, combination.after.bytes);
     let saved = super::percent(before - after, before);
-    let who = match &numbers[..] {
-        [one] => format!("Suggestion {one} alone lowers"),
-        several => format!("Suggestions {} together lower", several.join(", ")),
-    };
-    let cost = match combination.cost_ns {
-        0 => String::new(),
-        cost => format!(", at a cost of {} ms", human_ms(cost)),
-    };
-    let (before, after) = (bytes(before), bytes(after));
-    Some(format!("{who} the peak from {before} to {after} ({saved:.1} % less){cost}."))
+    let (before, after, list) = (bytes(before), bytes(after), numbers.join(", "));
+    let ms = human_ms(combination.cost_ns);
+    Some(match (numbers.len(), combination.cost_ns) {
+        (1, 0) => format!("Suggestion {list} alone lowers the peak from {before} to {after} ({saved:.1} % less)."),
+        (1, _) => format!(
+            "Suggestion {list} alone lowers the peak from {before} to {after} ({saved:.1} % less), at a cost of {ms} ms."
+        ),
+        (_, 0) => {
+            format!("Suggestions {list} together lower the peak from {before} to {after} ({saved:.1} % less).")
+        }
+        _ => format!(
+            "Suggestions {list} together lower the peak from {before} to {after} ({saved:.1} % less), at a cost of {ms} ms."
+        ),
+    })
 }
 
 /// Format nanoseconds as milliseconds with three decimals.

@@ -103,17 +103,18 @@ pub(super) fn apply<'e>(
     let most: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(2)).collect();
     let Applier { mut changes, mut notes, .. } = applier;
     if !pinned.is_empty() {
-        let how = match keep_up {
+        let note = match keep_up {
             true => {
-                "the data loader's workers have idle time, so the prediction assumes that each batch is ready when \
-                 requested; the lower bound assumes that batches become ready when they did in the recording"
+                "the trace does not show which loader worker makes which batch. The workers have idle time, so the \
+                 prediction assumes that each batch is ready when requested. The lower bound assumes that each batch \
+                 becomes ready at its recorded time"
             }
             false => {
-                "the prediction assumes that batches become ready when they did in the recording; the upper bound \
-                 assumes that each batch is ready when requested"
+                "the trace does not show which loader worker makes which batch. The prediction assumes that each batch \
+                 becomes ready at its recorded time. The upper bound assumes that each batch is ready when requested"
             }
         };
-        notes.push(format!("the trace does not show which loader worker makes which batch: {how}"));
+        notes.push(note.to_owned());
     }
     if keep_up {
         pinned.clear();
@@ -292,20 +293,19 @@ impl Applier<'_, '_> {
             self.release(gaps.iter().map(part).collect());
         }
         let [least, likely, most] = sums;
-        let waits = match gaps.iter().any(|gap| gap.has_unsampled_wait) {
-            true => {
-                ". Part of these gaps has no samples, because the thread waited. The prediction divides the waits in \
-                 proportion to the samples; the lower bound assigns them to other calls, the upper bound to the \
-                 selected ones"
-            }
-            false => "",
-        };
-        self.notes.push(format!(
-            "'{edit}': between operators, only calls that were running at a sample are recorded. By the samples, all \
-             selected calls take {likely:.3} ms ({least:.3} to {most:.3} ms) of {} gaps between operators. The edit \
-             changes each gap by the share of these calls{waits}",
+        let note = format!(
+            "'{edit}': calls between operators are known only from samples. By the samples, the selected calls take \
+             {likely:.3} ms ({least:.3} to {most:.3} ms) of {} gaps between operators. The edit changes only this time",
             gaps.len()
-        ));
+        );
+        self.notes.push(match gaps.iter().any(|gap| gap.has_unsampled_wait) {
+            true => format!(
+                "{note}. In some gaps the thread waited and was not sampled. The prediction divides these waits among \
+                 all calls of the gap in proportion to their samples. The lower bound counts the waits for the other \
+                 calls, the upper bound for the selected calls"
+            ),
+            false => note,
+        });
     }
 
     fn set(&mut self, selected: &Selected, ns: i64) {

@@ -72,13 +72,14 @@ impl CorrectedTrace {
     fn note(&self) -> String {
         let range = |s: &Shift| {
             let us = |ns: i64| format!("{:.1}", ns as f64 / 1e3);
-            format!("device {} by {} µs ({} to {} µs)", s.device, us(s.likely), us(s.least), us(s.most))
+            let (likely, least, most) = (us(s.likely), us(s.least), us(s.most));
+            format!("device {} by {likely} µs (possible are {least} to {most} µs)", s.device)
         };
         let ranges: Vec<String> = self.shifts.iter().take(4).map(range).collect();
-        let more = if self.shifts.len() > 4 { " and others" } else { "" };
+        let more = if self.shifts.len() > 4 { ", and those of more devices" } else { "" };
         format!(
-            "the clocks of host and GPU disagree: the prediction shifts GPU times ({}{more}), and the bounds cover \
-             the given ranges of shifts",
+            "the clocks of host and GPU disagree, so the prediction shifts the times of {}{more}. The bounds cover all \
+             possible shifts",
             ranges.join(", ")
         )
     }
@@ -156,7 +157,7 @@ pub fn sweep(
     }
     found.interrupted |= stop();
     let stopped = if found.interrupted {
-        " The simulation was canceled before its end, so the bounds may cover only the likely shift of the clock."
+        ". The simulation was canceled before its end, so the bounds may cover only the most likely shift of each clock"
     } else {
         ""
     };

@@ -24,7 +24,7 @@ impl WhatIf<'_, '_> {
     pub(super) fn unknown_bound(&self) -> Option<String> {
         let warnings: Vec<ExactWarning> = self.exact.reliability.warnings().collect();
         let reasons = reasons_in_words(warnings.iter())?;
-        Some(format!("{reasons}; the prediction and its bounds may be wrong"))
+        Some(format!("{reasons}. The prediction and its bounds may therefore be wrong"))
     }
 
     /// Time that the edits remove from the original path, in ns.
@@ -67,25 +67,24 @@ impl WhatIf<'_, '_> {
         }
         let grown = before.by_category.iter().zip(&after.by_category).map(|(b, a)| (a.1 - b.1, a.0));
         let (more, category) = grown.max_by_key(|&(more, category)| (more, std::cmp::Reverse(category)))?;
-        let mut text =
+        let text =
             format!("the edits remove {} from the critical path, but the gain is only {}", in_ms(taken), in_ms(gain));
-        if more > 0 {
-            let was = |name: &str| before.top.iter().find(|(n, c, _)| n == name && *c == category).map_or(0, |t| t.2);
-            let names = after.top.iter().filter(|(_, c, _)| *c == category);
-            let most = names
-                .map(|(name, _, ns)| (ns - was(name), name))
-                .max_by_key(|&(more, name)| (more, std::cmp::Reverse(name)));
-            text.push_str(&format!(
-                ", because {} takes its place ({} more on the critical path",
-                category.name(),
-                in_ms(more)
-            ));
-            if let Some((_, name)) = most.filter(|(more, _)| *more > 0) {
-                text.push_str(&format!(", mostly {}", shorten_name(name)));
-            }
-            text.push(')');
+        if more <= 0 {
+            return Some(text);
         }
-        Some(text)
+        let was = |name: &str| before.top.iter().find(|(n, c, _)| n == name && *c == category).map_or(0, |t| t.2);
+        let names = after.top.iter().filter(|(_, c, _)| *c == category);
+        let most = names
+            .map(|(name, _, ns)| (ns - was(name), name))
+            .max_by_key(|&(more, name)| (more, std::cmp::Reverse(name)));
+        let (category, more) = (category.name(), in_ms(more));
+        Some(match most.filter(|(more, _)| *more > 0) {
+            Some((_, name)) => format!(
+                "{text}. The critical path with the edits contains {more} more of the cause '{category}', mostly in {}",
+                shorten_name(name)
+            ),
+            None => format!("{text}. The critical path with the edits contains {more} more of the cause '{category}'"),
+        })
     }
 
     /// Warning that a window on a thread gets shorter only because GPU work moves past the end of the window.
@@ -112,9 +111,9 @@ impl WhatIf<'_, '_> {
         let (before, after) = ((last - window.end).max(0), (last_after - end).max(0));
         (after - before > gain / 4 && (after - before) * 100 > window.length_ns() * MIN_REMOVED_PERCENT).then(|| {
             format!(
-                "with the edits, GPU work launched in this window ends {} after the window (without them: {}). Later \
-                 steps may wait for that work and lose the gain; to include them, select several steps or the whole \
-                 trace",
+                "with the edits, the GPU work that the window launches ends {} after the window; without the edits, \
+                 it ends {} after the window. Later steps may wait for that work and lose the gain. To include later \
+                 steps, select several steps or the whole trace",
                 in_ms(after),
                 in_ms(before)
             )

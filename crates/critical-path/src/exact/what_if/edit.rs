@@ -42,7 +42,8 @@ pub struct Edit {
 
 const GRAMMAR: &str = "write 'scale SELECTOR FACTOR', 'set SELECTOR NANOSECONDS', 'remove SELECTOR', 'fuse SELECTOR', \
                        'graph SELECTOR', 'overlap SELECTOR' or 'more-workers N', such as 'scale kernel:*gemm* 0.5'; \
-                       alternatives that the bounds must cover begin with 'case N: ' and may be 'nothing'";
+                       to let the bounds cover an alternative, begin its edits with 'case N: ' \
+                       ('case 1: nothing' for no change)";
 
 /// Text of an edit without effect.
 const NOTHING: &str = "nothing";

@@ -87,8 +87,11 @@ impl Applier<'_, '_> {
             }
         };
         let events = if count == 1 { "1 event".to_owned() } else { format!("{count} events") };
-        let changes = if self.has_effect(before) { "only the calls' own time" } else { "nothing" };
-        self.notes.push(format!("'{edit}' selects {events} and changes {changes}: {note}"));
+        let text = match self.has_effect(before) {
+            true => format!("'{edit}' selects {events} and changes only the time of the calls themselves: {note}"),
+            false => format!("'{edit}' selects {events} and changes nothing: {note}"),
+        };
+        self.notes.push(text);
     }
 
     /// True if anything changed since a mark.

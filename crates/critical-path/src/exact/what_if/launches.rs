@@ -152,8 +152,8 @@ impl Applier<'_, '_> {
             }
         }
         self.notes.push(
-            "a trace does not show which GPU work uses the result of a collective, so the prediction assumes that no \
-             GPU work waits for the collective, only the host"
+            "a trace does not show which GPU work uses the result of a collective. The prediction assumes that only \
+             the host waits for the collective, and no GPU work does"
                 .to_owned(),
         );
     }

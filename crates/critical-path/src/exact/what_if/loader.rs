@@ -226,8 +226,9 @@ impl Applier<'_, '_> {
             self.changes.at_worst = Some(i64::from(more) * REQUEST_NS);
         }
         if self.exact.loader_workers().is_empty() {
-            self.notes
-                .push("the trace does not show the number of loader workers; the prediction assumes one".to_owned());
+            self.notes.push(
+                "the trace does not show the number of loader workers; the prediction assumes one worker".to_owned(),
+            );
         }
         count
     }

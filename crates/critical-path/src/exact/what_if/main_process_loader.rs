@@ -100,14 +100,21 @@ impl Applier<'_, '_> {
             let least = if allowed < 1.0 { cut(1.0) } else { cut(left(batch, busy(batch))) };
             self.partly.push([least, of_allowed(left(batch, READY_NS)), of_allowed(left(batch, 0))]);
         }
-        let (are, each) = if workers == 1 { ("1 worker process", "") } else { ("worker processes", "each ") };
-        self.notes.push(format!(
-            "the main process loads the data; the prediction assumes {are}, {each}as fast as the main process and on \
-             its own CPU core ({workers} in total)"
-        ));
+        self.notes.push(match workers {
+            1 => {
+                "the main process loads the data; the prediction assumes that 1 worker process loads the data as fast \
+                  as the main process does, on its own CPU core"
+                    .to_owned()
+            }
+            _ => format!(
+                "the main process loads the data; the prediction assumes {workers} worker processes, each as fast as \
+                 the main process and on its own CPU core"
+            ),
+        });
         if allowed < 1.0 {
             self.notes.push(
-                "the gain is limited, because the workers would use all CPU cores of the recorded machine".to_owned(),
+                "the number of CPU cores limits the gain: the workers would use all CPU cores of the recorded machine"
+                    .to_owned(),
             );
         }
         Some(batches.len())

@@ -20,7 +20,7 @@ const MIN_WAIT_NS: i64 = 100_000;
 
 /// Reason of a lower bound of 0, as a sentence without its period.
 const ABSORBED: &str = "an event loop (such as asyncio) may wait for a timer (asyncio.sleep, call_later, a timeout). \
-                        The wait then absorbs the time that is saved before it, so the lower bound of such a gain is 0";
+                        Such a wait absorbs time that is saved before the wait, so the lower bound of the gain is 0";
 
 /// Start and end of possible waits for timers, by lane, in time order. Empty without event loops.
 pub(super) struct TimerWaits(Vec<Vec<(i64, i64)>>);
