@@ -8,11 +8,12 @@ pub(super) const DIFF_EXAMPLE: &str =
 A statistical test separates changes from noise. With one run on each side, it uses the variation between
 steps; with several runs, the variation between runs (docs/reference/diff.md).
 
-Conditions of --fail-on, each with a limit in percent: step, gpu, cpu (times of a step); operators, kernels,
-paths, functions (any one of them); op:NAME, kernel:NAME, path:NAME, function:NAME (* matches any text).
+A --fail-on condition is a name, > and a limit in percent. step, gpu and cpu compare the times of a step.
+operators, kernels, paths and functions compare each row of that table. op:NAME, kernel:NAME, path:NAME and
+function:NAME compare only rows with this name (* matches any text).
 
 Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be judged, since a part of
-the input was lost or B lacks the named time. 2 invalid usage. 3 unreadable input.
+the input was lost, or the time to compare is not in B. 2 invalid usage. 3 unreadable input.
 4 a --fail-on condition holds.
 
 Examples:
