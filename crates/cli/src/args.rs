@@ -62,8 +62,8 @@ pub(crate) struct Common {
     /// Output format: tables for people, JSON or CSV for programs.
     #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
     pub(crate) format: Format,
-    /// Select steps by number, both ends included: 5 or 5..8. If several profiler cycles have these numbers, 5..8@2
-    /// selects the second cycle.
+    /// Select steps by number, both ends included: 5 or 5..8. If several profiler cycles have steps with these numbers,
+    /// 5..8@2 selects those of the second cycle.
     #[arg(long, value_name = "A..B", value_parser = parse_steps, global = true, allow_hyphen_values = true)]
     pub(crate) steps: Option<StepRange>,
     /// Select the whole trace, including warm-up, start-up and the time between steps.
@@ -87,7 +87,7 @@ pub(crate) struct Common {
     /// Use it for traces whose recorded durations are too long.
     #[arg(long, global = true)]
     pub(crate) clip_overlaps: bool,
-    /// Take as steps the spans whose name matches this regular expression, such as 'iteration (\d+)'. A capture group
+    /// Use as steps the spans whose name matches this regular expression, such as 'iteration (\d+)'. A capture group
     /// that matches a number gives the step number.
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern, global = true)]
     pub(crate) step_annotation: Option<Regex>,
@@ -424,7 +424,7 @@ fn parse_pattern(text: &str) -> Result<Regex, String> {
 fn parse_instances(text: &str) -> Result<Range, String> {
     let range = parse_range(text)?;
     if range.first < 0 {
-        return Err(format!("instances are numbered from 0, not {}", range.first));
+        return Err(format!("instances are numbered from 0, so {} is not an instance", range.first));
     }
     Ok(range)
 }

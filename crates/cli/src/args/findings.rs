@@ -30,7 +30,7 @@ pub(crate) struct CommentArgs {
     /// directories.
     #[arg(long, value_name = "DIR")]
     pub(crate) source_root: Vec<PathBuf>,
-    /// Do not read source files, so that no comment ignores findings.
+    /// Do not read source files, so that comments in them have no effect on findings.
     #[arg(long, conflicts_with_all = ["source_root", "source"])]
     pub(crate) no_source: bool,
     /// Former name of --source-root.
@@ -48,7 +48,7 @@ pub(crate) struct FindingsArgs {
     #[arg(long, value_name = "CODE", conflicts_with_all = ["top", "set", "document", "baseline", "ignore", "fail_on"])]
     pub(crate) explain: Option<String>,
     /// Maximum number of findings in any format; 0 shows all [default: 10; all with --as, --table, JSON and CSV]. The
-    /// conditions of --fail-on apply to all.
+    /// conditions of --fail-on apply to all findings.
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
     pub(crate) top: Option<usize>,
     /// Omit findings whose estimated gain is below this percentage of the step time (or of peak memory).

@@ -36,7 +36,7 @@ pub(crate) struct MemoryArgs {
     /// Group the memory that is live at each peak by this property [default: place].
     #[arg(long, value_enum)]
     pub(crate) by: Option<MemoryBy>,
-    /// List the live objects at this peak (P1, P2).
+    /// List the memory objects that are live at this peak, such as P1 or P2.
     #[arg(long, value_name = "PEAK", conflicts_with_all = ["curve", "objects", "apply"])]
     pub(crate) at: Option<String>,
     /// Print live memory over time.
@@ -48,7 +48,7 @@ pub(crate) struct MemoryArgs {
     /// Predict the memory peaks if the suggestions with these numbers were applied.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub(crate) apply: Vec<usize>,
-    /// Count the memory objects that match each waste pattern, once by these published rules and once by Stackline's.
+    /// Count the memory objects that match each waste pattern, both by the rules of another tool and by Stackline's.
     #[arg(long, value_enum, value_name = "RULES", conflicts_with_all = ["at", "curve", "objects", "apply"])]
     pub(crate) rules: Option<MemoryRules>,
     /// Change a threshold of a memory rule, such as SL056.kernels=100; may be repeated. docs/findings lists the

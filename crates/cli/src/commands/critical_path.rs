@@ -190,7 +190,9 @@ pub(super) fn one_trace<'a>(session: &'a Session<'_>) -> Result<&'a Trace> {
 }
 
 fn instances(range: Range) -> Result<Instances> {
-    let number = |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, not {n}")));
+    let number = |n: i64| {
+        usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, so {n} is not an instance")))
+    };
     let (first, last) = (number(range.first)?, number(range.last)?);
     Ok(if first == last { Instances::One(first) } else { Instances::Range(first, last) })
 }

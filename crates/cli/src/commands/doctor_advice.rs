@@ -40,7 +40,11 @@ const ADVICE: &[(Producer, &str, &str)] = &[
         "input shapes are not available: XProf stores them only in XLA programs, from which Stackline reads only source \
          lines",
     ),
-    (Producer::Xprof, "memory", "memory profiles of jax.profiler.save_device_memory_profile are not supported yet"),
+    (
+        Producer::Xprof,
+        "memory",
+        "Stackline does not read memory profiles of jax.profiler.save_device_memory_profile yet",
+    ),
     (
         Producer::Xprof,
         "collective_sizes",
@@ -86,7 +90,7 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Rocm,
         "memory",
-        "records of rocprofv3 --memory-allocation-trace are not supported; use a memory snapshot of PyTorch \
+        "Stackline does not read records of rocprofv3 --memory-allocation-trace; use a memory snapshot of PyTorch \
          (torch.cuda.memory._dump_snapshot())",
     ),
     (Producer::Rocm, "collective_sizes", "record with torch.profiler, which records the sizes of collectives"),
@@ -112,13 +116,14 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Nsys,
         "python_frames",
-        "samples of Nsight Systems are not supported; record with torch.profiler(with_stack=True) or stackline record",
+        "Stackline does not read samples of Nsight Systems; record with torch.profiler(with_stack=True) or stackline \
+         record",
     ),
     (Producer::Nsys, "modules", "record with torch.profiler(with_stack=True), whose Python frames contain modules"),
     (
         Producer::Nsys,
         "memory",
-        "records of nsys --cuda-memory-usage are not supported; use a memory snapshot of PyTorch \
+        "Stackline does not read records of nsys --cuda-memory-usage; use a memory snapshot of PyTorch \
          (torch.cuda.memory._dump_snapshot())",
     ),
     (Producer::Nsys, "collective_sizes", "record with torch.profiler, which records the sizes of collectives"),

@@ -54,8 +54,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     let one = || match &session.set.traces[..] {
         [trace] => Ok(trace),
         _ => Err(wrong_use(format!(
-            "{} can contain only one trace; select one with --rank {}",
-            name(args.to),
+            "--to chrome and --to perfetto export only one trace; select one with --rank {}",
             session.ranks()
         ))),
     };
@@ -120,14 +119,6 @@ fn print_shifted_clocks(trace: &Trace) -> Result<()> {
         print_message(&format!("{difference} {written}"))?;
     }
     Ok(())
-}
-
-fn name(target: Target) -> &'static str {
-    match target {
-        Target::Chrome => "a Chrome trace",
-        Target::Perfetto => "this export",
-        _ => "a directory",
-    }
 }
 
 fn write_chrome(trace: &Trace, path: &Path, redact: bool) -> Result<()> {
