@@ -193,7 +193,7 @@ def test_thresholds_of_python_rules_are_set(findings: Program) -> None:
     for part in ["MY001 mine", "And more of it.", "Mend it.", "not checked if the trace has", "--set MY001.most=1000", "my_rules.py:2"]:
         assert part in page.stdout, page.stdout
     assert "(load Python rules with --rules)" in findings.explain("ZZ901", code=2).stderr
-    assert "unknown finding" in findings.explain("ZZ901", *rules, code=2).stderr
+    assert "there is no rule" in findings.explain("ZZ901", *rules, code=2).stderr
 
 
 def test_a_file_given_twice_is_loaded_once(findings: Program) -> None:

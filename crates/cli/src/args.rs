@@ -62,8 +62,8 @@ pub(crate) struct Common {
     /// Output format: tables for people, JSON or CSV for programs.
     #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
     pub(crate) format: Format,
-    /// Select steps by number, both ends included: 5 or 5..8. If several profiler cycles have these numbers, 5..8@2
-    /// selects the second cycle.
+    /// Select steps by number, both ends included: 5 or 5..8. If several profiler cycles have steps with these numbers,
+    /// 5..8@2 selects those of the second cycle.
     #[arg(long, value_name = "A..B", value_parser = parse_steps, global = true, allow_hyphen_values = true)]
     pub(crate) steps: Option<StepRange>,
     /// Select the whole trace, including warm-up, start-up and the time between steps.
@@ -87,7 +87,7 @@ pub(crate) struct Common {
     /// Use it for traces whose recorded durations are too long.
     #[arg(long, global = true)]
     pub(crate) clip_overlaps: bool,
-    /// Take as steps the spans whose name matches this regular expression, such as 'iteration (\d+)'. A capture group
+    /// Use as steps the spans whose name matches this regular expression, such as 'iteration (\d+)'. A capture group
     /// that matches a number gives the step number.
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern, global = true)]
     pub(crate) step_annotation: Option<Regex>,
@@ -233,12 +233,12 @@ pub(crate) struct CriticalPathArgs {
     /// Analyze the events whose name contains this text, instead of the steps.
     #[arg(long, value_name = "TEXT", value_parser = parse_annotation)]
     pub(crate) annotation: Option<String>,
-    /// Of the events that match --annotation, analyze only those with these numbers: N, or A..B with both ends
-    /// included, counted from 0 in the order of the file [default: 0].
+    /// Numbers of the events to analyze among those that match --annotation: N, or A..B with both ends included.
+    /// Events are numbered from 0 in the order of the file [default: 0].
     #[arg(long, value_name = "N|A..B", value_parser = parse_instances, allow_hyphen_values = true)]
     pub(crate) instance: Option<Range>,
-    /// With --method hta: also add an edge of weight zero from the launch to the kernel for each kernel that waited for
-    /// other GPU work.
+    /// With --method hta: for each kernel that waited for other GPU work, also add an edge of weight zero from its
+    /// launch call.
     #[arg(long)]
     pub(crate) zero_weight_launch_edges: bool,
     /// With --method hta: treat events whose name contains this text as data loading; may be repeated.
@@ -268,9 +268,9 @@ pub(crate) struct CriticalPathArgs {
     /// rules.
     #[arg(long, value_name = "FILE")]
     pub(crate) phase_rules: Option<PathBuf>,
-    /// Change the weights (times) of graph edges and recompute the critical path; may be repeated. 'gpu=x0.5' halves
-    /// the GPU time, 'launch=0' removes launch delays, 'gap=0' removes gaps between kernels, 'cpu:cudaMalloc=0' removes
-    /// the time of this host function.
+    /// Change the times of edges in the dependency graph, and recompute the critical path; may be repeated. 'gpu=x0.5'
+    /// halves the GPU time, 'launch=0' removes launch delays, 'gap=0' removes gaps between kernels.
+    /// 'cpu:cudaMalloc=0' removes the time of this host function.
     #[arg(long, value_name = "EDIT")]
     pub(crate) what_if: Vec<String>,
 }
@@ -311,16 +311,16 @@ pub(crate) struct ExportArgs {
     /// Format of the exported file or directory.
     #[arg(long, value_enum)]
     pub(crate) to: Target,
-    /// For profile formats (collapsed, speedscope, pprof, firefox, flamegraph): metric to use as the weight of each
-    /// stack [default: the first available of operator_time, cpu_time, …].
+    /// Metric that gives the weight of each stack [default: the first available of operator_time, cpu_time, …]. Applies
+    /// only to profile formats: collapsed, speedscope, pprof, firefox, flamegraph.
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
-    /// For profile formats: show the frames of Python imports. By default the frames of each import are combined into
-    /// one frame, "import of modules".
+    /// Keep the frames of Python imports in profile formats. By default the frames of each import are combined into one
+    /// frame, "import of modules".
     #[arg(long)]
     pub(crate) imports: bool,
-    /// Omit metadata of the trace that may be private; keep metadata on devices, the distributed job and the settings
-    /// of the profiler. Names and arguments of events stay.
+    /// Omit metadata of the trace that may be private. Metadata on devices, the distributed job and the profiler's
+    /// settings is kept, and so are names and arguments of events.
     #[arg(long)]
     pub(crate) redact: bool,
     /// Replace an existing run directory at the path of -o (--to parquet), or write into a directory that contains
@@ -393,7 +393,10 @@ impl Command {
 /// Parse part of an event name. An empty text would match every name, so it is refused as an unset variable.
 fn parse_annotation(text: &str) -> Result<String, String> {
     if text.is_empty() {
-        return Err("the text is empty; give a part of the event names to analyze, or omit the option".to_owned());
+        return Err(
+            "the event name to search for is empty; give a part of the event names to analyze, or omit the option"
+                .to_owned(),
+        );
     }
     Ok(text.to_owned())
 }
@@ -421,7 +424,7 @@ fn parse_pattern(text: &str) -> Result<Regex, String> {
 fn parse_instances(text: &str) -> Result<Range, String> {
     let range = parse_range(text)?;
     if range.first < 0 {
-        return Err(format!("instances are numbered from 0, not {}", range.first));
+        return Err(format!("instances are numbered from 0, so {} is not an instance", range.first));
     }
     Ok(range)
 }

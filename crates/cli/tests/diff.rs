@@ -134,7 +134,7 @@ fn changes_in_every_step_are_significant() {
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     let (status, message) = judged("op:aten::softmax>10%");
-    assert!(status == 4 && message.contains("% slower, 4.0 calls per step instead of 1.0"), "{message}");
+    assert!(status == 4 && message.contains("% slower, with 4.0 calls per step instead of 1.0"), "{message}");
     assert_eq!(judged("op:aten::softmax>900%").0, 0);
     assert_eq!((judged("op:aten::mm>10%").0, judged("step>3%").0), (0, 0));
 }

@@ -92,7 +92,12 @@ fn invalid_lines_of_workers_are_refused() {
             2,
             "r.py:1: syntax error",
         ),
-        (&[HELLO, r#"{"type":"loading","source":"r.py"}"#], "exec sleep 600", 2, "loading r.py took more than 0.1 s"),
+        (
+            &[HELLO, r#"{"type":"loading","source":"r.py"}"#],
+            "exec sleep 600",
+            2,
+            "loading the Python rules of r.py took more than 0.1 s",
+        ),
         (
             &[HELLO, RULE, LOADED, r#"{"type":"begin","code":"MY001"}"#, r#"{"type":"found","code":"MY009"}"#],
             "",

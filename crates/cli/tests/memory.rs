@@ -471,7 +471,7 @@ fn chrome_export_has_a_lane_per_object_with_its_waste() {
     assert!(std::fs::metadata(folder.path().join("oom.pftrace")).unwrap().len() > 100);
     let (code, text) = failure(&["export", folder.path().join("oom.json").to_str().unwrap(), "--to", "csv", "-o", "x"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("only memory data can be exported to perfetto, chrome"), "{text}");
+    assert!(text.contains("only memory data can be exported only to perfetto, chrome"), "{text}");
 }
 
 /// Tables that are asked for are there, with their columns, though they have nothing to say.

@@ -91,7 +91,8 @@ fn advice_on_modules_follows_from_python_frames() {
     );
     let cpu = MiniTrace::new("file -\n100/7 cpu_op aten::mm 0+5\n100/7 python_function nn.Module: Linear_0 520+5");
     assert!(modules(&cpu).ends_with("no GPU operations to assign to modules"), "{}", modules(&cpu));
-    assert_eq!(advised(&cpu, "launches").as_deref(), Some("requires GPU operations, which are missing"));
+    let launches = advised(&cpu, "launches").unwrap();
+    assert!(launches.starts_with("the trace has no GPU operations, to which such records belong"), "{launches}");
 }
 
 #[test]

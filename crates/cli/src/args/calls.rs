@@ -17,8 +17,8 @@ Examples:
   stackline record --without python --sample-hz 0 -- python train.py";
 
 pub(crate) const CALLS_EXAMPLE: &str =
-    "Patterns are regular expressions. They are matched with `function file:line` of a frame, or with the name of an
-operator, module or span.
+    "Patterns are regular expressions. A pattern is searched for in `function file:line` of each frame, and in the name
+of each operator, module and span.
 
 Examples:
   stackline calls train.stackline
@@ -51,17 +51,18 @@ pub(crate) struct RecordArgs {
     /// Level of detail of the recording [default: profile].
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
-    /// Sampling rate by CPU time, in Hz: samples a thread only while it runs on a CPU; 0 disables it [default: 99].
+    /// Sampling rate by CPU time, in Hz: a thread is sampled only while it runs on a CPU. 0 disables it [default: 99].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) sample_hz: Option<u32>,
-    /// Sampling rate by wall time, in Hz: samples each thread whether it runs or is blocked; 0 disables it [default:
-    /// 0].
+    /// Sampling rate by wall time, in Hz: each thread is sampled, whether it runs or is blocked. 0 disables it
+    /// [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) real_hz: Option<u32>,
-    /// Sampling rate for waits of threads that run operators, in Hz; 0 disables it [default: 99; 0 with --real-hz or
-    /// --sample-hz 0]. Samples only waits in system calls that Linux restarts after a signal.
+    /// Sampling rate for blocked threads that run operators, in Hz; 0 disables it [default: 99; 0 with --real-hz or
+    /// --sample-hz 0]. A thread is sampled only in system calls that Linux restarts after a signal, such as waits on
+    /// locks.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) wait_hz: Option<u32>,
@@ -78,13 +79,13 @@ pub(crate) struct RecordArgs {
     /// Record for this long, counted from the start of the program or from --after: 30s, 500ms, 2m.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     pub(crate) duration: Option<String>,
-    /// Limit the call tree of a thread to N distinct call paths. All calls with further call paths are counted in one
-    /// node.
+    /// Maximum number of distinct call paths in the call tree of each thread [default: 1048576]. Calls with any other
+    /// call path are counted together in one node.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) max_nodes: Option<u32>,
-    /// Leave up to N steps unrecorded to measure the overhead of recording: 24 or more, or 0 for no measurement
-    /// [default: 64]. The overhead is not measured with --mode trace or --memory, or if only a part of the program is
-    /// recorded.
+    /// Maximum number of steps to leave unrecorded, so that their times show the overhead of recording: 24 or more, or 0
+    /// for no measurement [default: 64]. The overhead is not measured with --mode trace or --memory, or if only a part
+    /// of the program is recorded.
     #[arg(long, value_name = "N", value_parser = parse_overhead_steps, allow_negative_numbers = true)]
     pub(crate) overhead_steps: Option<u32>,
     /// The command to run, with its arguments.
@@ -150,7 +151,7 @@ pub(crate) struct CallsArgs {
     /// of a counter [default: the first of these that the run contains].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
-    /// Split the call tree at its top level by this property; with --view flat, print one row per value of it.
+    /// Split the call tree at its top level by this property. With --view flat, each value of the property gets a row.
     #[arg(long, value_enum)]
     pub(crate) by: Option<By>,
     /// Show only call paths that contain a frame matching this pattern.

@@ -8,11 +8,12 @@ pub(super) const DIFF_EXAMPLE: &str =
 A statistical test separates changes from noise. With one run on each side, it uses the variation between
 steps; with several runs, the variation between runs (docs/reference/diff.md).
 
-Conditions of --fail-on, each with a limit in percent: step, gpu, cpu (times of a step); operators, kernels,
-paths, functions (any one of them); op:NAME, kernel:NAME, path:NAME, function:NAME (* matches any text).
+A --fail-on condition is a name, > and a limit in percent. step, gpu and cpu compare the times of a step.
+operators, kernels, paths and functions compare each row of that table. op:NAME, kernel:NAME, path:NAME and
+function:NAME compare only rows with this name (* matches any text).
 
 Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be judged, since a part of
-the input was lost or B lacks the named time. 2 invalid usage. 3 unreadable input.
+the input was lost, or the time to compare is not in B. 2 invalid usage. 3 unreadable input.
 4 a --fail-on condition holds.
 
 Examples:
@@ -25,11 +26,11 @@ Examples:
 /// Arguments of `diff`.
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {
-    /// The run before the change (A), then the run after it (B). If --with gives the runs after the change, all
-    /// other runs are runs before it.
+    /// The run before the change (A), then the run after it (B). If --with gives the runs after the change, all runs
+    /// given here are from before it.
     #[arg(value_name = "RUN", required = true)]
     pub(crate) runs: Vec<PathBuf>,
-    /// The runs after the change (B). All other runs are runs before it (A).
+    /// The runs after the change (B). All runs given without --with are from before the change (A).
     #[arg(long, value_name = "RUN", num_args = 1..)]
     pub(crate) with: Vec<PathBuf>,
     /// Maximum number of changes listed per kind, such as operators or kernels; 0 shows all [default: 5].
@@ -74,5 +75,7 @@ pub(crate) enum DiffDocument {
 fn parse_level(text: &str) -> Result<f64, String> {
     let percent: Option<f64> = text.trim().trim_end_matches('%').trim_end().parse().ok();
     let inside = percent.filter(|p| *p >= 0.001 && *p <= 50.0);
-    inside.ok_or_else(|| format!("{text:?} is not a rate of false alarms; write a percentage from 0.001 to 50"))
+    inside.ok_or_else(|| {
+        format!("{text:?} is not a significance level (rate of false alarms); write a percentage from 0.001 to 50")
+    })
 }

@@ -30,7 +30,7 @@ pub(crate) struct CommentArgs {
     /// directories.
     #[arg(long, value_name = "DIR")]
     pub(crate) source_root: Vec<PathBuf>,
-    /// Do not read source files, so that no comment ignores findings.
+    /// Do not read source files, so that comments in them have no effect on findings.
     #[arg(long, conflicts_with_all = ["source_root", "source"])]
     pub(crate) no_source: bool,
     /// Former name of --source-root.
@@ -48,7 +48,7 @@ pub(crate) struct FindingsArgs {
     #[arg(long, value_name = "CODE", conflicts_with_all = ["top", "set", "document", "baseline", "ignore", "fail_on"])]
     pub(crate) explain: Option<String>,
     /// Maximum number of findings in any format; 0 shows all [default: 10; all with --as, --table, JSON and CSV]. The
-    /// conditions of --fail-on apply to all.
+    /// conditions of --fail-on apply to all findings.
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
     pub(crate) top: Option<usize>,
     /// Omit findings whose estimated gain is below this percentage of the step time (or of peak memory).
@@ -61,8 +61,8 @@ pub(crate) struct FindingsArgs {
     /// Write the findings as Markdown, SARIF or JUnit XML, for pull requests, editors or build servers.
     #[arg(long = "as", value_enum, conflicts_with = "format")]
     pub(crate) document: Option<Document>,
-    /// Compare with the findings of an earlier run, saved with --format json: which are new, gone or changed. Findings
-    /// below --min-gain and ignored findings are excluded on both sides.
+    /// Compare with the findings of an earlier run, saved with --format json, and mark new, gone and changed findings.
+    /// Ignored findings and those below --min-gain are neither new nor gone.
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
     /// Ignore the findings listed in this file, one per line: CODE, or CODE and a path where * matches any text.
@@ -82,8 +82,8 @@ pub(crate) struct FindingsArgs {
     pub(crate) python: Option<PathBuf>,
     /// Exit with code 4 if a condition holds: 'gain>5%' (gain of any finding), 'together>10%' (gain of all findings
     /// combined), 'count>3' (number of findings), or new (a finding that is not in --baseline); may be repeated.
-    /// Conditions gain and new exclude findings of low confidence whose gain has the lower bound 0. If a part of the
-    /// input was lost and no condition holds, exit with code 1.
+    /// Conditions gain and new do not count findings of low confidence if the lower bound of their gain is 0. If a part
+    /// of the input was lost and no condition holds, exit with code 1.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
 }

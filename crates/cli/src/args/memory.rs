@@ -36,7 +36,7 @@ pub(crate) struct MemoryArgs {
     /// Group the memory that is live at each peak by this property [default: place].
     #[arg(long, value_enum)]
     pub(crate) by: Option<MemoryBy>,
-    /// List the live objects at this peak (P1, P2).
+    /// List the memory objects that are live at this peak, such as P1 or P2.
     #[arg(long, value_name = "PEAK", conflicts_with_all = ["curve", "objects", "apply"])]
     pub(crate) at: Option<String>,
     /// Print live memory over time.
@@ -48,7 +48,7 @@ pub(crate) struct MemoryArgs {
     /// Predict the memory peaks if the suggestions with these numbers were applied.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub(crate) apply: Vec<usize>,
-    /// Count the memory objects that match each waste pattern, by the rules of DrGPUM and by Stackline's rules.
+    /// Count the memory objects that match each waste pattern, both by the rules of another tool and by Stackline's.
     #[arg(long, value_enum, value_name = "RULES", conflicts_with_all = ["at", "curve", "objects", "apply"])]
     pub(crate) rules: Option<MemoryRules>,
     /// Change a threshold of a memory rule, such as SL056.kernels=100; may be repeated. docs/findings lists the
@@ -89,10 +89,10 @@ pub(crate) struct MemoryGateArgs {
     pub(crate) ignore: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) comments: CommentArgs,
-    /// Exit with code 4 if a condition holds: 'peak>8GB', 'waste>10%' (wasted share of the peak, lower bound),
+    /// Exit with code 4 if a condition holds: 'peak>8GB', 'waste>10%' (lower bound of the wasted share of the peak),
     /// 'count>3' (number of findings); may be repeated. With --baseline also 'peak>+2%' or 'peak>+100MiB' (above the
-    /// earlier peak), or new (a finding that is not in the baseline). Condition new excludes findings of low confidence
-    /// whose saving has the lower bound 0.
+    /// earlier peak), or new (a finding that is not in the baseline). Condition new does not count findings of low
+    /// confidence if the lower bound of their saving is 0.
     #[arg(long, value_name = "CONDITION", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
     pub(crate) fail_on: Vec<String>,
     /// Include findings of low confidence in the --fail-on conditions new and waste. Findings on host memory always

@@ -70,9 +70,9 @@ pub(crate) fn parse() -> Result<Cli, Error> {
 fn without_effect(command: &str, common: &Common) -> Option<String> {
     let has_own = |option: &str| OWN_MESSAGE.iter().any(|(name, own)| *name == command && own.contains(&option));
     let given: Vec<&str> = refused(command, common).into_iter().filter(|option| !has_own(option)).collect();
-    (!given.is_empty()).then(|| {
-        let (has, it) = if given.len() == 1 { ("has", "it") } else { ("have", "them") };
-        format!("{} {has} no effect on `stackline {command}`; leave {it} out", given.join(" and "))
+    (!given.is_empty()).then(|| match &given[..] {
+        [option] => format!("{option} has no effect on `stackline {command}`; leave it out"),
+        _ => format!("{} have no effect on `stackline {command}`; leave them out", given.join(" and ")),
     })
 }
 

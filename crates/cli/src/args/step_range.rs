@@ -36,7 +36,9 @@ pub(super) fn parse_steps(text: &str) -> Result<StepRange, String> {
 
 fn parse_cycle(text: &str) -> Result<usize, String> {
     let cycle = text.trim().parse::<usize>().ok().filter(|number| *number > 0);
-    cycle.ok_or_else(|| format!("{text:?} is not a cycle; write its number after the @, from 1, as in 5..8@2"))
+    cycle.ok_or_else(|| {
+        format!("{text:?} is not the number of a profiler cycle; write a number from 1 after the @, as in 5..8@2")
+    })
 }
 
 #[cfg(test)]

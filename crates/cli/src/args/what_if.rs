@@ -28,27 +28,27 @@ pub(crate) struct WhatIfArgs {
     /// Predict the effect if each kernel or span that SELECTOR matches took NS nanoseconds.
     #[arg(long, num_args = 2, value_names = ["SELECTOR", "NS"], action = ArgAction::Append, allow_negative_numbers = true)]
     pub(crate) set: Vec<String>,
-    /// Predict the effect of removing the matching activities: kernels with their launches, synchronizations with their
-    /// waits, spans with their waits and the GPU work that they launch.
+    /// Predict the effect of removing the activities that SELECTOR matches: kernels with their launches,
+    /// synchronizations with their waits, spans with their waits and the GPU work that they launch.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) remove: Vec<String>,
-    /// Predict the effect of fusing kernels: all computation kernels that a matching span launches on the stream of its
-    /// first kernel become one.
+    /// Predict the effect of fusing kernels. In each span that SELECTOR matches, all computation kernels that it
+    /// launches on the stream of its first kernel become one.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) fuse: Vec<String>,
-    /// Predict the effect of replacing all host work of each matching span by one CUDA graph launch.
+    /// Predict the effect of replacing all host work of each span that SELECTOR matches by one CUDA graph launch.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) graph: Vec<String>,
-    /// Predict the effect if the matching collectives overlapped with other GPU work, that is, if that work did not
-    /// wait for them.
+    /// Predict the effect if the collectives that SELECTOR matches overlapped with other GPU work, that is, if that work
+    /// did not wait for the collectives.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) overlap: Vec<String>,
     /// Predict the effect of this many additional data loader workers: 1 to 1024.
     #[arg(long, value_name = "N", value_parser = parse_workers, allow_negative_numbers = true)]
     pub(crate) more_workers: Option<u32>,
     /// Predict the effect of edits (what-if changes) given as text, such as 'scale kernel:*gemm* 0.5'. Accepts the
-    /// field `edits` of `findings --format json`, or a JSON array of such texts. @FILE reads them from a file, @- from
-    /// standard input.
+    /// field `edits` of `findings --format json`, or a JSON array of such texts. @FILE reads the edits from a file, @-
+    /// from standard input.
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(crate) edit: Vec<String>,
     /// For the event names with the most time on the critical path, simulate changes one by one, and rank the changes
@@ -62,8 +62,8 @@ pub(crate) struct WhatIfArgs {
     /// Predict the time of the event whose name contains this text, instead of the steps.
     #[arg(long, value_name = "TEXT", value_parser = parse_annotation)]
     pub(crate) annotation: Option<String>,
-    /// Of the events that match --annotation, analyze only those with these numbers: N, or A..B with both ends
-    /// included, counted from 0 in the order of the file [default: 0].
+    /// Numbers of the events to analyze among those that match --annotation: N, or A..B with both ends included.
+    /// Events are numbered from 0 in the order of the file [default: 0].
     #[arg(long, value_name = "N|A..B", value_parser = parse_instances, allow_hyphen_values = true)]
     pub(crate) instance: Option<Range>,
 }
@@ -84,9 +84,5 @@ fn parse_workers(text: &str) -> Result<u32, String> {
 fn parse_candidates(text: &str) -> Result<usize, String> {
     let number =
         text.trim().parse().map_err(|_| format!("{text:?} is not a count; write a whole number, 1 or more"))?;
-    if number == 0 {
-        Err("a sweep needs at least 1 change to simulate; write 1 or more".to_owned())
-    } else {
-        Ok(number)
-    }
+    if number == 0 { Err("--sweep must simulate at least 1 change; write 1 or more".to_owned()) } else { Ok(number) }
 }

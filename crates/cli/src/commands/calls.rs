@@ -30,7 +30,7 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
         ([run], false) => (run, None),
         ([before, after], true) => (after, Some(before)),
         (_, true) => return Err(wrong_use("--diff compares two runs: stackline calls --diff BEFORE AFTER")),
-        _ => return Err(wrong_use("give one run, or two runs with --diff")),
+        _ => return Err(wrong_use("`calls` shows only one run: give one, or compare two with --diff BEFORE AFTER")),
     };
     // Lines are told one by one, wherever they ran.
     let with_imports = args.imports || args.lines;
@@ -227,47 +227,69 @@ pub(super) fn head_for_agent(tree: &CallingContextTree, step: Option<&StepTime>)
 /// Minimum number of samples to split a step's time.
 const LEAST_SAMPLES: usize = 10;
 
-/// Composition of a step, as a sentence.
+/// Composition of a step, as sentences.
 fn step_sentence(time: &StepTime) -> String {
-    let percent = |ns: i64| format!("{:.0} %", 100.0 * ns as f64 / time.ns.max(1) as f64);
-    let rank = time.rank.map_or_else(String::new, |rank| format!("; rank {rank}, the slowest"));
-    let scope = match time.steps {
-        0 => format!("The analyzed thread (without module imports{rank})"),
-        steps => format!("A step (mean of {}{rank})", human::count(steps)),
-    };
-    let waits = time
-        .waits_ns
-        .map_or_else(String::new, |ns| format!(", waits {} (including waits for a free CPU)", percent(ns)));
-    let blocked = match time.blocked_ns {
-        0 => String::new(),
-        ns => format!(", not sampled {} (the thread was blocked or waited for a CPU)", percent(ns)),
-    };
-    let measure = match (time.waits_ns, time.is_wall_clock) {
-        _ if time.blocked_ns > 0 => " of wall-clock time",
-        (Some(_), _) => "",
-        (None, true) => " of wall-clock time",
-        (None, false) => " of CPU time",
-    };
-    let recording = time
-        .recording_ns
-        .map_or_else(String::new, |ns| format!(" (without {} of recording overhead)", human::duration(ns)));
-    let busiest =
-        time.busiest.as_ref().filter(|(_, ns)| 100 * ns >= time.ns).map_or_else(String::new, |(place, ns)| {
-            format!("; most time at {}: {}", terminal::clean(&place.text()), percent(*ns))
-        });
-    let took = human::duration(time.ns);
+    let length = step_length(time);
     if time.samples < LEAST_SAMPLES {
         return format!(
-            "{scope}: {took}{measure}{recording}; too few samples for a breakdown: {} {}",
-            human::count(time.samples),
-            if time.samples == 1 { "sample" } else { "samples" }
+            "{length}; number of samples: {}, too few to show the shares of operators and other code",
+            human::count(time.samples)
         );
     }
-    format!(
-        "{scope}: {took}{measure}{recording}; operators {}{waits}{blocked}, other code {}{busiest}",
-        percent(time.operators_ns),
-        percent(time.other_ns)
-    )
+    let percent = |ns: i64| format!("{:.0} %", 100.0 * ns as f64 / time.ns.max(1) as f64);
+    let (operators, other) = (percent(time.operators_ns), percent(time.other_ns));
+    let blocked = percent(time.blocked_ns);
+    let shares = match (time.waits_ns.map(percent), time.blocked_ns) {
+        (None, 0) => format!("operators {operators}, other code {other}"),
+        (Some(waits), 0) => {
+            format!("operators {operators}, waits {waits} (including waits for a free CPU), other code {other}")
+        }
+        (None, _) => format!(
+            "operators {operators}, not sampled {blocked} (the thread was blocked or waited for a CPU), other code \
+             {other}"
+        ),
+        (Some(waits), _) => format!(
+            "operators {operators}, waits {waits} (including waits for a free CPU), not sampled {blocked} (the thread \
+             was blocked or waited for a CPU), other code {other}"
+        ),
+    };
+    match time.busiest.as_ref().filter(|(_, ns)| 100 * ns >= time.ns) {
+        Some((place, ns)) => {
+            format!(
+                "{length}; {shares}. Location in your code with the most time: {} ({})",
+                terminal::clean(&place.text()),
+                percent(*ns)
+            )
+        }
+        None => format!("{length}; {shares}"),
+    }
+}
+
+/// Length of a step, or of the analyzed thread without steps, with its rank and the kind of time.
+fn step_length(time: &StepTime) -> String {
+    let steps = match time.steps {
+        1 => "1 step".to_owned(),
+        steps => format!("{} steps", human::count(steps)),
+    };
+    let scope = match (time.steps, time.rank) {
+        (0, None) => "the analyzed thread without module imports".to_owned(),
+        (0, Some(rank)) => format!("the analyzed thread of rank {rank}, the slowest rank, without module imports"),
+        (_, None) => format!("a step (mean of {steps})"),
+        (_, Some(rank)) => format!("a step of rank {rank}, the slowest rank (mean of {steps})"),
+    };
+    let measure = match (time.waits_ns, time.is_wall_clock) {
+        _ if time.blocked_ns > 0 => "Wall-clock time",
+        (Some(_), _) => "Time",
+        (None, true) => "Wall-clock time",
+        (None, false) => "CPU time",
+    };
+    let took = human::duration(time.ns);
+    match time.recording_ns {
+        Some(ns) => {
+            format!("{measure} of {scope}: {took} (without {} of recording overhead)", human::duration(ns))
+        }
+        None => format!("{measure} of {scope}: {took}"),
+    }
 }
 
 /// Text with the number of recorded processes and threads, and their duration.
@@ -290,8 +312,12 @@ fn text(view: &CallView, all: bool, common: &Common) -> String {
     let style = style(common);
     let mut text = drawn::view(view, &style);
     if view.left_out > 0 {
-        let how = if all { "--depth N shows deeper rows" } else { "--top 0 shows all, --focus shows matching ones" };
-        let note = format!("{} more rows: {how}.", human::count(view.left_out));
+        let count = human::count(view.left_out);
+        let note = if all {
+            format!("Rows omitted below the maximum depth: {count}. Increase --depth to show them.")
+        } else {
+            format!("Rows omitted: {count}. --top 0 shows all rows, --focus PATTERN only call paths that match.")
+        };
         text.push_str(&terminal::note(&note, &style));
     }
     text
@@ -327,8 +353,8 @@ fn lines(tree: &CallingContextTree, metric: CallMetric, args: &CallsArgs, common
     let style = style(common);
     let mut text = drawn::lines(&lines, metric.unit(), total, text_of, &style);
     if all > lines.len() {
-        let more = human::count(all - lines.len());
-        let note = format!("{more} more lines: --top 0 shows all, --focus shows matching ones.");
+        let count = human::count(all - lines.len());
+        let note = format!("Lines omitted: {count}. --top 0 shows all lines, --focus PATTERN only lines that match.");
         text.push_str(&terminal::note(&note, &style));
     }
     Ok((calls::lines_table(tree, metric, &lines, text_of), text))

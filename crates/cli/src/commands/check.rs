@@ -24,7 +24,7 @@ fn summary(tables: &[Table]) -> String {
     let Some(checks) = tables.iter().find(|t| t.name == "checks") else { return String::new() };
     let count = |state: &str| (0..checks.rows()).filter(|&row| text(checks, "state", row) == Some(state)).count();
     format!(
-        "{} checks failed, {} passed, {} do not apply.\n",
+        "Checks of the trace: {} failed, {} passed, {} do not apply.\n",
         count("failed"),
         count("passed"),
         count("not applicable")

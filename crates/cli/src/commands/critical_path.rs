@@ -33,15 +33,7 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     }
     let hta_only = hta_only(args);
     match args.method {
-        Some(Method::Exact) if !hta_only.is_empty() => {
-            let them = if hta_only.len() == 1 { "it" } else { "them" };
-            Err(wrong_use(format!(
-                "{} not apply to --method exact: write --method hta, or leave {} out{}",
-                with_verb(&hta_only, ("does", "do")),
-                them,
-                predicted(args)
-            )))
-        }
+        Some(Method::Exact) if !hta_only.is_empty() => Err(refused_by_exact(&hta_only, args)),
         Some(Method::Exact | Method::Hta) if args.phase_rules.is_some() => {
             Err(wrong_use("--phase-rules needs --method ctda, the only method with phases"))
         }
@@ -67,20 +59,33 @@ fn hta_only(args: &CriticalPathArgs) -> Vec<&'static str> {
     given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect()
 }
 
-/// Options as the subject of a sentence, with the verb in the singular or plural.
-fn with_verb(options: &[&str], (one, several): (&str, &str)) -> String {
-    format!("{} {}", options.join(", "), if options.len() == 1 { one } else { several })
+/// Error for options that only method `hta` has, given with method `exact`.
+fn refused_by_exact(options: &[&str], args: &CriticalPathArgs) -> anyhow::Error {
+    let message = match options {
+        [option] => format!("{option} does not apply to --method exact; write --method hta, or leave {option} out"),
+        _ => {
+            let options = options.join(", ");
+            format!("{options} do not apply to --method exact; write --method hta, or leave these options out")
+        }
+    };
+    wrong_use(format!("{message}{}", predicted(args)))
 }
 
 /// Hint at predictions by the exact method, if an edit was given.
 fn predicted(args: &CriticalPathArgs) -> &'static str {
-    if args.what_if.is_empty() { "" } else { "; to predict with the exact method, use `stackline what-if`" }
+    if args.what_if.is_empty() {
+        ""
+    } else {
+        ". To predict the effect of changes with the exact method, use `stackline what-if`"
+    }
 }
 
 fn run_hta(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let edits = args.what_if.iter().map(|e| Edit::parse(e).map_err(refuse)).collect::<Result<Vec<_>>>()?;
     if args.restore.is_some() && !args.inputs.is_empty() && args.overlay.is_none() {
-        return Err(wrong_use("--restore reads a saved path instead of a trace: leave the trace or --restore out"));
+        return Err(wrong_use(
+            "--restore reads a saved critical path instead of a trace; leave out the trace or --restore",
+        ));
     }
     for target in args.overlay.iter().chain(&args.save) {
         not_an_input(target, &args.inputs)?;
@@ -117,7 +122,7 @@ fn refuse_steps(args: &CriticalPathArgs, session: &Session<'_>) -> Result<()> {
     }
     // Who has not chosen the method should learn what did.
     let who = match args.method {
-        None => format!("{} --method hta, which", with_verb(&hta_only(args), ("selects", "select"))),
+        None => format!("--method hta (selected by {})", hta_only(args).join(", ")),
         Some(_) => "--method hta".to_owned(),
     };
     Err(wrong_use(format!("{}{}", by_name_only(&who, session), predicted(args))))
@@ -129,7 +134,7 @@ fn by_name_only(who: &str, session: &Session<'_>) -> anyhow::Error {
     let is_selected = |number: i64| session.common.steps.is_some_and(|r| (r.first..=r.last).contains(&number));
     let steps = session.set.traces.iter().flat_map(|t| t.steps.iter().map(move |s| (t, s)));
     let name = steps.filter(|(_, s)| is_selected(s.number)).map(|(t, s)| t.name(s.event)).next().unwrap_or(STEP_NAME);
-    wrong_use(format!("{who} selects steps by name: use --annotation '{name}' instead of --steps"))
+    wrong_use(format!("{who} selects steps by name, not by number; use --annotation '{name}' instead of --steps"))
 }
 
 /// Read a critical path that `--save` wrote, with the saved description of its trace.
@@ -145,9 +150,9 @@ fn restore<'a>(file: &Path, args: &CriticalPathArgs, common: &'a Common) -> Resu
     ];
     let given: Vec<&str> = given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
     if !given.is_empty() {
-        let message = "--restore loads a saved critical path, so these options have no effect";
         return Err(wrong_use(format!(
-            "{message}: {}; to use them, compute the path from its trace",
+            "{} cannot be used with --restore, which loads a saved critical path; to use such options, give the trace \
+             instead of --restore",
             given.join(", ")
         )));
     }
@@ -185,7 +190,9 @@ pub(super) fn one_trace<'a>(session: &'a Session<'_>) -> Result<&'a Trace> {
 }
 
 fn instances(range: Range) -> Result<Instances> {
-    let number = |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, not {n}")));
+    let number = |n: i64| {
+        usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, so {n} is not an instance")))
+    };
     let (first, last) = (number(range.first)?, number(range.last)?);
     Ok(if first == last { Instances::One(first) } else { Instances::Range(first, last) })
 }
@@ -283,8 +290,8 @@ fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>
         text => format!("{text:?}"),
     };
     let mut out = format!(
-        "Critical path of {scope}, computed as in Holistic Trace Analysis (HTA) {}\n{} on the critical path, in a \
-         window of {}; {} graph nodes on the path, from {} of {} events\n",
+        "Critical path of {scope}, computed as in Holistic Trace Analysis (HTA) {}\nThe critical path takes {} of \
+         the window of {}. It has {} nodes of the dependency graph, from {} of {} analyzed events.\n",
         report.rule_set,
         us(report.weight_us),
         human::duration(report.window_ns),
@@ -296,7 +303,7 @@ fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>
         let change = 100.0 * (report.weight_us - before.weight_us) / before.weight_us;
         let change = if change.is_finite() { format!(" ({change:+.1} %)") } else { String::new() };
         out.push_str(&format!(
-            "Predicted length of the critical path: {} without --what-if, {} with it{change}\n",
+            "Predicted length of the critical path: {} without the changes of --what-if, {} with them{change}\n",
             us(before.weight_us),
             us(report.weight_us)
         ));
@@ -336,7 +343,7 @@ const POINTS: &str = "critical_path";
 
 fn points(path: &CriticalPath) -> Table {
     let points = || path.points();
-    Table::new(POINTS, "Critical path by node")
+    Table::new(POINTS, "Nodes of the dependency graph on the critical path")
         .i64("event", Unit::None, points().map(|p| i64::from(p.event)))
         .text("at", points().map(|p| p.at.into_owned()))
         .i64("time_ns", Unit::Ns, points().map(|p| p.time_ns))

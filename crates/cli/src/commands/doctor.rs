@@ -62,7 +62,7 @@ fn machine(common: &Common) -> Table {
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("system", format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)),
         ("cores", cores),
-        ("threads", if common.threads == 0 { "one per core".to_owned() } else { common.threads.to_string() }),
+        ("threads", if common.threads == 0 { "one per CPU core".to_owned() } else { common.threads.to_string() }),
         ("memory_available", memory().unwrap_or_else(|| "unknown".to_owned())),
         ("terminal", terminal),
         ("standard_error_is_terminal", std::io::stderr().is_terminal().to_string()),
@@ -90,9 +90,9 @@ fn inputs(session: &Session<'_>) -> Table {
     let verdict = |t: &Trace| {
         let clean = t.report.is_clean();
         if clean {
-            "read without repairs".to_owned()
+            "no record was repaired, skipped or lost".to_owned()
         } else {
-            "with repaired, skipped or lost records (listed below, under Read report)".to_owned()
+            "some records were repaired, skipped or lost (see Read report below)".to_owned()
         }
     };
     Table::new("inputs", "Inputs")
@@ -114,11 +114,9 @@ fn contents(session: &Session<'_>) -> Table {
     };
     let kinds: Vec<(&str, i64)> =
         EventKind::ALL.iter().map(|&k| (k.name(), count(k))).filter(|(_, n)| *n > 0).collect();
-    Table::new("contents", "Events by kind, all inputs").text("kind", kinds.iter().map(|(k, _)| (*k).to_owned())).i64(
-        "events",
-        Unit::None,
-        kinds.iter().map(|(_, n)| *n),
-    )
+    Table::new("contents", "Number of events of each kind in all inputs")
+        .text("kind", kinds.iter().map(|(k, _)| (*k).to_owned()))
+        .i64("events", Unit::None, kinds.iter().map(|(_, n)| *n))
 }
 
 /// Something that analyses need.
@@ -147,47 +145,52 @@ const fn need(name: &'static str, for_what: &'static str, advice: &'static str, 
 const NEEDS: &[Need] = &[
     need(
         "gpu_operations",
-        "timeline, kernels, and the GPU side of all analyses",
+        "commands timeline and kernels, and GPU times in all analyses",
         "record with ProfilerActivity.CUDA (or XPU, MTIA), and run work on the device while recording",
         |t| !t.gpu.is_empty(),
     ),
-    need("operators", "operators, critical-path", "record with ProfilerActivity.CPU", |t| {
+    need("operators", "commands operators and critical-path", "record with ProfilerActivity.CPU", |t| {
         has_kind(t, |k| k == EventKind::Operator)
     }),
     need(
         "launches",
-        "critical-path, launch delays, causes of idle time, launches of kernels",
+        "command critical-path, launch delays, causes of GPU idle time, launch call of each kernel",
         "start recording before the GPU work is launched (schedule with warmup), with ProfilerActivity.CPU",
         doctor_advice::has_launch_calls,
     ),
-    need("steps", "steps, --steps, step coverage", "call profiler.step() after each iteration", |t| {
+    need("steps", "command steps, option --steps, table coverage", "call profiler.step() after each iteration", |t| {
         !t.steps.is_empty()
     }),
-    need("python_frames", "Python source lines of kernel launches", "record with with_stack=True", |t| {
+    need("python_frames", "Python source line that launched each kernel", "record with with_stack=True", |t| {
         has_kind(t, |k| k == EventKind::PythonFunction)
     }),
-    need("modules", "modules of kernel launches", "record with with_stack=True and with_modules=True", |t| {
+    need("modules", "nn.Module that launched each kernel", "record with with_stack=True and with_modules=True", |t| {
         t.gpu.module.iter().any(|m| m.is_some())
     }),
-    need("shapes", "input shapes in the tables operators and ops_unique_args", "record with record_shapes=True", |t| {
-        has_attr(t, "Input Dims")
+    need(
+        "shapes",
+        "input shapes of operators in the tables operators and ops_unique_args",
+        "record with record_shapes=True",
+        |t| has_attr(t, "Input Dims"),
+    ),
+    need("memory", "allocated memory over time", "record with profile_memory=True", |t| {
+        has_kind(t, |k| k == EventKind::Memory)
     }),
-    need("memory", "memory over time", "record with profile_memory=True", |t| has_kind(t, |k| k == EventKind::Memory)),
     need(
         "collective_sizes",
-        "bandwidth in collectives",
+        "bandwidth of each collective (command collectives)",
         "use PyTorch 2.2 or later; older versions do not write sizes of collectives",
         |t| has_attr(t, "In msg nelems"),
     ),
     need(
         "synchronisation_records",
-        "waits of streams and of the host in the command critical-path",
+        "waits of streams and of the host for GPU work (command critical-path)",
         "record with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)",
         |t| has_kind(t, |k| k == EventKind::Sync),
     ),
     need(
         "rank",
-        "results per rank",
+        "separate results for each rank of a job",
         "record after init_process_group, or write the rank into the file name (rank0.json)",
         |t| t.meta.rank.is_some(),
     ),
@@ -202,12 +205,13 @@ const RECORDED: &[(&str, &str)] = &[
     ("operators", "record a part of the program in which PyTorch operators run"),
     ("launches", "`record` does not record GPU operations yet; use torch.profiler"),
     ("steps", "record a part of the program with optimizer steps, or mark steps with stackline.span('ProfilerStep#1')"),
-    ("python_frames", "leave `--without python` out when recording"),
+    ("python_frames", "remove `--without python` from the record command"),
     ("modules", "modules are shown only for GPU operations, which `record` does not record yet; use torch.profiler"),
     ("shapes", "record with --shapes"),
     (
         "memory",
-        "record with --memory for `calls --metric allocated`; add --mode trace for `memory`, which also shows owners",
+        "record with --memory to see allocated memory in `calls --metric allocated`; add --mode trace to see owners of \
+         memory in the command `memory`",
     ),
     ("synchronisation_records", "`record` does not record GPU operations yet; use torch.profiler"),
 ];
@@ -227,7 +231,7 @@ fn advice(session: &Session<'_>) -> Table {
         (0, 0) => "no collectives".to_owned(),
         (0, _) => "missing".to_owned(),
         (with, count_of) if with == count_of => "there".to_owned(),
-        (with, count_of) => format!("in {with} of {count_of}"),
+        (with, count_of) => format!("in {with} of {count_of} traces"),
     };
     let is_recording = traces.iter().any(|t| t.meta.format == RECORDING);
     let how =

@@ -28,22 +28,28 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Xprof,
         "operators",
-        "not available: XLA runs compiled modules, so its operations are recorded only on the device",
+        "host operators cannot be recorded: XLA runs compiled modules, so XProf records operations only on the device",
     ),
-    (Producer::Xprof, "launches", "available only for GPUs: XProf records no launches for other devices"),
+    (Producer::Xprof, "launches", "XProf records launches only for GPUs, not for other devices"),
     (Producer::Xprof, "steps", "wrap each iteration in `with jax.profiler.StepTraceAnnotation('train', step_num=i)`"),
     (Producer::Xprof, "python_frames", "set python_tracer_level=1 in jax.profiler.ProfileOptions"),
     (Producer::Xprof, "modules", "use jax.named_scope: its names appear in the arguments of operations"),
     (
         Producer::Xprof,
         "shapes",
-        "not available: XProf stores shapes only in XLA programs, from which Stackline reads only source lines",
+        "input shapes are not available: XProf stores them only in XLA programs, from which Stackline reads only source \
+         lines",
     ),
-    (Producer::Xprof, "memory", "memory profiles of jax.profiler.save_device_memory_profile are not supported yet"),
+    (
+        Producer::Xprof,
+        "memory",
+        "Stackline does not read memory profiles of jax.profiler.save_device_memory_profile yet",
+    ),
     (
         Producer::Xprof,
         "collective_sizes",
-        "not in the trace; the sizes are in the HLO of each XLA module, which --xla_dump_to writes to files",
+        "XProf traces contain no sizes of collectives; --xla_dump_to writes the HLO of each XLA module, which has them, to \
+         files",
     ),
     (Producer::Xprof, "synchronisation_records", "XProf does not record synchronization"),
     (Producer::Timeline, "gpu_operations", "run with RunOptions(trace_level=FULL_TRACE) on a GPU"),
@@ -65,7 +71,7 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Rocm,
         "launches",
-        "also record runtime calls: rocprofv3 --hip-runtime-trace, or rpd with its HIP API rows",
+        "also record HIP runtime calls, with rocprofv3 --hip-runtime-trace or with the HIP API rows of rpd",
     ),
     (
         Producer::Rocm,
@@ -74,7 +80,7 @@ const ADVICE: &[(Producer, &str, &str)] = &[
          rocprofv3 --marker-trace or as user marks of rpd; or record with torch.profiler",
     ),
     (Producer::Rocm, "python_frames", "record with torch.profiler(with_stack=True)"),
-    (Producer::Rocm, "modules", "record with torch.profiler(with_stack=True): its Python frames contain modules"),
+    (Producer::Rocm, "modules", "record with torch.profiler(with_stack=True), whose Python frames contain modules"),
     (
         Producer::Rocm,
         "shapes",
@@ -84,10 +90,10 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Rocm,
         "memory",
-        "records of rocprofv3 --memory-allocation-trace are not supported; use a memory snapshot of PyTorch \
+        "Stackline does not read records of rocprofv3 --memory-allocation-trace; use a memory snapshot of PyTorch \
          (torch.cuda.memory._dump_snapshot())",
     ),
-    (Producer::Rocm, "collective_sizes", "record with torch.profiler: its collectives have sizes"),
+    (Producer::Rocm, "collective_sizes", "record with torch.profiler, which records the sizes of collectives"),
     (Producer::Rocm, "synchronisation_records", "ROCm tools do not record synchronization"),
     (
         Producer::Nsys,
@@ -110,16 +116,17 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Nsys,
         "python_frames",
-        "samples of Nsight Systems are not supported; record with torch.profiler(with_stack=True) or stackline record",
+        "Stackline does not read samples of Nsight Systems; record with torch.profiler(with_stack=True) or stackline \
+         record",
     ),
-    (Producer::Nsys, "modules", "record with torch.profiler(with_stack=True): its Python frames contain modules"),
+    (Producer::Nsys, "modules", "record with torch.profiler(with_stack=True), whose Python frames contain modules"),
     (
         Producer::Nsys,
         "memory",
-        "records of nsys --cuda-memory-usage are not supported; use a memory snapshot of PyTorch \
+        "Stackline does not read records of nsys --cuda-memory-usage; use a memory snapshot of PyTorch \
          (torch.cuda.memory._dump_snapshot())",
     ),
-    (Producer::Nsys, "collective_sizes", "record with torch.profiler: its collectives have sizes"),
+    (Producer::Nsys, "collective_sizes", "record with torch.profiler, which records the sizes of collectives"),
     (
         Producer::Nsys,
         "synchronisation_records",
@@ -131,7 +138,10 @@ const ADVICE: &[(Producer, &str, &str)] = &[
 /// is from torch.profiler rather than a Stackline recording.
 pub(super) fn advice(trace: &Trace, need: &str, is_profiled: bool) -> Option<String> {
     if is_cut(trace) && !matches!(need, "rank") {
-        return Some("the file is truncated and may have lost this data; copy or record it again".to_owned());
+        return Some(
+            "the file is truncated, so such records may be in its lost part; copy the file again, or record again"
+                .to_owned(),
+        );
     }
     let without = if need == "gpu_operations" { trace.unrecorded_launches().len() } else { 0 };
     if without > 0 {
@@ -150,12 +160,15 @@ fn by_contents(trace: &Trace, need: &str) -> Option<String> {
     let has_gpu = !trace.gpu.is_empty();
     match need {
         "launches" | "synchronisation_records" if !has_gpu => {
-            Some("requires GPU operations, which are missing".to_owned())
+            Some(
+                "the trace has no GPU operations, to which such records belong; follow the advice for gpu_operations"
+                    .to_owned(),
+            )
         }
         "modules" => Some(of_modules(trace, has_gpu)),
         "rank" if !has_collectives(trace) => Some(
-            "the trace has no collectives, so it is taken as a job of one process; if the job has several, write the \
-             rank into each file name (rank0.json)"
+            "the trace has no collectives, so it is taken as a job of one process; if the job has several processes, write \
+             the rank into each file name (rank0.json)"
                 .to_owned(),
         ),
         _ => None,
@@ -178,7 +191,7 @@ fn of_modules(trace: &Trace, has_gpu: bool) -> String {
         ),
         (_, modules) if has_gpu => {
             format!(
-                "the trace has nn.Module frames ({}), but none of them launched a GPU operation",
+                "the trace has nn.Module frames ({}), but none of them launched a GPU operation, so no kernel has a module",
                 count(modules as u64)
             )
         }

@@ -35,15 +35,15 @@ fn processes(run: &Path, tree: &CallingContextTree) -> Table {
         .note(format!("Measured: {measured}."))
         .note(format!(
             "The recording contains totals per call path: `stackline calls {run}` and `stackline view {run}` show \
-             them, and `stackline findings {run}` reports issues. Single steps, the timeline, the critical path and \
-             simulated gains need individual calls: `stackline record --mode trace -- COMMAND`."
+             them, and `stackline findings {run}` reports issues. To see single steps, the timeline, the critical path \
+             and simulated gains, record each call: `stackline record --mode trace -- COMMAND`."
         ))
 }
 
 fn sources(tree: &CallingContextTree) -> Table {
     let sources_of_processes =
         || tree.processes.iter().flat_map(|process| process.sources.iter().map(move |source| (process, source)));
-    Table::new("sources", "Sources: recorded and unavailable data")
+    Table::new("sources", "Data sources of each process, recorded or not")
         .i64("pid", Unit::None, sources_of_processes().map(|(process, _)| i64::from(process.pid)))
         .text("source", sources_of_processes().map(|(_, source)| source.name.clone()))
         .bool("on", sources_of_processes().map(|(_, source)| source.on))

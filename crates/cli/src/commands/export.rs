@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         }
     }
     if common.output.is_none() && matches!(args.to, Target::Csv | Target::Parquet) {
-        return Err(wrong_use("this format writes a directory: name it with -o DIRECTORY"));
+        return Err(wrong_use("this format writes several files to a directory; give its path with -o DIRECTORY"));
     }
     if common.steps.is_some() {
         return Err(wrong_use("--steps does not apply, because export writes whole traces"));
@@ -39,7 +39,10 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         (Target::Parquet, Some(run)) => may_become_run(run, args.force)?,
         (Target::Csv, Some(directory)) if !directory.exists() || directory.is_dir() => {}
         (Target::Csv, Some(file)) => {
-            return Err(wrong_use(format!("{} is a file, and CSV files need a directory", file.display())));
+            return Err(wrong_use(format!(
+                "{} is a file, but --to csv writes several files to a directory; choose another path",
+                file.display()
+            )));
         }
         _ => {}
     }
@@ -51,8 +54,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     let one = || match &session.set.traces[..] {
         [trace] => Ok(trace),
         _ => Err(wrong_use(format!(
-            "{} can contain only one trace; select one with --rank {}",
-            name(args.to),
+            "--to chrome and --to perfetto export only one trace; select one with --rank {}",
             session.ranks()
         ))),
     };
@@ -73,7 +75,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
             })?;
             if left_out > 0 {
                 let events = if left_out == 1 { "event" } else { "events" };
-                print_message(&format!("Omitted: {left_out} {events} without plausible times."))?;
+                print_message(&format!("Not exported: {left_out} {events} without plausible times."))?;
             }
             print_shifted_clocks(one()?)?;
         }
@@ -95,23 +97,28 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
 fn print_shifted_clocks(trace: &Trace) -> Result<()> {
     for clock in trace.meta.clocks.iter().filter(|c| c.shift_ns() != Some(0) || c.applied_ns != 0) {
         let shift = if clock.applied_ns == 0 { clock.shift_ns() } else { Some(clock.applied_ns) };
-        let by = match shift {
-            Some(shift) if shift > 0 => format!("lags the host's clock by at least {}", human::duration(shift)),
-            Some(shift) => format!("leads the host's clock by at least {}", human::duration(-shift)),
-            None => "is inconsistent with the host's clock, and no constant shift corrects it".to_owned(),
+        let device = clock.device;
+        let difference = match shift {
+            Some(shift) if shift > 0 => {
+                let by = human::duration(shift);
+                format!("The clock of device {device} lags the host's clock by at least {by}.")
+            }
+            Some(shift) => {
+                let by = human::duration(-shift);
+                format!("The clock of device {device} leads the host's clock by at least {by}.")
+            }
+            None => format!(
+                "The clock of device {device} is inconsistent with the host's clock, and no constant shift corrects it."
+            ),
         };
-        let written = if clock.applied_ns == 0 { "as recorded" } else { "shifted to the host's clock" };
-        print_message(&format!("The clock of device {} {by}; its times are exported {written}.", clock.device))?;
+        let written = if clock.applied_ns == 0 {
+            "Times of this device are exported as recorded."
+        } else {
+            "Times of this device are exported after a shift to the host's clock."
+        };
+        print_message(&format!("{difference} {written}"))?;
     }
     Ok(())
-}
-
-fn name(target: Target) -> &'static str {
-    match target {
-        Target::Chrome => "a Chrome trace",
-        Target::Perfetto => "this export",
-        _ => "a directory",
-    }
 }
 
 fn write_chrome(trace: &Trace, path: &Path, redact: bool) -> Result<()> {
@@ -134,9 +141,11 @@ fn write_csv(session: &Session<'_>, directory: &Path, force: bool) -> Result<()>
     };
     let places: Vec<PathBuf> = session.infos.iter().map(|info| place(info.rank)).collect();
     if let Some(foreign) = foreign_file(directory, &places).filter(|_| !force) {
-        let message = "was not written by a CSV export, and the exported files would be mixed with it";
-        let advice = "choose another directory, or allow the mixing with --force";
-        return Err(wrong_use(format!("{} {message}; {advice}", foreign.display())));
+        return Err(wrong_use(format!(
+            "{}: this file was not written by a CSV export and would be mixed with the exported files; choose another \
+             directory, or write there anyway with --force",
+            foreign.display()
+        )));
     }
     for (trace, place) in session.set.traces.iter().zip(&places) {
         std::fs::create_dir_all(place).with_context(|| format!("{}: cannot create", place.display()))?;

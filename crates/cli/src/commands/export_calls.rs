@@ -104,7 +104,7 @@ fn export_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer)
     to_output(common, |out| write(&tree, metric, out))?;
     if part == TimeRange::Chosen && steps > 0 {
         let plural = if steps == 1 { "step" } else { "steps" };
-        print_message(&format!("Exported: {steps} {plural}; --whole exports the whole trace."))?;
+        print_message(&format!("Exported: only {steps} {plural} of the trace; --whole exports the whole trace."))?;
     }
     session.print_read_report()
 }

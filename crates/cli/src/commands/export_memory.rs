@@ -18,7 +18,7 @@ use std::collections::HashMap;
 /// Write the memory trace of one input as text.
 pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
-        return Err(wrong_use("a memory trace has no steps or ranks to select"));
+        return Err(wrong_use("--steps and --rank do not apply to a memory trace, which has no steps or ranks"));
     }
     if args.redact {
         return Err(wrong_use(
@@ -34,8 +34,8 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if left_out > 0 {
         let count = usize::try_from(left_out).unwrap_or(usize::MAX);
         print_message(&format!(
-            "{} records omitted: accesses to memory objects that are not live, accesses outside of an object, or waits \
-             for synchronization events without a record.",
+            "Omitted: {} inconsistent records. Each accesses an object that is not live, accesses memory outside of its \
+             object, or waits for an unrecorded synchronization event.",
             human::count(count)
         ))?;
     }
@@ -59,7 +59,7 @@ pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) 
             save_run(&TraceSet::default(), traces, run, args.force)
         }
         _ => Err(wrong_use(
-            "files with only memory data can be exported to perfetto, chrome and memory-text, and without --redact to \
+            "files with only memory data can be exported only to perfetto, chrome, memory-text, and (without --redact) \
              parquet",
         )),
     }

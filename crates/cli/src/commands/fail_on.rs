@@ -62,12 +62,17 @@ impl Condition {
         let shares = self.shares(gpu_time);
         let held = shares.iter().find_map(|(gpu, share)| Some((gpu, share.filter(|share| self.is_met(*share))?)));
         if let Some((gpu, share)) = held {
-            return Ok(Some(format!("{}: {} is {share:.1} % on {}", self.text, self.metric, gpu_in_words(*gpu))));
+            return Ok(Some(format!(
+                "{}: {} is {share:.1} % of GPU time on {}",
+                self.text,
+                self.metric,
+                gpu_in_words(*gpu)
+            )));
         }
         match shares.iter().find(|(_, share)| share.is_none()) {
             Some((gpu, _)) => Err(anyhow!(
-                "--fail-on {} cannot be judged: the trace file of {} is truncated, so {} is unknown; record the trace \
-                 again, or leave the condition out",
+                "--fail-on {} cannot be judged: the trace file of {} is truncated, so the share {} of GPU time is \
+                 unknown. Record the trace again, or leave the condition out",
                 self.text,
                 gpu_in_words(*gpu),
                 self.metric

@@ -115,9 +115,9 @@ fn notes(rows: &[Row], start_ns: i64) -> Vec<String> {
         let ms = |ns: i64| format!("{:.3}", (ns - start_ns) as f64 / 1e6);
         let each = found.iter().map(|(method, (start, end))| format!("{method} {} to {}", ms(*start), ms(*end)));
         notes.push(format!(
-            "The methods analyze different windows (ms since the start of the trace): {}. Therefore, do not compare \
-             the lengths and shares of their critical paths. The methods number the events of --annotation \
-             differently: with a longer text that matches only one event, all methods analyze the same window.",
+            "The methods analyze different windows, so the lengths and shares of their critical paths are not \
+             comparable. Windows, in ms since the start of the trace: {}. To get the same window from all methods, \
+             give --annotation a text that matches only one event.",
             each.collect::<Vec<_>>().join(", ")
         ));
     }

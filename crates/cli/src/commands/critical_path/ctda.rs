@@ -49,12 +49,15 @@ fn refuse_options_of_hta(args: &CriticalPathArgs) -> Result<()> {
     ];
     match given.iter().find(|g| g.1) {
         Some(("--data-load-events", _)) => Err(wrong_use(
-            "--data-load-events is for --method hta; with --method ctda, define phases in a file for --phase-rules",
+            "--data-load-events applies only to --method hta; with --method ctda, define data loading in a file for \
+             --phase-rules",
         )),
         Some(("--overlay", _)) => {
-            Err(wrong_use("--overlay supports --method exact and hta; select one of them, or leave --overlay out"))
+            Err(wrong_use("--overlay needs --method exact or --method hta; select one of them, or leave --overlay out"))
         }
-        Some((option, _)) => Err(wrong_use(format!("{option} is for --method hta only; leave it out"))),
+        Some((option, _)) => {
+            Err(wrong_use(format!("{option} applies only to --method hta; leave {option} out, or write --method hta")))
+        }
         None => Ok(()),
     }
 }
@@ -118,8 +121,8 @@ fn head(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> String {
         (text, _) => format!("{text:?}"),
     };
     let mut out = format!(
-        "Critical path of {scope}, computed by the CTDA-CPA algorithm\n{} of execution on the critical path, which is \
-         {:.1} % of the window of {}; {} of {} graph nodes are on the path; {} events analyzed\n",
+        "Critical path of {scope}, computed by the CTDA-CPA algorithm\nEvents execute for {} on the critical path, \
+         {:.1} % of the window of {}. The path has {} of {} nodes of the dependency graph, built from {} events.\n",
         human::duration((report.weight_us * 1e3) as i64),
         100.0 * report.cpcr,
         human::duration(report.window_ns),
@@ -135,7 +138,9 @@ fn head(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> String {
         let change = 100.0 * (report.window_ns - window_ns) as f64 / *window_ns as f64;
         let change = if change.is_finite() { format!(" ({change:+.1} %)") } else { String::new() };
         let (old, new) = (human::duration(*window_ns), human::duration(report.window_ns));
-        out.push_str(&format!("Predicted length of the window: {old} without --what-if, {new} with it{change}\n"));
+        out.push_str(&format!(
+            "Predicted length of the window: {old} without the changes of --what-if, {new} with them{change}\n"
+        ));
     }
     for warning in &report.warnings {
         out.push_str(&format!("Note: {} ({} ×)\n", warning.code.message(), human::count(warning.count as i64)));

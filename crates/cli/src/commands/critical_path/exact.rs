@@ -98,10 +98,14 @@ pub(in crate::commands) fn window(
         return Ok(StepSelection::select_or_infer(trace, scope));
     }
     if *scope != Scope::default() {
-        return Err(wrong_use("--annotation cannot be combined with --steps or --whole: each selects the window"));
+        return Err(wrong_use(
+            "--annotation cannot be combined with --steps or --whole, because each of them selects the window",
+        ));
     }
     let (first, last) = instance.map_or((0, 0), |r| (r.first, r.last));
-    let number = |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, not {n}")));
+    let number = |n: i64| {
+        usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, so {n} is not an instance")))
+    };
     let instances = (number(first)?, number(last)?);
     let choice = WindowChoice::Annotation { text: annotation.to_owned(), instances };
     Ok(StepSelection { choice, steps: 0, notes: Vec::new(), warm_ups: Vec::new(), is_default: false })
@@ -147,20 +151,27 @@ fn assumed(report: &ExactReport) -> String {
     let mut rules: Vec<(&str, i64)> = report.inferred_by_rule_ns.iter().map(|(rule, ns)| (*rule, *ns)).collect();
     rules.retain(|(_, ns)| percent(*ns) >= 0.1);
     rules.sort_by_key(|&(rule, ns)| (std::cmp::Reverse(ns), rule));
-    let words = |rule: &str| match rule {
-        "gap" => "threads are busy in gaps between recorded events".to_owned(),
-        "innermost_span" => "host calls contain no unrecorded waits".to_owned(),
-        "wait_samples" => "threads wait where samples show them blocked".to_owned(),
-        "record" => "overlapping GPU operations end as recorded".to_owned(),
-        rule => rule.to_owned(),
+    let words = |(rule, ns): (&str, i64)| match (rule, percent(ns)) {
+        ("gap", share) => {
+            format!("in {share:.1} % of the window, threads are assumed to work between their recorded events")
+        }
+        ("innermost_span", share) => {
+            format!("in {share:.1} % of the window, host calls are assumed to contain no unrecorded waits")
+        }
+        ("wait_samples", share) => {
+            format!("in {share:.1} % of the window, threads are assumed to wait where samples show them as blocked")
+        }
+        ("record", share) => {
+            format!("in {share:.1} % of the window, overlapping GPU operations are assumed to end as recorded")
+        }
+        (rule, share) => format!("in {share:.1} % of the window, the assumption {rule} applies"),
     };
-    let assumptions: Vec<String> =
-        rules.iter().take(4).map(|&(rule, ns)| format!("{} ({:.1} %)", words(rule), percent(ns))).collect();
-    let more = if rules.len() > assumptions.len() { ", others" } else { "" };
-    if assumptions.is_empty() {
-        String::new()
-    } else {
-        format!("Assumptions, with the share of the window to which each applies: {}{more}\n", assumptions.join(", "))
+    let assumptions: Vec<String> = rules.iter().take(4).copied().map(words).collect();
+    let assumptions = assumptions.join("; ");
+    match rules.len() {
+        0 => String::new(),
+        1..=4 => format!("Assumptions: {assumptions}\n"),
+        _ => format!("Main assumptions: {assumptions}\n"),
     }
 }
 
@@ -168,8 +179,7 @@ fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String
     let scope = choice.in_words();
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     let mut out = format!(
-        "Critical path of {scope}: {}, with a cause for every nanosecond (for {inferred:.1} % of the time, the cause \
-         is inferred or unknown)\n",
+        "Critical path of {scope}: {}. For {inferred:.1} % of this time, the cause is inferred or unknown.\n",
         human::duration(report.window_ns),
     );
     for note in notes {

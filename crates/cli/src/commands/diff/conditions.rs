@@ -69,12 +69,12 @@ impl Condition {
         if !text.trim_end().ends_with('%') {
             let right = text.trim_end();
             return Err(wrong_use(format!(
-                "--fail-on {text:?}: limits are percentages of the time in A; write '{right}%'"
+                "--fail-on {text:?}: the limit must be a percentage of the time in A; write '{right}%'"
             )));
         }
         if !comparison.is_upper() || !limit.is_finite() || limit < 0.0 {
             return Err(wrong_use(format!(
-                "--fail-on {text:?}: write > and a percentage of 0 or more, because the limit is a slowdown"
+                "--fail-on {text:?}: the limit is a slowdown, so write > and a percentage of 0 or more"
             )));
         }
         let named = NAMED.iter().find_map(|(prefix, table)| Some((what.strip_prefix(prefix)?.trim(), *table)));
@@ -147,7 +147,8 @@ impl Condition {
         Ok(match (held, within) {
             (Some((change, verdict)), _) => Outcome::Held(self.words(diff, change, verdict)),
             (None, Some((change, verdict))) => {
-                Outcome::Within(format!("{}; excluded from the condition", self.words(diff, change, verdict)))
+                let increase = self.words(diff, change, verdict);
+                Outcome::Within(format!("{increase}; this increase is excluded from the condition"))
             }
             (None, None) => Outcome::Passed,
         })
@@ -185,7 +186,7 @@ impl Condition {
             _ => {
                 let text = &self.text;
                 return Err(anyhow!(
-                    "--fail-on {text:?} cannot be judged: neither A nor B contains the time that it compares"
+                    "--fail-on {text:?} cannot be judged: neither A nor B contains the time that this condition compares"
                 ));
             }
         }
@@ -281,35 +282,44 @@ impl Condition {
             (None, name) if diff.per == Per::Call => format!("a call of {name}"),
             (None, name) => name.to_owned(),
         };
+        let text = &self.text;
         let Some(percent) = diff.percent(self.table(), change) else {
-            let why = match verdict {
-                Verdict::OnlyAfter => "is new",
+            return match verdict {
+                Verdict::OnlyAfter => format!("{text}: {subject} is new"),
                 Verdict::Noise if !self.is_called_more(diff, change) => {
-                    "has no recorded time in A, and the difference may be noise"
+                    format!("{text}: {subject} has no recorded time in A, and its time in B may be noise")
                 }
-                _ => "has no recorded time in A",
+                _ => format!("{text}: {subject} has no recorded time in A"),
             };
-            return format!("{}: {subject} {why}", self.text);
         };
         let ends = change.interval_ns.and_then(|(low, high)| Some((change.percent_of(low)?, change.percent_of(high)?)));
-        let ends = match (verdict, ends) {
+        match (verdict, ends) {
             (Verdict::Noise, _) if self.is_called_more(diff, change) => {
                 let [before, after] = [change.count_before, change.count_after];
-                format!(", {after:.1} calls per {unit} instead of {before:.1}")
+                format!(
+                    "{text}: {subject} is {percent:.1} % slower, with {after:.1} calls per {unit} instead of {before:.1}"
+                )
             }
             (Verdict::Noise, Some((low, high))) => {
-                format!(", within noise (confidence interval {low:.1} % to {high:.1} %)")
+                format!(
+                    "{text}: {subject} is {percent:.1} % slower, which may be noise (confidence interval {low:.1} % to \
+                     {high:.1} %)"
+                )
             }
             (Verdict::Slower, Some((low, high))) if change.verdict == Verdict::Noise => {
                 format!(
-                    ", significant among the times of this condition, but not among all compared times (confidence \
-                     interval {low:.1} % to {high:.1} %)"
+                    "{text}: {subject} is {percent:.1} % slower, significant among the times of this condition, but \
+                     not among all compared times (confidence interval {low:.1} % to {high:.1} %)"
                 )
             }
-            (_, Some((low, high))) => format!(", significant (confidence interval {low:.1} % to {high:.1} %)"),
-            (_, None) => ", not tested for significance: the variation is unknown".to_owned(),
-        };
-        format!("{}: {subject} is {percent:.1} % slower{ends}", self.text)
+            (_, Some((low, high))) => format!(
+                "{text}: {subject} is {percent:.1} % slower, significant (confidence interval {low:.1} % to {high:.1} %)"
+            ),
+            (_, None) => format!(
+                "{text}: {subject} is {percent:.1} % slower, but not tested for significance, because the variation is \
+                 unknown"
+            ),
+        }
     }
 }
 
@@ -387,7 +397,10 @@ mod tests {
         diff.changes.insert(ChangeTable::Kernels, Vec::new());
         for nothing in ["kernels>5%", "step>5%"] {
             let error = Condition::parse(nothing).unwrap().judge(&diff, true).unwrap_err().to_string();
-            assert!(error.contains("cannot be judged: neither A nor B contains the time that it compares"), "{error}");
+            assert!(
+                error.contains("cannot be judged: neither A nor B contains the time that this condition"),
+                "{error}"
+            );
         }
     }
 }

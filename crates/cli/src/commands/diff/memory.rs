@@ -89,7 +89,7 @@ fn sentences(peaks: &stackline_model::Table) -> String {
         };
         let sign = if after < before { "-" } else { "+" };
         let change = bytes(after.abs_diff(before));
-        format!("{device}: the peak is {} before and {} after: {sign}{change}\n", bytes(before), bytes(after))
+        format!("{device}: the peak is {} in A and {} in B ({sign}{change})\n", bytes(before), bytes(after))
     };
     rows.map(sentence).collect()
 }

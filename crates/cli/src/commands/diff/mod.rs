@@ -98,14 +98,13 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf])> {
     let sides = match (&args.runs[..], &args.with[..]) {
         ([_, _], []) => args.runs.split_at(1),
         (before, []) => {
-            return Err(wrong_use(format!(
-                "{}: write `stackline diff A B`, or `stackline diff A1 A2 --with B1 B2` for several runs on each side",
-                if before.len() == 1 {
-                    "one run alone cannot be compared".to_owned()
-                } else {
-                    format!("{} runs were given without --with, which separates B from A", before.len())
-                }
-            )));
+            return Err(wrong_use(match before.len() {
+                1 => "`diff` compares at least two runs, but only one was given; write `stackline diff A B`".to_owned(),
+                runs => format!(
+                    "{runs} runs were given without --with, so it is unknown which of them belong to A and to B; write \
+                     `stackline diff A1 A2 --with B1 B2`"
+                ),
+            }));
         }
         (before, after) => (before, after),
     };
@@ -147,9 +146,8 @@ fn open((before, after): (Vec<Run>, Vec<Run>), common: &Common) -> Result<Opened
     let some = profiles.clone().find(|profile| recording(profile));
     if let (Some(calls), Some(trace)) = (some, profiles.find(|profile| !recording(profile))) {
         return Err(wrong_use(format!(
-            "{} is a recording and {} a trace: they measure different things; compare two of the same kind (`stackline \
-             record \
-             --mode trace` records traces)",
+            "{} is a call-tree recording and {} is a trace, so their times are not comparable. Compare two of the same \
+             kind; `stackline record --mode trace` records traces",
             calls.name, trace.name
         )));
     }

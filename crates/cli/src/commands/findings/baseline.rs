@@ -116,9 +116,10 @@ pub(crate) fn check_schema(document: &Value, command: &str, other: &str) -> Resu
     let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
     match schema.strip_prefix("stackline/").and_then(|rest| rest.strip_prefix(command)?.strip_prefix('/')) {
         Some(version) if version.parse() == Ok(SCHEMA_VERSION) => Ok(()),
-        Some(_) => {
-            Err(format!("written by another version of stackline ({schema}; this version supports {SCHEMA_VERSION})"))
-        }
+        Some(_) => Err(format!(
+            "this file was written by another version of stackline, in format {schema}; this version reads only \
+             format version {SCHEMA_VERSION}. Write the file again with this version"
+        )),
         None => Err(other.to_owned()),
     }
 }
@@ -152,14 +153,18 @@ impl Baseline {
 
     /// Sentence about findings that an old baseline file does not contain; `None` if it contains all.
     pub(crate) fn note(&self) -> Option<String> {
-        let what = if self.unknown == 1 { "finding" } else { "findings" };
-        (self.unknown > 0).then(|| {
-            format!(
-                "The baseline is from an older version of stackline, which did not save the {} {what} that --min-gain \
-                 or --ignore omitted. An omitted finding counts as new if it is listed now",
-                self.unknown
-            )
-        })
+        match self.unknown {
+            0 => None,
+            1 => Some(
+                "The baseline is from an older version of stackline, which did not save the 1 finding that --min-gain \
+                 or --ignore omitted. If this finding is listed now, it counts as new"
+                    .to_owned(),
+            ),
+            unknown => Some(format!(
+                "The baseline is from an older version of stackline, which did not save the {unknown} findings that \
+                 --min-gain or --ignore omitted. If one of these findings is listed now, it counts as new"
+            )),
+        }
     }
 
     /// Sentence about the rules with findings in the baseline that did not run this time; `None` if all ran.
@@ -169,7 +174,7 @@ impl Baseline {
         let codes: Vec<&str> = codes.into_iter().collect();
         (!codes.is_empty()).then(|| {
             format!(
-                "Rules not checked this time: {}. Therefore, it is unknown if their findings in the baseline are gone",
+                "Rules not checked this time: {}. Their findings in the baseline may be gone or not",
                 codes.join(", ")
             )
         })

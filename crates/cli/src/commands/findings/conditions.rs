@@ -73,9 +73,8 @@ impl Condition {
                 let gain = percent(found.combined?.ns);
                 (gain > limit).then(|| format!("the combined gain of all findings is {gain:.1} %, more than {limit} %"))
             }
-            Self::Count(limit) => {
-                (listed.len() as f64 > limit).then(|| format!("{} findings, more than {limit}", listed.len()))
-            }
+            Self::Count(limit) => (listed.len() as f64 > limit)
+                .then(|| format!("the number of findings is {}, more than {limit}", listed.len())),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn find_in_memory<'a>(
         )));
     }
     if common.steps.is_some() {
-        return Err(wrong_use("a memory trace has no steps or ranks to select"));
+        return Err(wrong_use("--steps and --rank do not apply to a memory trace, which has no steps or ranks"));
     }
     let trace = reading(run, |run| run.memory(None))?;
     let found = stackline_engine::findings_of_memory(&trace, options, keep);

@@ -113,7 +113,7 @@ fn parse_options(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     if args.baseline.is_none() && conditions.iter().any(Condition::needs_baseline) {
         return Err(wrong_use(
-            "--fail-on new needs --baseline: findings of an earlier run, written with --format json",
+            "--fail-on new needs --baseline FILE with the findings of an earlier run, written with --format json",
         ));
     }
     let mut settings = Settings::default();
@@ -121,7 +121,11 @@ fn parse_options(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>
         match python_rules::is_own(text) {
             // The interpreter knows their thresholds.
             true if !args.rules.is_empty() => {}
-            true => return Err(wrong_use(format!("--set {text}: unknown rule (load Python rules with --rules)"))),
+            true => {
+                return Err(wrong_use(format!(
+                    "--set {text}: no built-in rule has this code; load the Python rule with --rules"
+                )));
+            }
             false => settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?,
         }
     }
@@ -148,9 +152,12 @@ fn python_rule_page(code: &str, args: &FindingsArgs, common: &Common) -> Result<
     let rules = own.as_ref().map(PythonRules::rules).unwrap_or_default();
     let known = findings::rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]);
     let near = did_you_mean(code, known.chain(rules.iter().flat_map(|rule| [rule.code.as_str(), rule.name.as_str()])));
-    let hint =
-        if own.is_none() && suppress::is_python_rule_code(code) { " (load Python rules with --rules)" } else { "" };
-    Err(wrong_use(format!("unknown finding {code:?}{hint}{near}")))
+    let message = if own.is_none() && suppress::is_python_rule_code(code) {
+        format!("--explain: there is no rule {code:?} (load Python rules with --rules){near}")
+    } else {
+        format!("--explain: there is no rule {code:?}{near}")
+    };
+    Err(wrong_use(message))
 }
 
 /// Pairs of each finding with its change from the baseline, such as new, and the titles of gone findings.
@@ -228,9 +235,9 @@ pub(super) fn for_tools(document: Document, view: &Shown<'_>, input: Option<&Pat
             let (version, repository) = (env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_REPOSITORY"));
             let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
             let value = sarif(view, &Tool { version, repository, run: &run, folder: &folder });
-            serde_json::to_string_pretty(&value).context("cannot write SARIF")? + "\n"
+            serde_json::to_string_pretty(&value).context("cannot write the findings as SARIF")? + "\n"
         }
-        Document::Junit => junit(view).context("cannot write JUnit")? + "\n",
+        Document::Junit => junit(view).context("cannot write the findings as JUnit XML")? + "\n",
     })
 }
 
@@ -282,8 +289,11 @@ fn extra(view: &Shown<'_>, (held, evidence): Outcome<'_>) -> Vec<(&'static str, 
 
 /// Number of findings that `--top` or `--limit` omits, as a sentence; `None` if all are listed.
 fn omitted(view: &Shown<'_>) -> Option<String> {
-    let findings = if view.more == 1 { "more finding is" } else { "more findings are" };
-    (view.more > 0).then(|| format!("{} {findings} omitted: --top 0 shows all", view.more))
+    match view.more {
+        0 => None,
+        1 => Some("1 more finding is omitted: --top 0 shows all findings".to_owned()),
+        more => Some(format!("{more} more findings are omitted: --top 0 shows all findings")),
+    }
 }
 
 /// JSON keys for unlisted, ignored and gone findings, and for the `--fail-on` conditions that hold.

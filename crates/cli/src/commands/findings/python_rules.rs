@@ -102,7 +102,7 @@ impl PythonRules {
                 WorkerEvent::TimedOut => {
                     let source = loading.map_or_else(String::new, |(source, _)| source);
                     return Err(wrong_use(format!(
-                        "loading {source} took more than {} s, the limit of --rule-timeout",
+                        "loading the Python rules of {source} took more than {} s, the limit of --rule-timeout",
                         self.seconds()
                     )));
                 }
@@ -164,7 +164,8 @@ impl PythonRules {
                 }
                 WorkerEvent::TimedOut => {
                     format!(
-                        "the rule did not end within {} s (--rule-timeout), and its Python process was killed",
+                        "the rule did not end within {} s, the limit of --rule-timeout, so its Python process was \
+                         killed",
                         self.seconds()
                     )
                 }

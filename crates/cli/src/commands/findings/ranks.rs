@@ -133,9 +133,10 @@ pub(in crate::commands) fn find_in_session(session: &Session<'_>, run: &Run) -> 
     let mut merged = combined((found, failed), memory.as_ref(), (&options, &|_| true))?;
     if let Some(first) = session.infos.first().filter(|_| looked_at < session.infos.len()) {
         let (name, all) = (&first.name, session.infos.len());
-        merged
-            .notes
-            .push(format!("findings cover only {name}, because the {all} traces are not marked as ranks of one job"));
+        merged.notes.push(format!(
+            "findings cover only {name}, because the {all} traces are not marked as ranks of one job; \
+             analyze each of the other traces on its own"
+        ));
     }
     Ok(merged)
 }
