@@ -43,6 +43,7 @@ struct Entry {
     value: u32,
 }
 
+/// Cache from native stack segments to values, in sets of [`WAYS`] entries.
 #[derive(Debug)]
 pub(super) struct Memo {
     sets: Vec<[Entry; WAYS]>,
@@ -66,7 +67,8 @@ impl Memo {
         (mixed >> 40) as usize & (self.sets.len() - 1)
     }
 
-    /// Look up the cached value of the stack segment that begins at `sp` now.
+    /// Look up the cached value of the stack segment from `sp`, if the stack still has the words with which the value
+    /// was stored.
     ///
     /// # Safety
     /// The stack from `sp` to `sp + extent.bound` belongs to the calling thread.
@@ -94,6 +96,7 @@ impl Memo {
         None
     }
 
+    /// Store a value for a stack segment, which is recognized by its extent, `generation`, `hint` and `words`.
     pub(super) fn put(&mut self, generation: u32, hint: u64, extent: Extent, words: &[Word], value: u32) {
         if words.is_empty() || words.iter().any(|word| word.distance + 8 > extent.bound || word.distance % 8 != 0) {
             return;
