@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Redirected import of a library, which can be restored.
+/// Redirected imported function of a library, whose original target can be restored.
 #[derive(Debug)]
 pub(crate) struct Import {
     slot: &'static AtomicPtr<c_void>,
@@ -70,7 +70,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: 
     i32::from(search.slot.is_some())
 }
 
-/// The part of a loaded object's dynamic section that describes its imported functions.
+/// Addresses of the tables that describe a loaded library's imported functions, from its dynamic section.
 struct Table {
     base: usize,
     relocations: usize,
@@ -130,7 +130,7 @@ impl Table {
     }
 }
 
-/// `Elf64_Rela`.
+/// Entry of a relocation table (`Elf64_Rela`).
 #[repr(C)]
 struct Relocation {
     offset: u64,
@@ -138,7 +138,7 @@ struct Relocation {
     addend: i64,
 }
 
-/// Import tables of objects that were bound at start are read-only.
+/// Make the page of an import table's entry writable: the tables of libraries that were bound at start are read-only.
 fn make_writable(slot: NonNull<*mut c_void>) -> Result<(), String> {
     // SAFETY: takes a constant.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
