@@ -22,7 +22,7 @@ struct Slot {
     ready: AtomicU32,
 }
 
-/// Numbers of code objects.
+/// Table of the numbers of sampled code objects, by address and fingerprint.
 #[derive(Debug)]
 pub(super) struct Codes {
     slots: Box<[Slot]>,
@@ -44,7 +44,7 @@ impl Codes {
         })
     }
 
-    /// Number of a code object whose names were passed on.
+    /// Number of a code object, if its names were passed on to the reader.
     pub(super) fn find(&self, code: u64, fingerprint: u64) -> Option<u32> {
         for (number, slot) in self.probe(code) {
             match slot.code.load(Ordering::Acquire) {
@@ -75,13 +75,14 @@ impl Codes {
         None
     }
 
+    /// Mark a reserved number as usable, because the names of its code object were passed on.
     pub(super) fn publish(&self, number: u32) {
         if let Some(slot) = self.slots.get(number as usize) {
             slot.ready.store(1, Ordering::Release);
         }
     }
 
-    /// Clear the table. No handler may run meanwhile.
+    /// Remove all code objects from the table. No handler may run meanwhile.
     pub(super) fn clear(&self) {
         for slot in &self.slots {
             slot.ready.store(0, Ordering::Relaxed);
