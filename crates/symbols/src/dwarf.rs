@@ -34,13 +34,14 @@ struct Section<'a> {
     bytes: Cow<'a, [u8]>,
 }
 
-/// Sections of a library or debug file, and those of the file that it shares with others.
+/// Debug sections of a library or debug file, and those of a file that several debug files share.
 pub(crate) struct DebugInfo<'a> {
     own: DwarfSections<Section<'a>>,
     shared: Option<DwarfSections<Section<'static>>>,
 }
 
-/// Read limits. Lists of ranges have a separate limit, because they are much larger in memory than in the file.
+/// Limits on the bytes that are read from debug sections. Lists of ranges have a separate limit, because they are much
+/// larger in memory than in the file.
 struct ReadLimits {
     ranges: Meter,
     others: Meter,
@@ -62,8 +63,8 @@ impl<'a> DebugInfo<'a> {
         Self { own: sections(|name| elf.section(name).unwrap_or_default()), shared: None }
     }
 
-    /// Functions at each address by debug information, read in a thread with a fixed stack size; without the thread
-    /// there are none.
+    /// Functions with lines at each address, from debug information. It is read in a thread with a fixed stack size;
+    /// without the thread there are none.
     pub(crate) fn frames(&self, addresses: &[u64]) -> Vec<Chain> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK);
