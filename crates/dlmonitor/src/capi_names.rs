@@ -22,6 +22,7 @@ const CACHE_SLOTS: usize = 256;
 pub(crate) const PHASE: u64 = 1;
 const COPIED: u64 = 2;
 
+/// Interned strings, and their total size in bytes.
 #[derive(Default)]
 struct Table {
     strings: FxHashSet<&'static CStr>,

@@ -44,6 +44,7 @@ impl Piece {
         at.wrapping_sub(self.ticks.load(Ordering::Relaxed)).cast_signed() < 0
     }
 
+    /// Convert a tick to `CLOCK_MONOTONIC` in ns by this piece.
     #[inline]
     fn at(&self, at: u64) -> i64 {
         let ticks = at.wrapping_sub(self.ticks.load(Ordering::Relaxed)).cast_signed();

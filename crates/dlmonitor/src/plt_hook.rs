@@ -47,6 +47,7 @@ pub(crate) fn redirect(library: &str, symbol: &CStr, to: *const c_void) -> Resul
     Ok(Import { before: slot.swap(to.cast_mut(), Ordering::AcqRel), slot })
 }
 
+/// Search for the import of `symbol` in `library` among the loaded libraries, with its result.
 struct Search<'a> {
     library: &'a str,
     symbol: &'a CStr,
@@ -54,6 +55,7 @@ struct Search<'a> {
     seen: bool,
 }
 
+/// Callback for each loaded library: search the import, and end at the first library with the name.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> i32 {
     // SAFETY: `redirect` passed a `Search`, and the linker passes a valid description of a loaded object.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
@@ -116,6 +118,7 @@ impl Table {
         (table.relocations != 0 && table.symbols != 0 && table.strings != 0).then_some(table)
     }
 
+    /// Address of the entry in the import table that calls of a symbol use.
     fn slot(&self, symbol: &CStr) -> Option<NonNull<*mut c_void>> {
         // SAFETY: the table of relocations of a loaded object, with the length that the object states.
         let relocations = unsafe { std::slice::from_raw_parts(self.relocations as *const Relocation, self.count) };

@@ -82,6 +82,7 @@ fn is_recorder_thread(tid: u32) -> bool {
     std::fs::read(format!("/proc/self/task/{tid}/comm")).is_ok_and(|name| name.starts_with(THREAD_PREFIX.as_bytes()))
 }
 
+/// Read the running and ready time of a thread, in ns; `None` if it has ended.
 fn times_of(tid: u32) -> Option<Times> {
     times(&std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?)
 }
@@ -111,6 +112,7 @@ fn count_allowed(tids: impl Iterator<Item = u32>) -> u32 {
     union.iter().map(|word| word.count_ones()).sum()
 }
 
+/// Set of processors on which a thread may run.
 fn mask_of(tid: u32) -> Option<Mask> {
     let mut mask: Mask = [0; 128];
     let tid = libc::pid_t::try_from(tid).ok()?;

@@ -183,6 +183,7 @@ pub(crate) struct FoldedNames {
     template: Vec<u8>,
 }
 
+/// A template whose further names share a frame, as one thread remembers it.
 #[derive(Debug)]
 struct Known {
     frame: u32,

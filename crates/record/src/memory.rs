@@ -10,6 +10,7 @@ const SHARDS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct LiveAllocations([Mutex<FxHashMap<usize, Piece>>; SHARDS]);
 
+/// A live allocation: its size and the number of its name.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     bytes: u64,

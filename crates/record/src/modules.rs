@@ -14,6 +14,7 @@ pub(crate) struct Modules {
     next_id: AtomicU64,
 }
 
+/// Known modules by address, and freed modules that still need a path.
 #[derive(Debug, Default)]
 struct Tree {
     by_address: FxHashMap<usize, Known>,
@@ -26,6 +27,7 @@ struct Tree {
 /// Largest number of modules that were called but never assigned; further ones are looked up at each call.
 const MAX_UNASSIGNED: usize = 1 << 16;
 
+/// A known `nn.Module`: its id, its parent and the frame of its calls.
 #[derive(Clone, Debug)]
 struct Known {
     /// Id, never reused.

@@ -52,6 +52,7 @@ impl StreamFile {
         Ok(self.descriptor)
     }
 
+    /// True if the descriptor still belongs to this file: the program may have closed or reused it.
     fn is_open(&self) -> bool {
         identity(self.descriptor).is_ok_and(|now| now == self.identity)
     }

@@ -42,6 +42,7 @@ pub(crate) struct Tensors {
     lost: AtomicU64,
 }
 
+/// Table of tensor names and their numbers, and named memory that waits for the writer, guarded by one lock.
 #[derive(Debug, Default)]
 struct Inner {
     numbers: FxHashMap<Name, u32>,

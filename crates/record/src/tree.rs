@@ -233,6 +233,7 @@ impl TreeOwner {
         NodeId(node)
     }
 
+    /// Add a child with a new key, or find the child with the same frame; the overflow node if the tree is full.
     #[cold]
     fn insert(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce(bool) -> u32) -> NodeId {
         let full = self.is_full();
@@ -258,6 +259,7 @@ impl TreeOwner {
         NodeId(node)
     }
 
+    /// Append a node to the tree and to its indices.
     fn push(&mut self, parent: u32, key: Key, frame: u32) -> u32 {
         let node = self.shared.nodes.push(Node { parent, frame }) as u32;
         self.entries.push(Entry { key, last_child: 0, next_sibling: 0, slots: None });

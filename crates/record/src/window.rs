@@ -42,6 +42,7 @@ impl Selection {
         Some(Self { steps, every, after: time(after)?, duration: time(duration)? })
     }
 
+    /// True if the step with this number is recorded at the time `elapsed` after the begin.
     fn holds(&self, step: u64, elapsed: Duration) -> bool {
         let after = self.after.unwrap_or_default();
         self.steps.is_none_or(|(from, to)| (from..=to).contains(&step))
@@ -56,6 +57,7 @@ pub(crate) fn nanos(elapsed: Duration) -> i64 {
     i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
 }
 
+/// Parse a range of steps `A..B`, both included; a missing bound is 0 or the largest number.
 fn range(text: &str) -> Option<(u64, u64)> {
     let (from, to) = text.split_once("..")?;
     let bound = |text: &str, default| if text.is_empty() { Some(default) } else { text.parse().ok() };
@@ -63,6 +65,7 @@ fn range(text: &str) -> Option<(u64, u64)> {
     (from <= to).then_some((from, to))
 }
 
+/// Parse a time such as `500ms`, `30s`, `2m` or `1h`; without unit, in seconds.
 fn seconds(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {

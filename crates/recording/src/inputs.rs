@@ -103,6 +103,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Parse one input, and add the number of its omitted tensors to `left_out`.
 fn input<'a>(part: &'a str, left_out: &mut usize) -> Option<Input<'a>> {
     Some(match part {
         "scalar" => Input::Scalar,
@@ -125,6 +126,7 @@ fn input<'a>(part: &'a str, left_out: &mut usize) -> Option<Input<'a>> {
     })
 }
 
+/// Parse a tensor such as `f32[4,32]` or `bf16[?]`.
 fn tensor(part: &str) -> Option<Tensor<'_>> {
     let (dtype, dims) = part.strip_suffix(']')?.split_once('[')?;
     let dims = match dims {

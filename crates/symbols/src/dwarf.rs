@@ -29,6 +29,7 @@ const TEXT_PER_ADDRESS: usize = 4 << 10;
 /// Functions at an address, outermost first, and true if the name of the outermost one is its linkage name.
 pub(crate) type Chain = (Vec<Frame>, bool);
 
+/// A debug section with its bytes, decompressed if needed.
 struct Section<'a> {
     id: SectionId,
     bytes: Cow<'a, [u8]>,
@@ -92,6 +93,7 @@ impl<'a> DebugInfo<'a> {
         each.map(Option::unwrap_or_default).collect()
     }
 
+    /// Read limits in proportion to the sizes of the sections.
     fn meters(&self) -> ReadLimits {
         let (mut ranges, mut others) = (0, 0);
         let mut add = |section: &Section<'_>| {
@@ -136,6 +138,7 @@ fn sections<'a>(bytes: impl Fn(&str) -> Cow<'a, [u8]>) -> DwarfSections<Section<
     }
 }
 
+/// Functions at an address, outermost first, and true if the outermost name was demangled; empty if unknown or invalid.
 fn frames(context: &Context<Metered<'_>>, address: u64) -> Chain {
     let mut frames = Vec::new();
     let mut is_whole = false;

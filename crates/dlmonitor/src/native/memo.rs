@@ -32,6 +32,7 @@ pub(super) struct Extent {
     pub(super) bound: u32,
 }
 
+/// A cached value, with the segment's key and the position of its words.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     hint: u64,
@@ -60,6 +61,7 @@ impl Memo {
         Self { sets, displaced: 0, words: Vec::new(), known: FxHashMap::default() }
     }
 
+    /// Index of the set for segments with this hint and extent.
     #[inline]
     fn set(&self, hint: u64, extent: Extent) -> usize {
         let mixed =

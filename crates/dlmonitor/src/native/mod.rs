@@ -96,6 +96,7 @@ pub fn ranges_of(changes: &mut (u64, u64), test: impl Fn(&str) -> bool) -> Optio
     Some(modules::ranges(&list?, test))
 }
 
+/// Replace the snapshot if libraries were loaded or unloaded, and free replaced ones without readers.
 fn find_modules() {
     if RENEWING.swap(true, Ordering::SeqCst) {
         return;
@@ -181,6 +182,7 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Nearest outer bound beyond the operator, at most the end of the stack.
     #[inline]
     fn bound(&self) -> usize {
         let [a, b] = self.bounds.map(|bound| if bound > self.from { bound } else { usize::MAX });

@@ -163,6 +163,7 @@ fn mapped_file(maps: &[u8], address: usize) -> Option<PathBuf> {
 }
 
 impl Snapshot {
+    /// Snapshot without libraries, from which the first one is made.
     pub(super) fn empty() -> Self {
         Self { unwinder: Unwinder::new(), modules: Vec::new(), changes: (0, 0), generation: 0, next_id: 0 }
     }

@@ -434,6 +434,7 @@ fn fingerprint(layout: &Layout, head: &[u8], table: &[u8], name: &[u8]) -> Optio
     })
 }
 
+/// True if all fields that the sampler reads are within the bytes that it copies of an object.
 fn is_within_head(layout: &Layout) -> bool {
     let code = [
         layout.code_first_line,

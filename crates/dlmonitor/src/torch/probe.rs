@@ -240,7 +240,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The only offset in `found`; an error that names `what` if there are none or several.
+/// The only offset in `found`; an error if there are none or several.
 fn only_match(mut found: impl Iterator<Item = usize>, what: &str) -> Result<usize, String> {
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),

@@ -13,6 +13,7 @@ const PROBES: usize = 24;
 /// Number of code objects that did not fit into the table.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 
+/// Slot of the table: a sampled code object, whose number is the slot's index.
 #[derive(Debug)]
 struct Slot {
     /// Address of the code, 0 if the slot is free.
@@ -36,6 +37,7 @@ impl Codes {
         Self { slots: (0..SLOTS).map(free).collect(), refused: AtomicU32::new(0) }
     }
 
+    /// Slots in which a code object can be, with their numbers, in the order of the search.
     fn probe(&self, code: u64) -> impl Iterator<Item = (u32, &Slot)> {
         let start = (code >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         (0..PROBES).filter_map(move |step| {

@@ -182,6 +182,7 @@ impl Counters {
 }
 
 impl Counter {
+    /// Read the total count, extrapolated if the kernel multiplexes the counter; `None` without file.
     fn total(&self) -> Option<u64> {
         let file = self.file.load(Ordering::Acquire);
         if file < 0 || id_of(file) != Some(self.id.load(Ordering::Relaxed)) {

@@ -12,6 +12,7 @@ const MAX_DEPTH: usize = 48;
 /// forked child.
 static FIRST: AtomicPtr<OpenOperators> = AtomicPtr::new(std::ptr::null_mut());
 
+/// One open operator, in fields that a signal handler can read.
 #[derive(Debug, Default)]
 struct Entry {
     /// Node with the bit of spans, as in [`OpenOperator::client`].

@@ -128,6 +128,7 @@ impl Resolver {
         }
     }
 
+    /// Read the names of code objects that a thread's handler has passed on.
     fn take_names(&mut self, record: &ThreadRecord) {
         let end = record.names.end();
         while record.names.pop(end, &mut self.entry) {
@@ -161,6 +162,7 @@ impl Resolver {
         Tree { owner, name, is_main, operators: FxHashMap::default(), wall: None, slots: FxHashMap::default() }
     }
 
+    /// Add a sample's time and counts to the node of its call path in the tree.
     fn add_sample(&mut self, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
         let Some((head, Times { interval, waited, at }, frames)) = Head::unpack(sample) else { return };
         tree.add_wait(self.settings.rates.real, process, waited, at);

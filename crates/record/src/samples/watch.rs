@@ -34,6 +34,7 @@ const STACK_BYTES: usize = 1 << 20;
 /// Prefix of the names of the recorder's threads.
 const THREAD_PREFIX: &str = "stackline";
 
+/// A sampled thread as the watcher thread sees it: its record, requests, signal mask and timer.
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) tid: u32,

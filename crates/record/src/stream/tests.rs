@@ -118,7 +118,7 @@ impl Recorded {
     }
 }
 
-/// Contents of a stream file: calls, sums, and records of losses and of the end.
+/// Contents of a stream file: calls, sums, counts of missing records, outages, and the end.
 #[derive(Debug, Default)]
 struct Read {
     /// Calls like [`Recorded::calls`]; numbers of autograd are compared when they are read.
