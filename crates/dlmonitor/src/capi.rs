@@ -97,7 +97,7 @@ thread_local! {
     static CURRENT: Cell<*const Thread> = const { Cell::new(null()) };
 }
 
-/// State of the C interface per thread, in [`Thread::client`].
+/// The C interface's data of one thread: its caches of names and of the call path. [`Thread::client`] points to it.
 #[derive(Debug, Default)]
 struct State {
     names: Names,
@@ -105,7 +105,7 @@ struct State {
 }
 
 /// Observer of the process that forwards events to the callbacks of the C interface.
-pub(crate) struct Forward;
+pub(crate) struct EventForwarder;
 
 fn state(thread: &mut Thread) -> NonNull<State> {
     let client = thread.client.get_or_insert_with(|| {
@@ -115,7 +115,7 @@ fn state(thread: &mut Thread) -> NonNull<State> {
     client.cast()
 }
 
-/// Call the callbacks; meanwhile `dlmonitor_callpath_get` can read paths of `thread`.
+/// Call all registered callbacks with an event of `thread`, whose call path they can read by `dlmonitor_callpath_get`.
 fn call_callbacks(thread: &mut Thread, event: &Event) {
     let state = state(thread);
     CURRENT.set(thread);
@@ -125,7 +125,7 @@ fn call_callbacks(thread: &mut Thread, event: &Event) {
     unsafe { &mut *state.as_ptr() }.path.callback_returned();
 }
 
-impl Observer for Forward {
+impl Observer for EventForwarder {
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread) {
         let state = state(thread);
         let Some(opened) = thread.open.last_mut() else { return };
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn dlmonitor_callback_register(
     capi_callbacks::register(callback, user)
 }
 
-/// C function `dlmonitor_callback_unregister`: remove a registered callback.
+/// C function `dlmonitor_callback_unregister`: remove a callback that was registered with this `user` argument.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_callback_unregister(
     domain: c_int,
@@ -232,7 +232,7 @@ pub extern "C" fn dlmonitor_callback_unregister(
     capi_callbacks::unregister(callback, user)
 }
 
-/// C function `dlmonitor_callpath_get`: write the current call path of this thread.
+/// C function `dlmonitor_callpath_get`: write the calling thread's call path to `frames`, from within a callback.
 ///
 /// # Safety
 /// `frames` has room for `capacity` frames, and `length` is valid for a write.

@@ -19,11 +19,11 @@ const SHARDS: usize = 64;
 /// Time limit of the wait for running callbacks, which must not block.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// A callback and its argument.
+/// A registered callback and the argument that the tool passed with it.
 #[derive(Clone, Copy, Debug)]
 struct Registered(Callback, *mut c_void);
 
-/// Number of threads in a callback, on its own cache line.
+/// Number of threads that are in a callback, among the threads of this counter; on its own cache line.
 #[repr(align(128))]
 struct Shard(AtomicUsize);
 
@@ -56,7 +56,7 @@ pub(crate) fn is_inside() -> bool {
 /// Call every registered callback of the C interface with an event.
 pub(crate) fn deliver(event: &Event) {
     let shard = shard();
-    // Increment before the table is read, in an order that all threads agree on: see `wait`.
+    // Increment before the table is read, in an order that all threads agree on: see `wait_for_callbacks`.
     shard.0.fetch_add(1, Ordering::SeqCst);
     INSIDE.set(true);
     for place in &TABLE {
@@ -70,6 +70,7 @@ pub(crate) fn deliver(event: &Event) {
     shard.0.fetch_sub(1, Ordering::SeqCst);
 }
 
+/// Add a callback with its argument to the table; [`Status::Full`] if the table has no free entry.
 pub(crate) fn register(callback: Callback, user: *mut c_void) -> Status {
     let _serial = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(place) = TABLE.iter().find(|place| place.load(Ordering::SeqCst).is_null()) else { return Status::Full };
@@ -89,7 +90,7 @@ pub(crate) fn unregister(callback: Callback, user: *mut c_void) -> Status {
         TABLE.iter().find(is_it).map(|place| place.swap(null_mut(), Ordering::SeqCst))
     };
     match taken {
-        Some(taken) => release(&[taken]),
+        Some(taken) => free_removed(&[taken]),
         None => Status::NotFound,
     }
 }
@@ -100,12 +101,12 @@ pub(crate) fn clear() -> Status {
         let _serial = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
         TABLE.each_ref().map(|place| place.swap(null_mut(), Ordering::SeqCst))
     };
-    release(&taken)
+    free_removed(&taken)
 }
 
-/// Free removed callbacks after all calls that began before the removal have returned.
-fn release(taken: &[*mut Registered]) -> Status {
-    if is_inside() || !wait() {
+/// Free removed callbacks after running calls have returned; [`Status::Running`] if some still run at the time limit.
+fn free_removed(taken: &[*mut Registered]) -> Status {
+    if is_inside() || !wait_for_callbacks() {
         // Leak them: a few bytes, only if a callback unregisters itself or blocks.
         return Status::Running;
     }
@@ -116,8 +117,8 @@ fn release(taken: &[*mut Registered]) -> Status {
     Status::Ok
 }
 
-/// Wait until each thread that was in a callback has returned from it; `false` after the time limit.
-fn wait() -> bool {
+/// Wait until each thread that was in a callback has returned from it; `false` if the time limit was reached.
+fn wait_for_callbacks() -> bool {
     let since = Instant::now();
     for shard in &RUNNING {
         while shard.0.load(Ordering::SeqCst) != 0 {

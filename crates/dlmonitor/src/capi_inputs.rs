@@ -31,14 +31,14 @@ thread_local! {
     static ENDS: Cell<*const Operator> = const { Cell::new(null()) };
 }
 
-/// Run `report`; while it runs, callbacks can read the inputs of `operator`.
+/// Run `report`, which calls the callbacks for the begin of `operator`. Meanwhile they can read its inputs.
 pub(crate) fn while_begins(operator: &Operator, report: impl FnOnce()) {
     BEGINS.set(operator);
     report();
     BEGINS.set(null());
 }
 
-/// Run `report`; while it runs, callbacks can read the outputs of `operator`.
+/// Run `report`, which calls the callbacks for the end of `operator`. Meanwhile they can read its outputs.
 pub(crate) fn while_ends(operator: &Operator, report: impl FnOnce()) {
     ENDS.set(operator);
     report();
@@ -76,7 +76,7 @@ fn for_each_value(values: Inputs<'_>, mut put: impl FnMut(CInput)) {
     }
 }
 
-/// Write input or output values of an operator to the tool's array.
+/// Write the inputs or outputs of an operator to the tool's array, and their number to `length`.
 ///
 /// # Safety
 /// `array` has room for `capacity` values, and `length` is valid for a write, unless they are null.
@@ -112,7 +112,7 @@ pub extern "C" fn dlmonitor_outputs_enable() -> Status {
     capi_start::request_outputs()
 }
 
-/// C function `dlmonitor_inputs_get`: write the inputs of the current operator.
+/// C function `dlmonitor_inputs_get`: write the inputs of the operator whose begin is being reported.
 ///
 /// # Safety
 /// `inputs` has room for `capacity` inputs, and `length` is valid for a write.
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn dlmonitor_inputs_get(inputs: *mut CInput, capacity: usi
     unsafe { write(operator.inputs(), inputs, capacity, length) }
 }
 
-/// C function `dlmonitor_outputs_get`: write the outputs of the operator that ends.
+/// C function `dlmonitor_outputs_get`: write the outputs of the operator whose end is being reported.
 ///
 /// # Safety
 /// `outputs` has room for `capacity` outputs, and `length` is valid for a write.

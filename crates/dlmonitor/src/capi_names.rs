@@ -22,6 +22,7 @@ const CACHE_SLOTS: usize = 256;
 pub(crate) const PHASE: u64 = 1;
 const COPIED: u64 = 2;
 
+/// Interned strings, and their total size in bytes.
 #[derive(Default)]
 struct Table {
     strings: FxHashSet<&'static CStr>,
@@ -30,8 +31,9 @@ struct Table {
 
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 
-/// Copy a text into a string that lives as long as the process; `None` if the table of strings is full.
-pub(crate) fn copy_of(text: &CStr) -> Option<&'static CStr> {
+/// Intern a text: return its only copy, which lives as long as the process. `None` if the table of strings is full or
+/// stays locked.
+pub(crate) fn intern(text: &CStr) -> Option<&'static CStr> {
     let mut attempts = 0;
     let mut table = loop {
         match TABLE.try_lock() {
@@ -56,7 +58,7 @@ pub(crate) fn copy_of(text: &CStr) -> Option<&'static CStr> {
     Some(copy)
 }
 
-/// Cache of one thread's operator names, by the address of the name in PyTorch's memory.
+/// Cache from the address of an operator name in PyTorch's memory to its interned copy, for one thread.
 #[derive(Debug)]
 pub(crate) struct Names(Box<[(usize, &'static CStr); CACHE_SLOTS]>);
 
@@ -67,7 +69,8 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Set the name of an operator that begins: a permanent string, or for a span a temporary copy.
+    /// Set and return the name of an operator that begins: an interned string, or for a span a copy that [`free`]
+    /// frees.
     #[inline]
     pub(crate) fn set_name(
         &mut self,
@@ -92,20 +95,20 @@ impl Names {
         if place.0 == name.address() && name.is(place.1.to_bytes_with_nul()) {
             return Some(place.1);
         }
-        let known = copy_of(name.text())?;
+        let known = intern(name.text())?;
         *place = (name.address(), known);
         Some(known)
     }
 }
 
-/// Set the name of a span that begins to a copy, which [`free`] frees.
+/// Set and return the name of a span or compilation that begins: a copy, which [`free`] frees.
 pub(crate) fn set_copied_name(opened: &mut OpenOperator, name: &CStr, flags: u64) -> *const c_char {
     let copy = name.to_owned().into_raw();
     opened.client = [copy as u64, flags | COPIED, 0, 0];
     copy
 }
 
-/// Free the copied name of a span that ended.
+/// Free the name of an ended span or compilation, if it is a copy.
 pub(crate) fn free(ended: &OpenOperator) {
     if ended.client[1] & COPIED != 0 {
         // SAFETY: `set_copied_name` made it, and a span ends once.
@@ -113,7 +116,7 @@ pub(crate) fn free(ended: &OpenOperator) {
     }
 }
 
-/// Name of an operator in progress; empty if the operator began before observation was on.
+/// Name of an operator in progress as a C string; empty if the operator began before observation was on.
 pub(crate) fn name_of(open: &OpenOperator) -> *const c_char {
     let name = open.client[0] as *const c_char;
     if name.is_null() { c"".as_ptr() } else { name }
@@ -121,7 +124,7 @@ pub(crate) fn name_of(open: &OpenOperator) -> *const c_char {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_STRINGS, TABLE, copy_of, free, name_of, set_copied_name};
+    use super::{MAX_STRINGS, TABLE, free, intern, name_of, set_copied_name};
     use crate::thread::OpenOperator;
     use std::ffi::{CStr, CString};
 
@@ -129,11 +132,11 @@ mod tests {
     fn the_table_of_strings_is_bounded() {
         let mut refused = 0;
         for number in 0..MAX_STRINGS + 10 {
-            refused += usize::from(copy_of(&CString::new(format!("name {number}")).unwrap()).is_none());
+            refused += usize::from(intern(&CString::new(format!("name {number}")).unwrap()).is_none());
         }
         assert!(refused >= 10, "{refused}");
-        let first = copy_of(c"name 0").expect("kept since the beginning");
-        assert_eq!(copy_of(c"name 0").map(CStr::as_ptr), Some(first.as_ptr()), "the same string again");
+        let first = intern(c"name 0").expect("kept since the beginning");
+        assert_eq!(intern(c"name 0").map(CStr::as_ptr), Some(first.as_ptr()), "the same string again");
         assert_eq!(TABLE.lock().unwrap().as_ref().unwrap().strings.len(), MAX_STRINGS);
     }
 

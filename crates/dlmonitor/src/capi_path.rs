@@ -8,7 +8,7 @@
 //! Only strings that are new to the thread need a lock.
 
 use crate::capi::{COMPILATION_FRAME, Frame, NATIVE_FRAME, NO_FRAME, OPERATOR_FRAME, PYTHON_FRAME};
-use crate::capi_names::{copy_of, name_of};
+use crate::capi_names::{intern, name_of};
 use crate::dispatch::interpreter;
 use crate::native;
 use crate::path::{Sources, native_frames};
@@ -24,7 +24,7 @@ const CACHE_SLOTS: usize = 256;
 /// Limit of cached Python lines and native addresses per thread. The cache is cleared when it is full.
 const MAX_KNOWN: usize = 1 << 14;
 
-/// Cache of one thread's call path frames for the C interface.
+/// Cache of one thread's last call path, in the form that the C interface passes to tools.
 #[derive(Debug)]
 pub(crate) struct PathCache {
     /// The last path of Python frames, outermost first, and the same frames in the form of the tool.
@@ -61,7 +61,7 @@ impl Default for PathCache {
     }
 }
 
-/// Array of the tool to which the call path is written.
+/// The tool's array of frames, to which a call path is written.
 pub(crate) struct Output {
     pub(crate) frames: *mut Frame,
     pub(crate) capacity: usize,
@@ -113,7 +113,7 @@ impl PathCache {
         }
     }
 
-    /// Free the short-lived strings after the callback has returned, and the frames that use them.
+    /// Free the strings that live only during a callback, and clear the caches of frames that may use them.
     #[inline]
     pub(crate) fn callback_returned(&mut self) {
         if !self.short_lived.is_empty() {
@@ -129,18 +129,18 @@ impl PathCache {
         self.frames.truncate(length);
     }
 
-    /// Index of this frame among the first `count` frames of the path.
+    /// Index of a Python call among the first `count` frames of the cached path.
     #[inline]
     fn index(&self, entered: PythonFrame, count: usize) -> Option<usize> {
         let seen = self.seen.get(..count)?;
         let at = usize::from(self.places[(entered.address >> 4) % CACHE_SLOTS]);
-        if seen.get(at).is_some_and(|seen| seen.frame.is_call(entered)) {
+        if seen.get(at).is_some_and(|seen| seen.frame.is_same_call(entered)) {
             return Some(at);
         }
-        seen.iter().rposition(|seen| seen.frame.is_call(entered))
+        seen.iter().rposition(|seen| seen.frame.is_same_call(entered))
     }
 
-    /// Update the first frames of the cache to the path that ends with `newest`, and return their number.
+    /// Update the cached path to the Python frames up to `newest`, and return their number.
     fn refresh(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> usize {
         let Some(top) = self.compare(interpreter, newest) else { return self.rebuild(interpreter, newest) };
         while let Some((at, frame)) = self.changed.pop() {
@@ -157,8 +157,9 @@ impl PathCache {
         self.seen.len()
     }
 
-    /// Collect the differences from the last path, and return the index of its innermost frame at an address of the
-    /// new path. `None` if the paths do not match from there on.
+    /// Compare the Python frames from `newest` outwards with the cached path. Collect new and changed frames, and
+    /// return the index of the innermost cached frame whose address is unchanged. `None` if the frames outside of it
+    /// differ in their addresses.
     #[inline]
     fn compare(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> Option<usize> {
         self.new.clear();
@@ -179,7 +180,7 @@ impl PathCache {
         (beyond == OuterCaller::Root).then_some(top)
     }
 
-    /// Add the new frames, except the `skip` outermost ones.
+    /// Append the frames in `self.new` to the cached path, except the `skip` outermost ones.
     fn push_new(&mut self, interpreter: &Interpreter, skip: usize) {
         let new = std::mem::take(&mut self.new);
         for &frame in new.iter().rev().skip(skip) {
@@ -192,7 +193,7 @@ impl PathCache {
         self.new = new;
     }
 
-    /// Walk the whole path, and keep the outer frames that equal those of the last path.
+    /// Walk all Python frames, replace those of the cached path that differ, and return the number of frames.
     #[cold]
     fn rebuild(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> usize {
         self.new.clear();
@@ -237,10 +238,10 @@ impl PathCache {
         frame
     }
 
-    /// A kept string, or one that lives until the callback returns.
+    /// C string with this text: an interned one, or if the table is full one that lives until the callback returns.
     fn string(&mut self, text: &str) -> *const c_char {
         let Ok(text) = CString::new(text) else { return c"".as_ptr() };
-        match copy_of(&text) {
+        match intern(&text) {
             Some(copy) => copy.as_ptr(),
             None => {
                 let pointer = text.as_ptr();

@@ -5,7 +5,7 @@
 //! both cases, operators are reported from the loading of PyTorch's libraries on, before any operator runs, by the
 //! importing thread and without polling.
 
-use crate::capi::{Forward, Status};
+use crate::capi::{EventForwarder, Status};
 use crate::{capi_callbacks, dispatch, python, torch};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -20,7 +20,7 @@ static STARTS_UPON_IMPORT: AtomicBool = AtomicBool::new(false);
 static INPUTS: AtomicBool = AtomicBool::new(false);
 static OUTPUTS: AtomicBool = AtomicBool::new(false);
 
-/// Number of the current monitoring session; each start and stop increments the number.
+/// Number of the current monitoring session, from a counter of the starts and stops of monitoring.
 #[inline]
 pub(crate) fn session() -> u64 {
     SESSION.load(Ordering::Relaxed)
@@ -31,7 +31,7 @@ pub(crate) fn start() -> Status {
     if capi_callbacks::is_inside() {
         return Status::Unsupported;
     }
-    if !*STARTED.get_or_init(|| crate::init(Box::new(Forward))) {
+    if !*STARTED.get_or_init(|| crate::init(Box::new(EventForwarder))) {
         return Status::InUse;
     }
     if !dispatch::is_active() {
@@ -46,9 +46,9 @@ pub(crate) fn start() -> Status {
         return Status::Ok;
     }
     STARTS_UPON_IMPORT.store(true, Ordering::SeqCst);
-    torch::compiler::upon_import(torch_imported);
+    torch::compiler::upon_import(after_torch_import);
     if python::audit::is_needed() {
-        python::audit::install(torch_is_imported);
+        python::audit::install(before_torch_import);
     }
     // Another thread may have imported it just now.
     if STARTS_UPON_IMPORT.load(Ordering::SeqCst) { Status::Unavailable } else { Status::Ok }
@@ -83,8 +83,8 @@ fn start_torch() -> bool {
     true
 }
 
-/// Called after the import of PyTorch's extension module, with Python's lock held.
-fn torch_imported() {
+/// Start PyTorch's sources after the import of its extension module, if a start is pending. Python's lock is held.
+fn after_torch_import() {
     if STARTS_UPON_IMPORT.load(Ordering::SeqCst) && dispatch::is_active() {
         if crate::interpreter().is_none() {
             let _ = crate::start_python();
@@ -95,10 +95,10 @@ fn torch_imported() {
     }
 }
 
-/// Called before the import of `torch`, with Python's lock held.
-fn torch_is_imported() {
+/// Before the import of `torch`, request a call of [`after_torch_import`] if a start is pending. Python's lock is held.
+fn before_torch_import() {
     if STARTS_UPON_IMPORT.load(Ordering::SeqCst) {
-        torch::compiler::upon_import(torch_imported);
+        torch::compiler::upon_import(after_torch_import);
     }
 }
 
@@ -112,6 +112,7 @@ pub(crate) fn request_outputs() -> Status {
     request(&OUTPUTS, crate::start_outputs)
 }
 
+/// True if the tool has requested the outputs of operators.
 pub(crate) fn are_outputs_requested() -> bool {
     OUTPUTS.load(Ordering::Relaxed)
 }

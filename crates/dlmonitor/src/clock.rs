@@ -19,7 +19,8 @@ static NEWEST: AtomicUsize = AtomicUsize::new(0);
 const MAX_PIECES: usize = 64;
 const UNIT: u64 = 1 << 32;
 
-/// A piece: its first tick, `CLOCK_MONOTONIC` at that tick, and ns per tick as in [`SCALE`].
+/// Linear piece of the map from ticks to `CLOCK_MONOTONIC`: first tick, ns at that tick, and ns per tick as in
+/// [`SCALE`].
 struct Piece {
     ticks: AtomicU64,
     ns: AtomicI64,
@@ -37,12 +38,13 @@ impl Piece {
         self.scale.store(scale, Ordering::Relaxed);
     }
 
-    /// True if the piece begins after a tick.
+    /// True if this piece begins after the tick `at`.
     #[inline]
     fn is_after(&self, at: u64) -> bool {
         at.wrapping_sub(self.ticks.load(Ordering::Relaxed)).cast_signed() < 0
     }
 
+    /// Convert a tick to `CLOCK_MONOTONIC` in ns by this piece.
     #[inline]
     fn at(&self, at: u64) -> i64 {
         let ticks = at.wrapping_sub(self.ticks.load(Ordering::Relaxed)).cast_signed();
@@ -99,7 +101,8 @@ fn counter_is_steady() -> bool {
     false
 }
 
-/// The current time in ticks and in ns, from the most precise of several attempts.
+/// Read the processor's counter in ticks and `CLOCK_MONOTONIC` in ns at the same time, as precisely as several attempts
+/// allow.
 fn read_both_clocks() -> (u64, i64) {
     let tries = (0..TRIES).map(|_| {
         let before = monotonic_ns();
@@ -115,7 +118,8 @@ const TRIES: usize = 5;
 /// Shortest time in which a piece converges to the system's clock. It limits the slope of a piece.
 const LEAST_CONVERGENCE_NS: i64 = 500_000_000;
 
-/// Start the clock, which takes 1 ms at the first call. [`ticks`] must not be called before.
+/// Choose the clock of [`ticks`] and measure its first rate, which takes 1 ms at the first call. [`ticks`] must not be
+/// called before.
 pub fn start() {
     if SCALE.load(Ordering::Acquire) != 0 {
         return;
@@ -140,7 +144,7 @@ pub fn start() {
     SCALE.store(scale, Ordering::Release);
 }
 
-/// The current time in ticks and ns, and the rate since [`start`] in ns per tick.
+/// Current ticks, current ns, and the mean rate since [`start`] in ns per tick, as a fixed-point number like [`SCALE`].
 fn rate() -> (u64, i64, u64) {
     let (ticks, ns) = read_both_clocks();
     let took = (ns - FIRST_NS.load(Ordering::Relaxed)).max(0).cast_unsigned();

@@ -9,7 +9,7 @@ pub(crate) const TIMED_EVERY: u32 = 61;
 /// call path allocates memory and takes longer than most without any interruption.
 const LONGEST_NS: u64 = 100_000;
 
-/// Number and total duration of the timed callbacks.
+/// Number and total duration of the timed callbacks of one kind (begins or ends of operators).
 #[derive(Debug)]
 pub(crate) struct Timed {
     count: AtomicU64,
@@ -42,6 +42,7 @@ impl Timed {
         self.ns.store(0, Ordering::Relaxed);
     }
 
+    /// Mean duration in ns and number of the timed callbacks; `None` without callbacks.
     fn mean(&self) -> Option<(u32, u64)> {
         let (count, ns) = (self.count.load(Ordering::Relaxed), self.ns.load(Ordering::Relaxed));
         Some((u32::try_from(ns.checked_div(count)?).ok()?, count))
@@ -70,7 +71,7 @@ pub fn cost() -> Option<Cost> {
 }
 
 /// Set the cost that `PyTorch` itself adds to each reported operator, in ns.
-pub(crate) fn set_torch(ns: u64) {
+pub(crate) fn set_torch_cost(ns: u64) {
     TORCH_COST.store(ns.saturating_add(1), Ordering::Relaxed);
 }
 

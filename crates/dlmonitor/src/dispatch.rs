@@ -17,7 +17,8 @@ pub trait Observer: Send + Sync {
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread);
     /// An operator has ended, and its entry was removed from the shadow stack.
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread);
-    /// An operator or a compilation ends while observation is off ([`crate::finalize`]): free the data of its entry.
+    /// Free the observer's data of an operator or a compilation that ends while observation is off
+    /// ([`crate::finalize`]).
     fn operator_dropped(&self, _ended: &OpenOperator) {}
     /// `torch.compile` begins a compilation or one of its phases. The last entry of [`Thread::open`] is its entry on
     /// the shadow stack. The caller holds Python's lock.
@@ -63,6 +64,7 @@ pub(crate) fn set_observer(observer: Box<dyn Observer>) -> bool {
     OBSERVER.set(observer).is_ok()
 }
 
+/// Start or stop the reports of events to the observer.
 pub(crate) fn activate(active: bool) {
     ACTIVE.store(active, Ordering::Release);
 }
@@ -85,6 +87,7 @@ fn catch_panics(callback: impl FnOnce()) {
     }
 }
 
+/// Push an operator that begins on the thread's shadow stack, and report it to the observer.
 pub(crate) fn operator_begins(operator: Operator) {
     if let Some(observer) = observer() {
         catch_panics(|| begin(observer, operator));
@@ -105,18 +108,19 @@ fn begin(observer: &dyn Observer, operator: Operator) {
         observer.operator_begins(&operator, thread);
         thread.begins = false;
         if let Some(since) = since
-            && thread.open.last().is_some_and(is_of_observer)
+            && thread.open.last().is_some_and(has_observer_data)
         {
             cost::BEGIN.add(since);
         }
     });
 }
 
-/// True if the observer keeps data for an operator. Ignored operators cost next to nothing.
-fn is_of_observer(operator: &OpenOperator) -> bool {
+/// True if the observer stored data for an operator. The others were ignored and cost next to nothing.
+fn has_observer_data(operator: &OpenOperator) -> bool {
     operator.client != [0; 4]
 }
 
+/// Remove an operator that ended from the thread's shadow stack, and report it to the observer.
 pub(crate) fn operator_ends(handle: usize) {
     end(handle, |observer, ended, thread| observer.operator_ends(ended, thread));
 }
@@ -136,7 +140,7 @@ fn end(handle: usize, report_end: impl FnOnce(&dyn Observer, &OpenOperator, &mut
                 }
             }
             if let Some(since) = since
-                && is_of_observer(&ended)
+                && has_observer_data(&ended)
             {
                 cost::END.add(since);
             }
@@ -170,6 +174,7 @@ pub(crate) fn compilation_begins(name: &CStr, is_phase: bool, passing: u32) -> u
     handle
 }
 
+/// Remove a compilation or phase that ended from the thread's shadow stack, and report it to the observer.
 pub(crate) fn compilation_ends(handle: usize) {
     end(handle, |observer, ended, thread| observer.compilation_ends(ended, thread));
 }
@@ -192,6 +197,7 @@ pub fn collection_ends(handle: usize) {
     }
 }
 
+/// Report an allocation for a tensor to the observer.
 pub(crate) fn allocated(address: usize, bytes: u64) {
     if let Some(observer) = observer() {
         catch_panics(|| {
@@ -200,6 +206,7 @@ pub(crate) fn allocated(address: usize, bytes: u64) {
     }
 }
 
+/// Report to the observer that memory of a tensor is about to be freed.
 pub(crate) fn freed(address: usize) {
     if let Some(observer) = observer() {
         catch_panics(|| {
@@ -208,6 +215,7 @@ pub(crate) fn freed(address: usize) {
     }
 }
 
+/// Report a failed allocation for a tensor to the observer.
 #[cold]
 pub(crate) fn allocation_failed(bytes: u64) {
     if let Some(observer) = observer() {
@@ -217,12 +225,14 @@ pub(crate) fn allocation_failed(bytes: u64) {
     }
 }
 
+/// Notify the observer in a forked child.
 pub(crate) fn forked() {
     if let Some(observer) = OBSERVER.get() {
         catch_panics(|| observer.forked());
     }
 }
 
+/// Notify the observer that a thread ends, and free the thread's state.
 pub(crate) fn thread_ends(mut thread: Thread) {
     if let Some(observer) = OBSERVER.get() {
         catch_panics(|| observer.thread_ends(&mut thread));

@@ -64,7 +64,7 @@ pub fn call_path(thread: &Thread, sources: Sources) -> Vec<PathFrame> {
     let mut path = Vec::with_capacity(frames.len() + thread.open.len());
     let mut placed = 0;
     for (index, open) in thread.open.iter().enumerate().take(among) {
-        let entered = open.python.and_then(|entered| frames.iter().rposition(|frame| frame.is_call(entered)));
+        let entered = open.python.and_then(|entered| frames.iter().rposition(|frame| frame.is_same_call(entered)));
         let upto = entered.map_or(placed, |at| placed.max(at + 1));
         path.extend(frames[placed..upto].iter().map(describe));
         placed = upto;
@@ -80,8 +80,8 @@ pub fn call_path(thread: &Thread, sources: Sources) -> Vec<PathFrame> {
     path
 }
 
-/// Native frames of the calling thread in segments between operators, each with the range of operators below it.
-/// Segments are outermost first, frames of a segment innermost first.
+/// Native frames of the calling thread in segments between operators, each with the range of `thread.open` that it
+/// called. Segments are outermost first, frames of a segment innermost first.
 pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec<(Range<usize>, Vec<usize>)> {
     let at = Registers::here();
     let Ok(mut walker) = thread.walker.try_borrow_mut() else { return Vec::new() };
@@ -125,8 +125,8 @@ impl Walker {
         segments
     }
 
-    /// Walk a segment. If the walk gets lost, renew the module list and retry, because a library may have been loaded
-    /// since.
+    /// Walk the native frames of a stack segment. If the walk gets lost, renew the module list and retry, because a
+    /// library may have been loaded since.
     fn walk(&mut self, segment: &Segment) -> Option<WalkEnd> {
         let ended = self.stack.walk_segment(segment);
         let unknown = |address: &usize| native::module_at(*address).is_none();

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Redirected import of a library, which can be restored.
+/// Redirected imported function of a library, whose original target can be restored.
 #[derive(Debug)]
 pub(crate) struct Import {
     slot: &'static AtomicPtr<c_void>,
@@ -47,6 +47,7 @@ pub(crate) fn redirect(library: &str, symbol: &CStr, to: *const c_void) -> Resul
     Ok(Import { before: slot.swap(to.cast_mut(), Ordering::AcqRel), slot })
 }
 
+/// Search for the import of `symbol` in `library` among the loaded libraries, with its result.
 struct Search<'a> {
     library: &'a str,
     symbol: &'a CStr,
@@ -54,6 +55,7 @@ struct Search<'a> {
     seen: bool,
 }
 
+/// Callback for each loaded library: search the import, and end at the first library with the name.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> i32 {
     // SAFETY: `redirect` passed a `Search`, and the linker passes a valid description of a loaded object.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
@@ -70,7 +72,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: 
     i32::from(search.slot.is_some())
 }
 
-/// The part of a loaded object's dynamic section that describes its imported functions.
+/// Addresses of the tables that describe a loaded library's imported functions, from its dynamic section.
 struct Table {
     base: usize,
     relocations: usize,
@@ -116,6 +118,7 @@ impl Table {
         (table.relocations != 0 && table.symbols != 0 && table.strings != 0).then_some(table)
     }
 
+    /// Address of the entry in the import table that calls of a symbol use.
     fn slot(&self, symbol: &CStr) -> Option<NonNull<*mut c_void>> {
         // SAFETY: the table of relocations of a loaded object, with the length that the object states.
         let relocations = unsafe { std::slice::from_raw_parts(self.relocations as *const Relocation, self.count) };
@@ -130,7 +133,7 @@ impl Table {
     }
 }
 
-/// `Elf64_Rela`.
+/// Entry of a relocation table (`Elf64_Rela`).
 #[repr(C)]
 struct Relocation {
     offset: u64,
@@ -138,7 +141,7 @@ struct Relocation {
     addend: i64,
 }
 
-/// Import tables of objects that were bound at start are read-only.
+/// Make the page of an import table's entry writable: the tables of libraries that were bound at start are read-only.
 fn make_writable(slot: NonNull<*mut c_void>) -> Result<(), String> {
     // SAFETY: takes a constant.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);

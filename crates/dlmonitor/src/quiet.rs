@@ -46,8 +46,8 @@ impl Gate {
         Inside(readers)
     }
 
-    /// True if all readers that entered before this call have left, so that old values can be freed. Old are values
-    /// that were replaced (`SeqCst`) before this call.
+    /// True if all readers that entered before this call have left. Values that were replaced (`SeqCst`) before this
+    /// call can then be freed.
     #[must_use]
     pub fn is_left(&self) -> bool {
         // Each counter separately: a reader that enters after its counter was zero finds the new pointer.
@@ -83,7 +83,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Flag that one thread is in a callback, which other threads read.
+/// Flag of one thread, set while the thread is in a callback; other threads read it.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Presence {
@@ -123,7 +123,7 @@ impl Presence {
     }
 }
 
-/// Ownership of a flag by one thread; another thread reuses the flag afterwards.
+/// A thread's ownership of its [`Presence`] flag, which another thread can take after this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Present(pub(crate) &'static Presence);
 
@@ -137,7 +137,7 @@ impl Default for Present {
 }
 
 impl Present {
-    /// Take a flag for the calling thread.
+    /// Take a free [`Presence`] flag for the calling thread, or create one.
     pub(crate) fn take() -> Self {
         if let Some(free) = all().find(|presence| !presence.is_taken.swap(true, Ordering::AcqRel)) {
             return Self(free);
@@ -160,9 +160,8 @@ impl Drop for Present {
     }
 }
 
-/// True if all callbacks of the observer that were running at this call have ended, so that old values can be freed.
-/// Old are values that only callbacks use and that were replaced before. Also `false` if the kernel refuses
-/// `membarrier`.
+/// True if all callbacks of the observer that were running at this call have ended. Values that only callbacks use and
+/// that were replaced before can then be freed. Also `false` if the kernel refuses `membarrier`.
 #[must_use]
 pub fn callbacks_ended() -> bool {
     /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`, which has no effect from the second call on, and
@@ -173,7 +172,8 @@ pub fn callbacks_ended() -> bool {
     COMMANDS.into_iter().all(is_done) && all().all(|presence| !presence.is_inside.load(Ordering::Acquire))
 }
 
-/// Reset the flags in a forked child before it runs callbacks, because callbacks of other threads do not continue.
+/// Clear all [`Presence`] flags in a forked child before it runs callbacks, because callbacks of other threads do not
+/// continue.
 pub(crate) fn forked() {
     all().for_each(Presence::leave);
 }

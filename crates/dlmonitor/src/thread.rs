@@ -81,7 +81,7 @@ pub(crate) fn with<R>(action: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     Some(result)
 }
 
-/// Pointer that marks a thread state as in use.
+/// Value of [`THREAD`] while the thread's state is in use.
 const fn in_use_marker() -> *mut Thread {
     NonNull::<Thread>::dangling().as_ptr()
 }
@@ -103,8 +103,8 @@ fn create() -> *mut Thread {
     thread
 }
 
-/// Reset the state in a forked child: operators of the parent do not end there. The client's state belongs to the
-/// parent. That state leaks, because threads that do not exist may hold its locks.
+/// Reset the calling thread's state in a forked child: operators of the parent do not end there. The client's state
+/// belongs to the parent. That state leaks, because threads that do not exist may hold its locks.
 pub(crate) fn forked() {
     with(|thread| {
         let present = std::mem::take(&mut thread.present);
@@ -133,8 +133,8 @@ unsafe extern "C" fn thread_destructor(thread: *mut c_void) {
 }
 
 impl Thread {
-    /// Remove the operator in progress with this handle, if there is one. Operators may end out of order: asynchronous
-    /// ones outlive their callers.
+    /// Remove the operator with this handle from the shadow stack and store it in `ended`; `false` if there is none.
+    /// Operators may end out of order: asynchronous ones outlive their callers.
     #[inline]
     pub(crate) fn close(&mut self, handle: usize, ended: &mut OpenOperator) -> bool {
         if let Some((last, outer)) = self.open.split_last()

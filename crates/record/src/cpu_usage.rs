@@ -32,7 +32,8 @@ impl CpuUsage {
         (threads > 0).then(|| Record::Load { at_ns: clock::monotonic_ns(), threads, ran_ns, waited_ns })
     }
 
-    /// Times of all threads, including those that have ended, and the number of threads.
+    /// Sum of the running and ready times of the program's threads so far, including ended ones, and the number of live
+    /// threads.
     fn read_times(
         &mut self,
         tids: &[u32],
@@ -56,7 +57,8 @@ impl CpuUsage {
         (alive().fold(self.ended_times, sum), alive().count() as u32)
     }
 
-    /// Update the times of a thread, which may have ended since it was listed.
+    /// Replace a thread's known times by those read now; if the thread has ended, add the known ones to the ended
+    /// threads.
     fn update_times(&mut self, tid: u32, known: Option<Times>, now: Option<Times>) {
         // A thread that ran less is another thread, with the reused number of one that has ended.
         if let Some(ended) = known.filter(|known| now.is_none_or(|now| known.0 > now.0)) {
@@ -66,7 +68,7 @@ impl CpuUsage {
     }
 }
 
-/// Numbers of all threads of this process.
+/// System ids (TIDs) of all threads of this process.
 fn tids() -> Option<Vec<u32>> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
     Some(tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect())
@@ -80,6 +82,7 @@ fn is_recorder_thread(tid: u32) -> bool {
     std::fs::read(format!("/proc/self/task/{tid}/comm")).is_ok_and(|name| name.starts_with(THREAD_PREFIX.as_bytes()))
 }
 
+/// Read the running and ready time of a thread, in ns; `None` if it has ended.
 fn times_of(tid: u32) -> Option<Times> {
     times(&std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?)
 }
@@ -89,14 +92,14 @@ fn times(text: &str) -> Option<Times> {
     Some((words.next()??, words.next()??))
 }
 
-/// Processors that this process may use.
+/// Number of processors that this process may use, and its CPU quota from control groups.
 pub(crate) fn processors() -> Processors {
     // SAFETY: it takes a number.
     let machine = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     let theirs = tids().unwrap_or_default().into_iter().filter(|&tid| !is_recorder_thread(tid)).take(MOST_THREADS);
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let quota_milli = quota(&groups, Path::new("/sys/fs/cgroup"));
-    Processors { machine: u32::try_from(machine).unwrap_or(0), allowed: allowed(theirs), quota_milli }
+    let quota_milli = smallest_quota_milli(&groups, Path::new("/sys/fs/cgroup"));
+    Processors { machine: u32::try_from(machine).unwrap_or(0), allowed: count_allowed(theirs), quota_milli }
 }
 
 /// A set of processors, larger than those of existing machines.
@@ -104,11 +107,12 @@ type Mask = [u64; 128];
 
 /// Number of processors on which any of these threads may run: an OpenMP runtime may pin each thread to one
 /// processor.
-fn allowed(tids: impl Iterator<Item = u32>) -> u32 {
+fn count_allowed(tids: impl Iterator<Item = u32>) -> u32 {
     let union = tids.filter_map(mask_of).fold([0; 128], |all: Mask, mask| std::array::from_fn(|i| all[i] | mask[i]));
     union.iter().map(|word| word.count_ones()).sum()
 }
 
+/// Set of processors on which a thread may run.
 fn mask_of(tid: u32) -> Option<Mask> {
     let mut mask: Mask = [0; 128];
     let tid = libc::pid_t::try_from(tid).ok()?;
@@ -117,8 +121,8 @@ fn mask_of(tid: u32) -> Option<Mask> {
     known.then_some(mask)
 }
 
-/// Smallest limit of the control groups of the process and their parents.
-fn quota(groups: &str, root: &Path) -> Option<u32> {
+/// Smallest CPU quota of the process's control groups and their parents, in thousandths of a processor.
+fn smallest_quota_milli(groups: &str, root: &Path) -> Option<u32> {
     let lines = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let folders = lines.flat_map(|(controllers, path)| {
         let own = match controllers {
@@ -129,11 +133,11 @@ fn quota(groups: &str, root: &Path) -> Option<u32> {
         let path = Path::new(path.trim_start_matches('/'));
         path.ancestors().map(|part| own.join(part)).collect::<Vec<PathBuf>>()
     });
-    folders.filter_map(|folder| limit(&folder)).min()
+    folders.filter_map(|folder| group_quota_milli(&folder)).min()
 }
 
-/// Limit of one control group: version 2 uses one file, version 1 two.
-fn limit(group: &Path) -> Option<u32> {
+/// CPU quota of one control group, in thousandths of a processor: version 2 uses one file, version 1 two.
+fn group_quota_milli(group: &Path) -> Option<u32> {
     let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let text = match read("cpu.max") {
         Some(text) => text,
@@ -147,7 +151,7 @@ fn limit(group: &Path) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CpuUsage, MOST_THREADS, allowed, mask_of, processors, quota, times};
+    use super::{CpuUsage, MOST_THREADS, count_allowed, mask_of, processors, smallest_quota_milli, times};
     use stackline_recording::Record;
 
     #[test]
@@ -164,7 +168,7 @@ mod tests {
             std::fs::create_dir_all(root.path().join(folder)).unwrap();
             std::fs::write(root.path().join(folder).join(file), text).unwrap();
         };
-        let limit = |groups: &str| quota(groups, root.path());
+        let limit = |groups: &str| smallest_quota_milli(groups, root.path());
         write("a/b", "cpu.max", "max 100000\n");
         assert_eq!(limit("0::/a/b\n"), None);
         write("a", "cpu.max", "150000 100000\n");
@@ -198,12 +202,12 @@ mod tests {
             // SAFETY: the set is valid, and as long as it says; of this thread only.
             assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&only), only.as_ptr().cast()) }, 0);
             // SAFETY: it takes nothing.
-            sender.send((unsafe { libc::gettid() }.cast_unsigned(), allowed(std::iter::once(own)))).unwrap();
+            sender.send((unsafe { libc::gettid() }.cast_unsigned(), count_allowed(std::iter::once(own)))).unwrap();
             ended.recv().unwrap();
         });
         let (tid, seen) = receiver.recv().unwrap();
         let all: u32 = mask.iter().map(|word| word.count_ones()).sum();
-        assert_eq!((allowed([tid].into_iter()), allowed([tid, own].into_iter()), seen), (1, all, all));
+        assert_eq!((count_allowed([tid].into_iter()), count_allowed([tid, own].into_iter()), seen), (1, all, all));
         assert!(processors().allowed >= all);
         end.send(()).unwrap();
         pinned.join().unwrap();

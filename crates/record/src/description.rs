@@ -9,6 +9,7 @@ fn is_worker(command: &[String]) -> bool {
     command.iter().any(|part| part.contains("multiprocessing.spawn") || part.contains("multiprocessing.forkserver"))
 }
 
+/// Description of this process (ids, command, begin, versions), which is the first record of its stream.
 pub(crate) fn describe(options: &Options, role: Role) -> stackline_recording::Process {
     let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();

@@ -26,7 +26,7 @@ pub(crate) fn identity(descriptor: RawFd) -> io::Result<Identity> {
     }
 }
 
-/// Limit of open files of the process.
+/// Limit of the number of open files of the process.
 pub(crate) fn files_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for writes.
@@ -38,7 +38,7 @@ pub(crate) fn files_limit() -> u64 {
 ///
 /// # Errors
 /// If the process may not use such a number.
-pub(crate) fn raise(descriptor: RawFd) -> io::Result<RawFd> {
+pub(crate) fn duplicate_to_high(descriptor: RawFd) -> io::Result<RawFd> {
     let least = (files_limit() / 2).clamp(64, 4096) as libc::c_int;
     // SAFETY: takes no pointer; a bad number is an error.
     let high = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, least) };

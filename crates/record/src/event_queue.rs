@@ -61,7 +61,7 @@ impl Sequence {
     }
 }
 
-/// A sample and its time.
+/// A sample's metric value at a call-tree node, with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimedSample {
     /// Tree of the node.
@@ -130,7 +130,7 @@ impl<T> EventSender<T> {
         self.inbox.lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Post to a larger ring, if there is none yet.
+    /// Post an event to a new, larger ring; if that exists already, count the event as lost.
     #[cold]
     fn post_to_new_ring(&mut self, event: T) -> bool {
         if self.room == MAX_QUEUED {

@@ -38,7 +38,7 @@ struct Definition {
 
 type WithKeywords = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> *mut c_void;
 
-/// Memory to which Python keeps pointers for the rest of the process.
+/// Static variable to which Python keeps pointers for the rest of the process.
 struct Static<T>(std::cell::UnsafeCell<T>);
 
 // SAFETY: only the interpreter touches the contents, under its own lock.
@@ -79,7 +79,7 @@ static METHODS: Static<[Method; 19]> = Static(std::cell::UnsafeCell::new([
         // The signature and text of the interpreter's own function.
         doc: c"_exit($module, /, status)\n--\n\nExit to the system with specified status, without normal exit processing.".as_ptr(),
     },
-    Method { flags: METH_VARARGS, ..method(c"watch_exec", exec::watch) },
+    Method { flags: METH_VARARGS, ..method(c"watch_exec", exec::store_originals) },
     exec::EXECV,
     exec::EXECVE,
     Method { name: std::ptr::null(), function: None, flags: 0, doc: std::ptr::null() },
@@ -198,8 +198,8 @@ fn begin_recording(begin: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     unsafe { (api.text)(reason.as_ptr()) }
 }
 
-/// Begin of the recording for processes that start later: the begin that this process received, unless it came from
-/// another machine, otherwise now. Empty if the system does not identify its clock.
+/// Text of the recording's begin, for processes that start later: the begin that this process received, unless it came
+/// from another machine, otherwise now. Empty if the system does not identify its clock.
 unsafe extern "C" fn begin_text(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     let begin = std::panic::catch_unwind(|| {
         let given = std::env::var(BEGIN).ok().and_then(|text| Begin::parse(&text));

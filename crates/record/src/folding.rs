@@ -51,7 +51,7 @@ pub(crate) fn write_template(name: &[u8], template: &mut Vec<u8>) -> bool {
     varies
 }
 
-/// Write a word with a placeholder for each run of digits.
+/// Write a word with a placeholder for each run of digits; `true` if there was one.
 fn write_numbers(word: &[u8], template: &mut Vec<u8>) -> bool {
     let (mut varies, mut in_number) = (false, false);
     for &byte in word {
@@ -92,7 +92,7 @@ fn uuid_length(text: &[u8]) -> Option<usize> {
     text.iter().enumerate().all(is_part).then_some(LENGTH)
 }
 
-/// Frame of a new span name.
+/// Choice of the frame for a new span name: a separate one, that of its template, or that of all other names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SpanFrame {
     /// A separate frame.
@@ -139,7 +139,7 @@ impl SpanNames {
         SpanFrame::Own
     }
 
-    /// Register a span name that has a frame of its own.
+    /// Register a span name that has the separate frame `frame`.
     pub(crate) fn add(&mut self, name: &str, template: Option<&[u8]>, frame: u32) {
         self.count += 1;
         self.bytes += name.len();
@@ -176,13 +176,14 @@ impl SpanNames {
     }
 }
 
-/// Cache of one thread: shared frames of span names, by template.
+/// Cache of one thread from the templates of span names to the frames that many names share.
 #[derive(Debug, Default)]
 pub(crate) struct FoldedNames {
     known: FxHashMap<Box<[u8]>, Known>,
     template: Vec<u8>,
 }
 
+/// A template whose further names share a frame, as one thread remembers it.
 #[derive(Debug)]
 struct Known {
     frame: u32,

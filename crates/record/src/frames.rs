@@ -86,7 +86,8 @@ impl Frames {
         id
     }
 
-    /// Frame of a span: its own, or the one that names of its template share.
+    /// Intern the frame of a span: a separate one, or one that it shares with other names. Returns its id and that
+    /// choice.
     pub(crate) fn span(&mut self, name: &str, template: Option<&[u8]>) -> (u32, SpanFrame) {
         if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
             return (frame, SpanFrame::Own);
@@ -106,7 +107,8 @@ impl Frames {
         (frame, choice)
     }
 
-    /// Frame of a span, if it is interned already: its own, or the one that names of its template share.
+    /// Id of a span's frame, if it is interned already: its separate frame, or the one that names of its template
+    /// share.
     pub(crate) fn known_span(&mut self, name: &str, template: Option<&[u8]>) -> Option<(u32, SpanFrame)> {
         if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
             return Some((frame, SpanFrame::Own));
@@ -132,7 +134,7 @@ impl Frames {
         self.span_names.keep_example(frame, name);
     }
 
-    /// Id of a frame that is interned already; `None` for a new one, which is not interned.
+    /// Id of a frame, if it is interned already; otherwise `None`, and neither the frame nor its texts are interned.
     pub(crate) fn known(&mut self, key: impl FnOnce(&mut Self) -> FrameKey) -> Option<u32> {
         self.closed = true;
         let key = key(self);

@@ -6,10 +6,11 @@ use std::sync::{Mutex, PoisonError};
 /// Number of shards, a power of two: threads seldom share a lock.
 const SHARDS: usize = 64;
 
-/// Live allocations by address.
+/// Size and name of each live allocation of tensor memory, by address.
 #[derive(Debug)]
-pub(crate) struct Live([Mutex<FxHashMap<usize, Piece>>; SHARDS]);
+pub(crate) struct LiveAllocations([Mutex<FxHashMap<usize, Piece>>; SHARDS]);
 
+/// A live allocation: its size and the number of its name.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     bytes: u64,
@@ -17,7 +18,7 @@ struct Piece {
     name: Option<u32>,
 }
 
-/// Result of naming memory.
+/// Result of [`LiveAllocations::name`]: whether an allocation received a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
     /// The memory has this name from now on.
@@ -30,13 +31,13 @@ pub(crate) enum Naming {
     NotRecorded,
 }
 
-impl Default for Live {
+impl Default for LiveAllocations {
     fn default() -> Self {
         Self(std::array::from_fn(|_| Mutex::default()))
     }
 }
 
-impl Live {
+impl LiveAllocations {
     fn shard(&self, address: usize) -> &Mutex<FxHashMap<usize, Piece>> {
         // Allocations are aligned to 64 bytes.
         &self.0[(address >> 6 ^ address >> 12) % SHARDS]
@@ -47,13 +48,13 @@ impl Live {
         self.shard(address).lock().unwrap_or_else(PoisonError::into_inner).insert(address, Piece { bytes, name: None });
     }
 
-    /// Remove a freed allocation; `None` if it was allocated before recording began.
+    /// Remove a freed allocation, and return its size in bytes; `None` if it was allocated before recording began.
     pub(crate) fn take(&self, address: usize) -> Option<u64> {
         self.shard(address).lock().unwrap_or_else(PoisonError::into_inner).remove(&address).map(|piece| piece.bytes)
     }
 
-    /// Name memory that has no name yet, by `number`: the first name counts. A tensor of `bytes` that is only a part
-    /// of the memory, such as a parameter in a shared buffer, sets no name.
+    /// Give an allocation the name with the number that `number` returns, unless it has a name. A tensor of `bytes`
+    /// that is only a part of the memory, such as a parameter in a shared buffer, sets no name.
     pub(crate) fn name(&self, address: usize, bytes: u64, number: impl FnOnce() -> Option<u32>) -> Naming {
         let mut pieces = self.shard(address).lock().unwrap_or_else(PoisonError::into_inner);
         let Some(piece) = pieces.get_mut(&address) else { return Naming::NotRecorded };
@@ -67,11 +68,11 @@ impl Live {
 
 #[cfg(test)]
 mod tests {
-    use super::{Live, Naming};
+    use super::{LiveAllocations, Naming};
 
     #[test]
     fn frees_return_the_size_once() {
-        let live = Live::default();
+        let live = LiveAllocations::default();
         live.put(4096, 100);
         live.put(8192, 7);
         assert_eq!([live.take(4096), live.take(4096), live.take(8192)], [Some(100), None, Some(7)]);
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn names_are_sent_once_per_allocation() {
-        let live = Live::default();
+        let live = LiveAllocations::default();
         let name = |bytes, name| live.name(4096, bytes, || name);
         assert_eq!(name(100, Some(3)), Naming::NotRecorded);
         live.put(4096, 100);

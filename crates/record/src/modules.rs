@@ -4,8 +4,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Modules by address, updated by the bootstrap when a module is assigned to another one, and when a module is freed,
-/// because its address may be reused.
+/// Table of the `nn.Module`s by address. The bootstrap updates it when a module is assigned to another one, and when a
+/// module is freed, because its address may be reused.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     known: Mutex<Tree>,
@@ -14,6 +14,7 @@ pub(crate) struct Modules {
     next_id: AtomicU64,
 }
 
+/// Known modules by address, and freed modules that still need a path.
 #[derive(Debug, Default)]
 struct Tree {
     by_address: FxHashMap<usize, Known>,
@@ -26,6 +27,7 @@ struct Tree {
 /// Largest number of modules that were called but never assigned; further ones are looked up at each call.
 const MAX_UNASSIGNED: usize = 1 << 16;
 
+/// A known `nn.Module`: its id, its parent and the frame of its calls.
 #[derive(Clone, Debug)]
 struct Known {
     /// Id, never reused.
@@ -43,7 +45,7 @@ struct Assignment {
     name: Box<str>,
 }
 
-/// Frame of a module's calls.
+/// Call-tree frame of a module's calls, with the class and the version of [`Modules`] for which it is valid.
 #[derive(Clone, Copy, Debug)]
 struct NamedFrame {
     version: u64,
@@ -61,7 +63,7 @@ impl Modules {
         known.by_address.entry(child).or_insert_with(|| self.new_module()).assignment = assignment;
     }
 
-    /// Id of the module at this address, which differs from that of later modules at the address.
+    /// Id of the `nn.Module` at this address. Later modules at the address get other ids.
     pub(crate) fn id(&self, module: usize) -> u64 {
         let mut known = self.lock();
         known.keeps_gone = true;
@@ -123,8 +125,8 @@ impl Modules {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// Frame of the calls of a module. For a module without frame, `intern` makes one from the module's path, or
-    /// none.
+    /// Call-tree frame of the calls of a module, cached by its address and class. For a module without frame, `intern`
+    /// makes one from the module's path, or none.
     pub(crate) fn frame(&self, module: usize, class: usize, intern: impl FnOnce(&str) -> Option<u32>) -> Option<u32> {
         let mut known = self.lock();
         let version = self.version();
@@ -148,7 +150,7 @@ impl Modules {
 }
 
 impl Tree {
-    /// Parent of a module, if any; the outer `None` for an unknown module.
+    /// Assignment of a module to its parent; the inner `None` without parent, the outer `None` for an unknown module.
     fn assignment_of(&self, module: usize, id: u64) -> Option<Option<&Assignment>> {
         match self.by_address.get(&module).filter(|known| known.id == id) {
             Some(known) => Some(known.assignment.as_ref()),

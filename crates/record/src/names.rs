@@ -37,7 +37,7 @@ impl Name for dlmonitor::OperatorName<'_> {
 /// Limit of cached names. The cache is cleared when it is full.
 const MAX_NAMES: usize = 1 << 16;
 
-/// Operator names that were seen on one thread, looked up by address first.
+/// Cache of one thread from operator names to frames, looked up by the name's address first.
 ///
 /// Most names live as long as the process, some only as long as the call: an entry is used only after a comparison of
 /// its bytes.
@@ -98,7 +98,7 @@ impl Default for Names {
     }
 }
 
-/// First possible slot of a name; the other one is adjacent.
+/// Index of the first possible slot of a name, by its address; the other one is adjacent.
 #[inline]
 fn slot_of(name: &(impl Name + ?Sized)) -> usize {
     let address = name.address();

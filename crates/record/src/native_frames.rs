@@ -15,7 +15,7 @@ const NATIVE_KEY: u64 = 3 << 62;
 /// Limit of cached segments. The cache is cleared when it is full.
 const MAX_SEGMENTS: usize = 1 << 17;
 
-/// Native frames of one thread.
+/// Reader of one thread's native stack, with a cache from stack segments to call-tree nodes.
 #[derive(Debug)]
 pub(crate) struct NativeFrames {
     stack: NativeStack,
@@ -33,14 +33,14 @@ impl NativeFrames {
         Self { stack: NativeStack::new(), begin, end, segments: FxHashMap::default() }
     }
 
-    /// Assign this native-stack reader to the calling thread.
+    /// Assign this native-stack reader to the calling thread, by reading the bounds of that thread's stack.
     pub(crate) fn enter(&mut self) {
         (self.begin, self.end) = stack_bounds();
     }
 
-    /// Node of the native frames between `parent` and an operator that begins. `operator` is the frame of the
-    /// operator, by which cached segments below one parent are distinguished.
     // Never inlined, so that equal stacks look equal from this function.
+    /// Find or create the node of the native frames between `parent` and an operator that begins. `operator` is the
+    /// frame of the operator, by which cached segments below one parent are distinguished.
     #[inline(never)]
     pub(crate) fn node(
         &mut self,
@@ -127,7 +127,7 @@ fn native_child(tree: &mut TreeOwner, process: &Process, parent: NodeId, address
 }
 
 impl Process {
-    /// Frame of a native address in `module`, if known.
+    /// Intern the frame of a native address, as an offset in `module` if that is known.
     #[cold]
     pub(crate) fn native_frame(&self, full: bool, address: usize, module: Option<&native::Module>) -> u32 {
         self.intern(full, |frames| match module {

@@ -15,7 +15,7 @@ const MAX_HZ: u32 = 10_000;
 /// Default size limit of individual calls in bytes, for about 400 million calls.
 const TRACE_LIMIT: u64 = 4 << 30;
 
-/// Recording options.
+/// Recording options of one process, read from its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     /// Run directory.
@@ -104,7 +104,8 @@ impl Options {
     }
 }
 
-/// Parse the window. The launcher checks the values before it starts a program; invalid values mean no limit.
+/// Parse the options of the recorded window (steps and times). The launcher checks the values before it starts a
+/// program; invalid values mean no limit.
 fn window(variable: &impl Fn(&str) -> Option<String>) -> Selection {
     let [steps, every, after, duration] =
         ["STACKLINE_STEPS", "STACKLINE_EVERY", "STACKLINE_AFTER", "STACKLINE_DURATION"].map(variable);

@@ -44,7 +44,7 @@ impl From<Outage> for Record {
     }
 }
 
-/// State of an output before a write that can be undone.
+/// Saved state of an [`Output`], to which [`Output::undo_since`] returns.
 #[derive(Debug)]
 pub(crate) struct Mark {
     end: u64,
@@ -104,15 +104,15 @@ impl Output {
         Ok(())
     }
 
-    /// The outage that has ended since the last call.
+    /// The outage of writing that has ended since the last call, if any.
     pub(crate) fn recovered(&mut self) -> Option<Outage> {
         let (from_ns, error) = self.failed.filter(|_| self.waiting.is_empty())?;
         self.failed = None;
         Some(Outage { from_ns, to_ns: clock::monotonic_ns(), error, dropped: 0 })
     }
 
-    /// Drop the waiting chunks, so that a small one can be written instead. The first chunk is never dropped, because a
-    /// stream without it cannot be read.
+    /// Drop the waiting chunks, so that a small one can be written instead, and return the current outage. The first
+    /// chunk is never dropped, because a stream without it cannot be read.
     pub(crate) fn give_up(&mut self) -> Option<Outage> {
         let kept = usize::from(!self.has_first_chunk()).min(self.waiting.len());
         let dropped = self.waiting.drain(kept..).map(|waiting| waiting.records).sum();

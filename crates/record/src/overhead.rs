@@ -105,14 +105,14 @@ impl Overhead {
         }
     }
 
-    /// Steps of a comparison without callbacks.
-    fn paused(&self) -> Range<u64> {
+    /// Numbers of the steps that run without callbacks in the current comparison.
+    fn steps_without_callbacks(&self) -> Range<u64> {
         self.gap + BLOCK_STEPS..self.gap + 2 * BLOCK_STEPS + UNTIMED_STEPS
     }
 
-    /// Process the end of a step at this time in ns, for the measurement of overhead.
+    /// Process the end of a step at a time in ns, and return whether the callbacks are to be stopped or started now.
     pub(crate) fn step_ended(&mut self, mark: Mark, now_ns: i64) -> Option<Change> {
-        let paused = self.paused();
+        let paused = self.steps_without_callbacks();
         let is_over = self.budget < BLOCK_STEPS + UNTIMED_STEPS && self.step < paused.start;
         if *self.mark.get_or_insert(mark) != mark || is_over {
             return None;
@@ -148,11 +148,11 @@ impl Overhead {
 
     /// True while callbacks are stopped to measure the recorder's overhead.
     pub(crate) fn is_paused(&self) -> bool {
-        self.paused().contains(&self.step)
+        self.steps_without_callbacks().contains(&self.step)
     }
 
-    /// True if no step has ended for too long, so that the program does something other than steps. Callbacks are
-    /// started again, and this comparison is dropped.
+    /// Drop the comparison if no step has ended for too long without callbacks: the program does something other than
+    /// steps. `true` if it was dropped; the caller then starts the callbacks again.
     pub(crate) fn drop_stalled_comparison(&mut self, now_ns: i64) -> bool {
         let steps = i64::try_from(BLOCK_STEPS + UNTIMED_STEPS).unwrap_or(1);
         let longest = median(&mut self.recorded.clone()).saturating_mul(LONGEST_STEPS * steps);
@@ -196,7 +196,7 @@ impl Overhead {
         self.without.clear();
     }
 
-    /// Result so far; `None` before a step ran unrecorded.
+    /// Overhead measured so far; `None` before a step ran unrecorded.
     pub(crate) fn measured(&self) -> Option<stackline_recording::Overhead> {
         (self.unrecorded > 0).then(|| stackline_recording::Overhead {
             unrecorded_steps: self.unrecorded,

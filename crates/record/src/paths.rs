@@ -38,7 +38,8 @@ impl Paths {
         self.path_caches.iter_mut().for_each(PathCache::clear);
     }
 
-    /// Parent node of an operator that begins when `newest` is the newest frame.
+    /// Find or create the node of the Python frames up to `newest`, below the open operators: the parent of an operator
+    /// that begins.
     #[inline]
     pub(crate) fn node(
         &mut self,
@@ -88,8 +89,8 @@ impl Paths {
         &mut self.path_caches[at]
     }
 
-    /// Frame of a span: the one with the `with` statement, not the `__enter__` that it calls, nor the callees of
-    /// that.
+    /// Python frame whose `with` statement begins a span: the caller of `__enter__`, or `newest` if no `__enter__` is
+    /// near.
     pub(crate) fn with_statement_frame(&mut self, newest: Option<PythonFrame>) -> Option<PythonFrame> {
         let (newest, interpreter) = (newest?, dlmonitor::interpreter()?);
         let mut frame = newest;

@@ -3,7 +3,7 @@
 use crate::event_queue::{Call, CallName, EventReceiver, MemoryAccess, TimedSample, channel};
 use crate::folding::SpanFrame;
 use crate::frames::Frames;
-use crate::memory::Live;
+use crate::memory::LiveAllocations;
 use crate::modules::Modules;
 use crate::state::{Outboxes, State};
 use crate::tensors::Tensors;
@@ -60,7 +60,7 @@ impl Registered {
     }
 }
 
-/// Trees by their numbers, which are never reused. In `trace` mode, ended and written trees are removed.
+/// Registered trees by their ids, which are never reused. In `trace` mode, ended and written trees are removed.
 #[derive(Debug, Default)]
 struct Trees {
     by_id: BTreeMap<u32, Registered>,
@@ -116,7 +116,7 @@ pub(crate) struct Process {
     ended: Mutex<EndedThreads>,
     by_torch_id: Mutex<FxHashMap<u64, Arc<SharedTree>>>,
     pub(crate) modules: Modules,
-    pub(crate) live: Live,
+    pub(crate) live: LiveAllocations,
     pub(crate) tensors: Tensors,
     /// Frame for calls that don't fit into a tree.
     pub(crate) overflow: u32,
@@ -155,7 +155,7 @@ impl Process {
             ended: Mutex::default(),
             by_torch_id: Mutex::default(),
             modules: Modules::default(),
-            live: Live::default(),
+            live: LiveAllocations::default(),
             tensors: Tensors::default(),
             overflow,
             limit,
@@ -196,7 +196,7 @@ impl Process {
         lock(&self.frames).keep_example(frame, name);
     }
 
-    /// Locked interner of the process's texts and frames.
+    /// Lock and return the interner of the process's texts and frames.
     pub(crate) fn frames(&self) -> MutexGuard<'_, Frames> {
         lock(&self.frames)
     }
@@ -228,7 +228,7 @@ impl Process {
         drop(free);
         let id = trees.next;
         let (outbox, inbox) = self.extra_data.trace.then(channel).unzip();
-        let (touch, touches) = self.touches().then(channel).unzip();
+        let (touch, touches) = self.records_memory_events().then(channel).unzip();
         let (call_name, names) = self.extra_data.trace.then(channel).unzip();
         let owner = TreeOwner::new(id, self.limit);
         let outboxes = Outboxes { calls: outbox, touches: touch, names: call_name };
@@ -239,7 +239,7 @@ impl Process {
         state
     }
 
-    /// Add a call tree about a thread that another thread fills, such as the tree of its samples.
+    /// Register a call tree for a thread that another thread fills, such as the tree of its samples.
     pub(crate) fn add_tree(&self, tid: u32, name: String) -> TreeOwner {
         let mut trees = lock(&self.trees);
         let owner = TreeOwner::new(trees.next, self.limit);
@@ -248,7 +248,7 @@ impl Process {
         owner
     }
 
-    /// Set the thread whose data a tree of [`Self::add_tree`] has.
+    /// Set the thread and the name of a tree that [`Self::add_tree`] added.
     pub(crate) fn rename(&self, tree: u32, tid: u32, name: &str) {
         if let Some(registered) = lock(&self.trees).by_id.get_mut(&tree) {
             registered.thread = Thread { id: tree, tid, torch_id: 0, name: name.into() };
@@ -284,7 +284,7 @@ impl Process {
         self.number
     }
 
-    /// Take the state of a thread that ends; `true` if the writer should be woken.
+    /// End or reuse the tree of a thread that ends; `true` if the writer should be woken.
     pub(crate) fn leave_thread(&self, mut state: Box<State>) -> bool {
         if state.process != self.number {
             // The state belongs to an ended recording.
@@ -295,7 +295,7 @@ impl Process {
         if self.extra_data.trace {
             return self.end_tree(state.tree.shared.id);
         }
-        state.hand_over();
+        state.prepare_reuse();
         lock(&self.free).push(state);
         false
     }
@@ -307,14 +307,14 @@ impl Process {
         ended.trees.len() >= WRITER_WAKE_ENDED
     }
 
-    /// Trees that have ended since the last call. After the next samples were taken and everything was written, they
-    /// can be removed by [`Self::release`].
-    pub(crate) fn leaving(&self) -> Vec<u32> {
+    /// Take the ids of trees that have ended since the last call. After the next samples were taken and everything was
+    /// written, [`Self::remove_trees`] can remove them.
+    pub(crate) fn take_ended_trees(&self) -> Vec<u32> {
         std::mem::take(&mut lock(&self.ended).trees)
     }
 
     /// Remove ended and written trees, but keep their counts of lost data.
-    pub(crate) fn release(&self, leaving: &[u32]) {
+    pub(crate) fn remove_trees(&self, leaving: &[u32]) {
         let (mut trees, mut ended) = (lock(&self.trees), lock(&self.ended));
         for &tree in leaving {
             let Some(registered) = trees.by_id.remove(&tree) else { continue };
@@ -326,11 +326,11 @@ impl Process {
         }
     }
 
-    /// Keep ended trees for the next time, because they could not be written. Returns the trees beyond the limit,
-    /// which are removed and counted.
-    pub(crate) fn keep(&self, mut leaving: Vec<u32>) -> Vec<u32> {
+    /// Put back ended trees, because they could not be written. Returns the trees beyond the limit, which are removed
+    /// and counted.
+    pub(crate) fn keep_ended_trees(&self, mut leaving: Vec<u32>) -> Vec<u32> {
         let dropped = leaving.split_off(leaving.len().min(MAX_ENDED));
-        self.release(&dropped);
+        self.remove_trees(&dropped);
         let mut ended = lock(&self.ended);
         ended.dropped += dropped.len() as u64;
         leaving.append(&mut ended.trees);
@@ -357,7 +357,7 @@ impl Process {
     }
 
     /// True if individual calls are recorded (`trace` mode).
-    pub(crate) fn traces(&self) -> bool {
+    pub(crate) fn records_calls(&self) -> bool {
         self.extra_data.trace
     }
 
@@ -374,29 +374,29 @@ impl Process {
     }
 
     /// True if single events of tensor memory are recorded.
-    pub(crate) fn touches(&self) -> bool {
+    pub(crate) fn records_memory_events(&self) -> bool {
         self.extra_data.trace && self.extra_data.memory
     }
 
     /// Store a single sample for the writer, in `trace` mode.
-    pub(crate) fn post(&self, sample: TimedSample) {
+    pub(crate) fn post_sample(&self, sample: TimedSample) {
         if self.extra_data.trace {
             lock(&self.samples).push(sample);
         }
     }
 
     /// Take all samples that were stored for the stream writer.
-    pub(crate) fn samples(&self) -> Vec<TimedSample> {
+    pub(crate) fn take_samples(&self) -> Vec<TimedSample> {
         std::mem::take(&mut lock(&self.samples))
     }
 
     /// Store the node and the time of the newest sample of the main thread.
-    pub(crate) fn set_sampled(&self, sampled: Option<(u32, NodeId, u64)>) {
+    pub(crate) fn set_newest_main_sample(&self, sampled: Option<(u32, NodeId, u64)>) {
         *lock(&self.sampled) = sampled.map(|(tree, node, at)| (tree, node.0, at));
     }
 
     /// Tree of the main thread's samples, and node and time (ticks) of the newest one.
-    pub(crate) fn sampled(&self) -> Option<(u32, u32, u64)> {
+    pub(crate) fn newest_main_sample(&self) -> Option<(u32, u32, u64)> {
         *lock(&self.sampled)
     }
 
@@ -488,7 +488,7 @@ mod tests {
             assert_eq!(state.tree.shared.id, id, "numbers are never used again");
             process.leave_thread(state);
             assert_eq!(process.trees().len(), 1);
-            process.release(&process.leaving());
+            process.remove_trees(&process.take_ended_trees());
             assert!(process.trees().is_empty());
         }
         assert_eq!(process.add_tree(7, "samples".into()).shared.id, 3);

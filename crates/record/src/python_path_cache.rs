@@ -27,14 +27,14 @@ pub(crate) enum Outer<'a> {
     Before(&'a PythonFrame),
 }
 
-/// Context that converts paths to nodes.
+/// Tree, process and interpreter with which paths are converted to nodes.
 pub(crate) struct PathContext<'a> {
     pub(crate) tree: &'a mut TreeOwner,
     pub(crate) process: &'a Process,
     pub(crate) interpreter: &'a Interpreter,
 }
 
-/// Cache of the last path below some node, outermost frame first.
+/// Cache of the last Python path below a node, and of its nodes, outermost frame first.
 #[derive(Debug)]
 pub(crate) struct PathCache {
     base: NodeId,
@@ -57,13 +57,13 @@ fn is_frame(frame: &PythonFrame, other: &PythonFrame) -> bool {
 }
 
 impl Outer<'_> {
-    /// True if a cached Python path ends with this frame.
+    /// True if a path, from inside outwards, ends with `frame` as its last included frame.
     #[inline]
-    fn is(self, frame: &PythonFrame) -> bool {
+    fn is_last(self, frame: &PythonFrame) -> bool {
         matches!(self, Self::With(last) if is_frame(last, frame))
     }
 
-    /// True if a path ends before this frame, which called its last frame.
+    /// True if a path, from inside outwards, ends before `caller`; `None` is the caller of a thread's first frame.
     #[inline]
     fn is_beyond(self, caller: Option<&PythonFrame>) -> bool {
         match (self, caller) {
@@ -73,7 +73,7 @@ impl Outer<'_> {
         }
     }
 
-    /// True if a path ends with `outermost`, whose caller is `beyond`.
+    /// True if a path, from inside outwards, ends with `outermost`, whose caller is `beyond`.
     #[inline]
     fn is_end_of(self, outermost: &PythonFrame, beyond: &OuterCaller) -> bool {
         match (self, beyond) {
@@ -134,25 +134,26 @@ impl PathCache {
         }
     }
 
-    /// Index of the last path's frame at this address.
+    /// Index of the cached frame at the address of `frame`.
     #[inline]
-    fn place(&self, frame: &PythonFrame) -> Option<usize> {
+    fn index_at_address(&self, frame: &PythonFrame) -> Option<usize> {
         let at = usize::from(self.places[(frame.address >> 4) % CACHE_SLOTS]);
         self.seen.get(at).is_some_and(|seen| seen.frame.address == frame.address).then_some(at)
     }
 
-    /// Collect the differences from the last path, and return the index of its innermost frame at an address of the
-    /// new path. `None` if the paths do not match from there on.
+    /// Compare the Python frames from `newest` outwards with the cached path. Collect new and changed frames, and
+    /// return the index of the innermost cached frame whose address is unchanged. `None` if the paths do not match from
+    /// there on.
     #[inline]
     fn compare(&mut self, interpreter: &Interpreter, newest: &PythonFrame, outer: Outer<'_>) -> Option<usize> {
         self.new.clear();
         self.changed.clear();
         let mut frame = *newest;
         let top = loop {
-            if let Some(at) = self.place(&frame) {
+            if let Some(at) = self.index_at_address(&frame) {
                 break at;
             }
-            if outer.is(&frame) || self.new.len() == MAX_NEW {
+            if outer.is_last(&frame) || self.new.len() == MAX_NEW {
                 return None;
             }
             self.new.push(frame);
@@ -187,7 +188,7 @@ impl PathCache {
         self.push_new(context, 0)
     }
 
-    /// Add the new frames, except the `skip` outermost ones.
+    /// Append the frames in `self.new` to the cached path, except the `skip` outermost ones, and return the last node.
     fn push_new(&mut self, context: &mut PathContext<'_>, skip: usize) -> NodeId {
         let mut node = self.nodes.last().copied().unwrap_or(self.base);
         for &frame in self.new.iter().rev().skip(skip) {
@@ -200,7 +201,8 @@ impl PathCache {
         node
     }
 
-    /// Walk the whole path, and reuse the shared outer frames of the last path.
+    /// Walk the whole path, replace the cached frames that differ, and return the last node; `None` if `outer` is not
+    /// reached.
     #[cold]
     fn rebuild(&mut self, context: &mut PathContext<'_>, newest: &PythonFrame, outer: Outer<'_>) -> Option<NodeId> {
         self.new.clear();
@@ -210,7 +212,7 @@ impl PathCache {
         while let Some(frame) = next.filter(|_| self.new.len() < MAX_DEPTH) {
             self.new.push(frame);
             next = context.interpreter.caller(frame);
-            if outer.is(&frame) || outer.is_beyond(next.as_ref()) {
+            if outer.is_last(&frame) || outer.is_beyond(next.as_ref()) {
                 met = true;
                 break;
             }
@@ -232,7 +234,7 @@ impl PathCache {
 const OTHER_KEY: u64 = 1 << 63;
 
 impl PathContext<'_> {
-    /// Node of a frame below `parent`, with the node of the module that it calls, if any.
+    /// Find or create the node of a frame below `parent`, or below the node of the module that the frame calls.
     #[inline]
     fn child(&mut self, parent: NodeId, seen: &SeenFrame) -> NodeId {
         let (process, interpreter) = (self.process, self.interpreter);

@@ -42,7 +42,7 @@ fn session() -> Option<&'static Session> {
     unsafe { Session::current() }
 }
 
-/// State of the calling thread; `client` is [`Thread::client`].
+/// Recorder's state of the calling thread, created at the first call; `client` is [`Thread::client`].
 #[inline]
 fn state<'a>(session: &'static Session, client: &'a mut Option<NonNull<c_void>>) -> &'a mut State {
     let state = *client.get_or_insert_with(|| NonNull::from(Box::leak(session.enter_thread())).cast());
@@ -59,7 +59,8 @@ fn is_from_ended_recording(session: &'static Session, thread: &Thread) -> bool {
     client_process.is_some_and(|process| process != session.process.number())
 }
 
-/// Return the state of a recording that has ended. The operators in progress are not recorded.
+/// Release the thread's state if it belongs to a recording that has ended; `true` if it did. The operators in progress
+/// are not recorded.
 #[inline]
 fn release_ended(session: &'static Session, thread: &mut Thread) -> bool {
     let left_over = is_from_ended_recording(session, thread);
@@ -70,7 +71,7 @@ fn release_ended(session: &'static Session, thread: &mut Thread) -> bool {
     left_over
 }
 
-/// Return the state at the end of the thread, or when it takes part in another recording.
+/// Pass the thread's state back to its recording, at the end of the thread or when another recording begins.
 #[cold]
 fn release_state(thread: &mut Thread) {
     if let Some(state) = thread.client.take() {
@@ -85,12 +86,13 @@ fn release_state(thread: &mut Thread) {
     }
 }
 
-/// Additional number of individual calls: that of the span's name, or autograd's.
-fn extra_calls(state: &State, operator: &Operator, scope: Scope) -> u64 {
+/// Detail of an individual call, as one number: that of a span's exact name, or autograd's packed [`Sequence`].
+fn call_detail(state: &State, operator: &Operator, scope: Scope) -> u64 {
     if scope == Scope::User { state.last_name.into() } else { sequence(operator, scope).0 }
 }
 
-/// Autograd's numbers, by which forward operators and backward nodes are joined.
+/// Autograd's sequence number and forward thread of an operator, by which forward operators and backward nodes are
+/// joined.
 fn sequence(operator: &Operator, scope: Scope) -> Sequence {
     match scope {
         Scope::Function => Sequence::new(operator.sequence_number(), None),
@@ -104,7 +106,7 @@ fn sequence(operator: &Operator, scope: Scope) -> Sequence {
 /// whole program, because the live memory at a time depends on all earlier events.
 fn add_at_current_node(session: &'static Session, thread: &mut Thread, kind: TouchKind, address: usize, bytes: u64) {
     let is_summed = session.window.is_open();
-    if !is_summed && !session.process.touches() {
+    if !is_summed && !session.process.records_memory_events() {
         return;
     }
     release_ended(session, thread);
@@ -164,8 +166,8 @@ fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thre
     }
 }
 
-/// Add an operator or span that begins to the tree, if the window is open. `place` finds its node and autograd's
-/// number. `mark` is [`STEP`] if its end ends a training step, [`IS_COLLECTION`], or 0.
+/// Add an operator or span that begins to the tree, if the window is open. `place` finds its node and the detail of its
+/// call. `mark` is [`STEP`] if its end ends a training step, [`IS_COLLECTION`], or 0.
 #[inline]
 fn begin(
     session: &'static Session,
@@ -197,7 +199,7 @@ fn begin(
         let state = state(session, client);
         let (node, sequence) = place(state, outer, opened);
         state.tree.prefetch_call(node);
-        state.published.begins(outer.len(), node.0, opened);
+        state.published.push(outer.len(), node.0, opened);
         let now = state.now();
         let is_span = opened.client[NODE] & SPAN != 0;
         let last = if is_span && !state.keeps_times() { session.window.paused(now) } else { sequence };
@@ -205,7 +207,8 @@ fn begin(
     }
 }
 
-/// Add the times of an operator or span that ended. `add` receives its exclusive and its inclusive time.
+/// Add the times of an operator or span that ended to its node. `add` receives its exclusive and its inclusive time in
+/// ns.
 #[inline]
 fn end(
     session: &'static Session,
@@ -242,7 +245,7 @@ fn end_of_call(
     if let Some(caller) = open.last_mut() {
         caller.client[CALLEES_TIME] = caller.client[CALLEES_TIME].saturating_add(took - paused);
     }
-    state.published.ends(open);
+    state.published.set_running(open);
     let own = took.saturating_sub(ended.client[CALLEES_TIME]).saturating_sub(paused);
     let (own, took) = (state.ns(own), state.ns(took));
     add(state, NodeId(ended.client[NODE] as u32), own, took);
@@ -264,10 +267,10 @@ impl Observer for Recorder {
         let scope = operator.scope();
         let step = if scope == Scope::User && Window::is_step(operator.name().text()) { STEP } else { 0 };
         begin(session, thread, step, |state, outer, opened| {
-            let node = state.begin(&session.process, operator, scope, outer, opened);
-            (node, if state.outbox.is_some() { extra_calls(state, operator, scope) } else { 0 })
+            let node = state.begin_operator(&session.process, operator, scope, outer, opened);
+            (node, if state.outbox.is_some() { call_detail(state, operator, scope) } else { 0 })
         });
-        if session.process.touches() && scope == Scope::Function {
+        if session.process.records_memory_events() && scope == Scope::Function {
             post_inputs(session, operator, thread);
         }
     }

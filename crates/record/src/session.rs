@@ -141,8 +141,8 @@ impl Session {
         session.start_writing().inspect_err(|_| session.replace())
     }
 
-    /// Begin again in a forked child. Its stream is created with the first data, because most children run another
-    /// program at once.
+    /// Begin a session in a forked child, with the options of its parent. Its stream is created with the first data,
+    /// because most children run another program at once.
     pub(crate) fn continue_in_child() {
         lifetime::forked();
         if let Some(parent) = Self::hold().filter(|session| !session.has_ended()) {
@@ -227,7 +227,7 @@ impl Session {
             return;
         }
         dlmonitor::native::renew();
-        let touches = self.process.touches();
+        let touches = self.process.records_memory_events();
         if self.options.shapes || touches {
             let shapes = dlmonitor::start_shapes();
             if let Err(reason) = &shapes.state {
@@ -283,16 +283,17 @@ impl Session {
         }
     }
 
-    /// Write the first CPU usage, from which later ones are subtracted: threads may have run long before.
+    /// Write the CPU usage at the begin to the stream, from which later ones are subtracted: threads may have run long
+    /// before.
     fn write_usage(&self) {
-        let load = self.load();
+        let load = self.cpu_usage_record();
         if let Some(stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            stream.usage(load, None);
+            stream.write_usage(load, None);
         }
     }
 
-    /// CPU usage of the threads so far, for comparison with individual calls.
-    fn load(&self) -> Option<Record> {
+    /// Record of the CPU usage of all threads so far; `None` outside of `trace` mode.
+    fn cpu_usage_record(&self) -> Option<Record> {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         self.options.trace.then(|| usage.read_threads())?
     }
@@ -307,10 +308,10 @@ impl Session {
         sources.push(Source { name: state.name.into(), on, detail });
     }
 
-    /// Write new data. `last` is true for the final write.
+    /// Write all new data of the process to the stream. `last` is true for the final write.
     fn update(&self, last: bool) {
         dlmonitor::native::renew();
-        let leaving = self.process.leaving();
+        let leaving = self.process.take_ended_trees();
         if let Some(samples) = crate::samples::drain(&self.process) {
             self.note_source(SourceState { name: "samples", state: Ok(samples) });
         }
@@ -326,34 +327,34 @@ impl Session {
             self.note_source(state.clone());
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let load = self.load();
+        let load = self.cpu_usage_record();
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if stream.is_none() {
             // There is no stream for them.
-            drop(self.process.samples());
+            drop(self.process.take_samples());
         }
-        let Some(stream) = stream.as_mut() else { return self.process.release(&leaving) };
+        let Some(stream) = stream.as_mut() else { return self.process.remove_trees(&leaving) };
         stream.retract_end();
         if let Some(version) = self.torch.get() {
-            stream.torch(version);
+            stream.write_torch_version(version);
         }
         let is_taken = stream.update(&self.process, &self.window, &sources, last);
-        stream.usage(load, dlmonitor::cost());
-        stream.overhead(self.window.overhead());
-        stream.step_ends(self.window.step_ends(), self.begin_ns);
+        stream.write_usage(load, dlmonitor::cost());
+        stream.write_overhead(self.window.overhead());
+        stream.write_step_ends(self.window.step_ends(), self.begin_ns);
         if let Some(error) = stream.error().filter(|_| !last) {
             let then = "the program continues, and the recorder will retry the write";
             self.report_failure(&error.to_string(), then);
         }
         if is_taken {
             stream.forget_trees(&leaving);
-            self.process.release(&leaving);
+            self.process.remove_trees(&leaving);
         } else {
-            stream.forget_trees(&self.process.keep(leaving));
+            stream.forget_trees(&self.process.keep_ended_trees(leaving));
         }
     }
 
-    /// Print this message once, because standard error belongs to the program.
+    /// Print once that the recording cannot be written, because standard error belongs to the program.
     fn report_failure(&self, reason: &str, then: &str) {
         if !self.has_reported_failure.swap(true, Ordering::Relaxed) {
             print_message(&format!("cannot write the recording: {reason}; {then}"));
@@ -419,8 +420,8 @@ impl Session {
     }
 }
 
-/// Begin of the recording, by the launcher. A time in the future comes from another clock (a container may have its
-/// own).
+/// Begin of the recording in ns: the launcher's, or now if that is missing or in the future. A time in the future comes
+/// from another clock (a container may have its own).
 fn begin_of(given_ns: Option<i64>, now_ns: i64) -> i64 {
     given_ns.filter(|given_ns| (0..=now_ns).contains(given_ns)).unwrap_or(now_ns)
 }

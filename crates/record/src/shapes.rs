@@ -15,22 +15,23 @@ const SHAPED_KEY: u64 = 1 << 63;
 /// Largest number of tensors of one call that are read; of longer lists only the length counts.
 const MOST: usize = 512;
 
-/// Key of an operator that begins; `frame` is its frame without inputs. `None` if it has no inputs.
+/// Key of an operator's call-tree node by shapes and types of its inputs; `frame` is its frame without inputs. `None`
+/// if it has no inputs.
 #[inline]
-pub(crate) fn key(operator: &Operator, frame: u32) -> Option<Key> {
+pub(crate) fn shape_key(operator: &Operator, frame: u32) -> Option<Key> {
     let inputs = operator.inputs().filter(|inputs| inputs.len() > 0)?;
-    Some(Key(hash(inputs), SHAPED_KEY | u64::from(frame)))
+    Some(Key(hash_inputs(inputs), SHAPED_KEY | u64::from(frame)))
 }
 
-/// Hash of inputs. Equal hashes would merge two calls; all 64 bits depend on all values.
+/// Hash of the shapes and types of inputs. Equal hashes would merge two calls; all 64 bits depend on all values.
 #[inline]
-fn hash(inputs: Inputs<'_>) -> u64 {
+fn hash_inputs(inputs: Inputs<'_>) -> u64 {
     let mut hash = 0x243f_6a88_85a3_08d3;
     let mut left = MOST;
     for input in inputs {
         match input {
             Input::Tensor(tensor) => {
-                hash = with(hash, &tensor);
+                hash = hash_tensor(hash, &tensor);
                 left = left.saturating_sub(1);
             }
             Input::Tensors(tensors) => {
@@ -38,7 +39,7 @@ fn hash(inputs: Inputs<'_>) -> u64 {
                 let taken = tensors.len().min(left);
                 left -= taken;
                 for tensor in tensors.take(taken) {
-                    hash = tensor.map_or_else(|| mix(hash, OTHER), |tensor| with(hash, &tensor));
+                    hash = tensor.map_or_else(|| mix(hash, OTHER), |tensor| hash_tensor(hash, &tensor));
                 }
             }
             Input::Scalar => hash = mix(hash, SCALAR),
@@ -58,7 +59,7 @@ const UNKNOWN: u64 = 5 << 32;
 
 /// Add a tensor's type and sizes to a hash.
 #[inline]
-fn with(hash: u64, tensor: &Tensor<'_>) -> u64 {
+fn hash_tensor(hash: u64, tensor: &Tensor<'_>) -> u64 {
     let dtype = u64::from(tensor.dtype().0);
     match tensor.dims() {
         Some(dims) => {
@@ -75,7 +76,7 @@ fn mix(hash: u64, word: u64) -> u64 {
 }
 
 /// Format the inputs of an operator as text.
-fn text(inputs: Inputs<'_>) -> String {
+fn format_inputs(inputs: Inputs<'_>) -> String {
     let mut text = String::new();
     let mut left = MOST;
     for input in inputs {
@@ -130,10 +131,10 @@ fn write_tensor(text: &mut String, tensor: &Tensor<'_>) {
 }
 
 impl Process {
-    /// Frame of an operator that begins, by name and inputs.
+    /// Intern the frame of an operator that begins, by its name and the shapes and types of its inputs.
     #[cold]
     pub(crate) fn shaped_frame(&self, full: bool, operator: &Operator, scope: Scope) -> u32 {
-        let text = operator.inputs().map(text).unwrap_or_default();
+        let text = operator.inputs().map(format_inputs).unwrap_or_default();
         self.intern(full, |frames| {
             let name = frames.text(&operator.name().text().to_string_lossy());
             let inputs = frames.inputs(&text);

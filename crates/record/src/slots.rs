@@ -35,7 +35,7 @@ impl Slot {
         }
     }
 
-    /// Copy the metric values of another slot.
+    /// Copy the metric values of the slot `from` to this one.
     #[cold]
     fn copy(&self, from: &Self) {
         for (to, from) in self.values().into_iter().zip(from.values()) {
@@ -43,7 +43,8 @@ impl Slot {
         }
     }
 
-    /// Add a value by plain loads and stores, because only the owner of the tree writes.
+    /// Add a value to count, sum, extremes and squares. Plain loads and stores, because only the owner of the tree
+    /// writes.
     #[inline]
     pub(crate) fn add(&self, value: u64) {
         let change = |cell: &AtomicU64, to: u64| cell.store(to, Ordering::Relaxed);
@@ -70,7 +71,7 @@ impl Slot {
     }
 }
 
-/// One of the adjacent slots of a node.
+/// One of a node's adjacent metric slots, for reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeSlot<'a> {
     slots: &'a [Slot],

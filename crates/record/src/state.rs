@@ -16,7 +16,7 @@ use stackline_recording::{FrameKey, Metric};
 use std::ffi::CStr;
 use std::sync::Arc;
 
-/// State of one thread.
+/// The recorder's state of one thread: its tree, caches, and event senders.
 #[derive(Debug)]
 pub(crate) struct State {
     /// Number of its recording ([`Process::number`]).
@@ -104,9 +104,9 @@ impl State {
         if self.keeps_times { time } else { clock::ns(time) }
     }
 
-    /// Pass this thread's call tree to another thread after its own has ended: memory is bounded by the number of
+    /// Prepare this state for reuse by another thread, after its own has ended: memory is bounded by the number of
     /// concurrent threads.
-    pub(crate) fn hand_over(&mut self) {
+    pub(crate) fn prepare_reuse(&mut self) {
         self.tree.forget_forward();
         self.forward.clear();
         self.paths.clear();
@@ -114,9 +114,9 @@ impl State {
         self.published.enter(0);
     }
 
-    /// Node of an operator that begins, below those in `open`.
+    /// Find or create the node of an operator that begins, below those in `open`.
     #[inline]
-    pub(crate) fn begin(
+    pub(crate) fn begin_operator(
         &mut self,
         process: &Process,
         operator: &Operator,
@@ -147,7 +147,7 @@ impl State {
         node
     }
 
-    /// Frame of an operator or a span, without its inputs.
+    /// Frame of an operator or a span by its name, from the cache. Posts the exact name of a span with a shared frame.
     #[inline]
     fn frame(&mut self, process: &Process, scope: Scope, name: &OperatorName<'_>) -> u32 {
         let (tree, folded) = (&self.tree, &mut self.folded);
@@ -175,7 +175,8 @@ impl State {
         self.posted_names
     }
 
-    /// Node of a compilation or phase that begins. It outlives the frames that lead to it, as spans do.
+    /// Find or create the node of a compilation or phase that begins. It outlives the frames that lead to it, as spans
+    /// do.
     #[cold]
     pub(crate) fn begin_compilation(
         &mut self,
@@ -195,15 +196,15 @@ impl State {
     fn child(&mut self, process: &Process, parent: NodeId, operator: &Operator, scope: Scope, frame: u32) -> NodeId {
         if self.shapes
             && scope != Scope::User
-            && let Some(key) = shapes::key(operator, frame)
+            && let Some(key) = shapes::shape_key(operator, frame)
         {
             return self.tree.child(parent, key, process.overflow, |full| process.shaped_frame(full, operator, scope));
         }
         self.tree.child(parent, Key::frame(frame), process.overflow, |_| frame)
     }
 
-    /// Node of the native frames below `parent`, if they are on. `newest` is the newest Python frame, if it differs
-    /// from the one in `opened`.
+    /// Find or create the node of the native frames between `parent` and an operator; `parent` if native frames are
+    /// off. `newest` is the newest Python frame, if it differs from the one in `opened`.
     #[inline]
     fn native(
         &mut self,
@@ -230,13 +231,14 @@ impl State {
         }
     }
 
-    /// Current node: that of the innermost open operator, or of the Python frames that it called.
+    /// Call-tree node at which the thread runs now: that of the innermost open operator, or of the Python frames that
+    /// it called.
     pub(crate) fn current_node(&mut self, process: &Process, open: &[OpenOperator]) -> NodeId {
         let newest = process.interpreter().and_then(dlmonitor::Interpreter::newest);
         self.paths.node(&mut self.tree, process, open, newest.as_ref())
     }
 
-    /// Add a value of any metric at a node.
+    /// Add a value of a metric other than operator times at a node.
     pub(crate) fn add(&mut self, node: NodeId, metric: Metric, value: u64) {
         let slot = *self.slots.entry((node.0, metric)).or_insert_with(|| self.tree.make_slot(node, metric));
         self.tree.add_value(slot, value);
@@ -250,7 +252,8 @@ impl State {
         self.tree.remember_forward(sequence, node);
     }
 
-    /// Store the tree of a forward thread, and drop the trees of ended threads, which have no other owner.
+    /// Store the tree of the forward thread with this torch id, and drop the trees of ended threads, which have no
+    /// other owner.
     #[cold]
     fn add_forward_thread(&mut self, process: &Process, thread: u64) -> Option<()> {
         let shared = process.thread_by_torch_id(thread)?;

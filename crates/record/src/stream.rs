@@ -34,7 +34,7 @@ const MAX_NAMES: usize = 1 << 16;
 /// Largest number of outages that are reported separately.
 const MAX_OUTAGES: usize = 64;
 
-/// Written part of a tree.
+/// State of writing one thread's tree: numbers, counts and times that were last written.
 #[derive(Debug, Default)]
 struct Written {
     thread: Option<stackline_recording::Thread>,
@@ -56,7 +56,7 @@ struct Written {
     counts: Vec<u64>,
 }
 
-/// Stream of one process.
+/// Writer of the stream of one process.
 #[derive(Debug)]
 pub(crate) struct Stream {
     path: PathBuf,
@@ -172,21 +172,21 @@ impl Stream {
         stream
     }
 
-    /// Write all new data. `true` if all posted events were taken; `last` takes them in any case.
+    /// Write all new data of a process. `true` if all posted events were taken; `last` takes them in any case.
     pub(crate) fn update(&mut self, process: &Process, window: &Window, sources: &[Source], last: bool) -> bool {
         let is_blocked = self.output.flush().is_err();
         if let Some(outage) = self.output.recovered() {
             self.note_outage(outage);
         }
         self.note_unwritten(process);
-        let has_room = process.traces() && self.output.waiting_bytes() < MAX_WAITING;
+        let has_room = process.records_calls() && self.output.waiting_bytes() < MAX_WAITING;
         if is_blocked && !has_room && !last {
             self.refused.now = true;
-            self.refused.samples += process.samples().len() as u64;
+            self.refused.samples += process.take_samples().len() as u64;
             return false;
         }
         // Individual calls are written once and must be kept.
-        if !process.traces() && !is_blocked && self.output.len() > LEAST_REWRITE_BYTES.max(4 * self.whole) {
+        if !process.records_calls() && !is_blocked && self.output.len() > LEAST_REWRITE_BYTES.max(4 * self.whole) {
             self.rewrite(process, window, sources);
         }
         self.append(process, window, sources);
@@ -217,15 +217,15 @@ impl Stream {
         }
     }
 
-    /// Drop the state of these trees, which receive no more data.
+    /// Drop the state of writing these trees, which receive no more data.
     pub(crate) fn forget_trees(&mut self, trees: &[u32]) {
         for &tree in trees {
             self.trees.remove(&tree);
         }
     }
 
-    /// Write the version of `PyTorch` to the recorder stream once.
-    pub(crate) fn torch(&mut self, version: &str) {
+    /// Write the version of `PyTorch` to the stream, if it is new.
+    pub(crate) fn write_torch_version(&mut self, version: &str) {
         if self.head.torch == version {
             return;
         }
@@ -272,8 +272,8 @@ impl Stream {
         self.push(&Record::End { at_ns });
     }
 
-    /// Write the CPU usage of threads, and the cost of recording.
-    pub(crate) fn usage(&mut self, load: Option<Record>, cost: Option<dlmonitor::Cost>) {
+    /// Write the CPU usage of threads, the available processors, and the cost of recording.
+    pub(crate) fn write_usage(&mut self, load: Option<Record>, cost: Option<dlmonitor::Cost>) {
         // These are sums, too: the next ones contain them.
         if self.output.is_blocked() {
             return;
@@ -304,8 +304,8 @@ impl Stream {
 
     fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) {
         // Take calls, then nodes, then frames, so that each refers to existing records.
-        let samples = process.samples();
-        let sampled = process.sampled();
+        let samples = process.take_samples();
+        let sampled = process.newest_main_sample();
         let trees = process.trees();
         let calls: Vec<Vec<Call>> = trees
             .iter()

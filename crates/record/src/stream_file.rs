@@ -52,6 +52,7 @@ impl StreamFile {
         Ok(self.descriptor)
     }
 
+    /// True if the descriptor still belongs to this file: the program may have closed or reused it.
     fn is_open(&self) -> bool {
         identity(self.descriptor).is_ok_and(|now| now == self.identity)
     }
@@ -60,7 +61,7 @@ impl StreamFile {
 /// Move the file to a high descriptor number, or keep its number if none is free.
 fn raise_descriptor(file: File, known: Identity) -> RawFd {
     let low = file.into_raw_fd();
-    let Ok(high) = descriptors::raise(low) else { return low };
+    let Ok(high) = descriptors::duplicate_to_high(low) else { return low };
     if identity(low).is_ok_and(|now| now == known) {
         descriptors::close(low);
     }

@@ -3,7 +3,7 @@
 //! The bootstrap reports them: at the assignment to a module, after each step of an optimizer, and at the end. Only
 //! addresses and names are kept.
 
-use crate::memory::{Live, Naming};
+use crate::memory::{LiveAllocations, Naming};
 use crate::modules::Modules;
 use dlmonitor::clock;
 use rustc_hash::FxHashMap;
@@ -16,7 +16,7 @@ const MAX_NAMES: usize = 1 << 16;
 /// Limit of data that wait for the writer.
 const MAX_WAITING: usize = 1 << 20;
 
-/// A tensor's name and module.
+/// A tensor's name in its module, and its role.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Name {
     module: usize,
@@ -26,7 +26,7 @@ struct Name {
     part: TensorPart,
 }
 
-/// Use of a tensor name: the memory at an address has this name from a time on.
+/// Name of memory: the allocation at an address has this tensor name from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NamedTensor {
     /// Time, `CLOCK_MONOTONIC`.
@@ -35,13 +35,14 @@ pub(crate) struct NamedTensor {
     pub(crate) name: u32,
 }
 
-/// All tensor names of a process.
+/// Names of tensors of a process, and the named memory that waits for the writer.
 #[derive(Debug, Default)]
 pub(crate) struct Tensors {
     inner: Mutex<Inner>,
     lost: AtomicU64,
 }
 
+/// Table of tensor names and their numbers, and named memory that waits for the writer, guarded by one lock.
 #[derive(Debug, Default)]
 struct Inner {
     numbers: FxHashMap<Name, u32>,
@@ -66,7 +67,7 @@ impl Tensors {
     /// Name the memory at `address`, of this size in bytes, after a module's tensor.
     pub(crate) fn name(
         &self,
-        (modules, live): (&Modules, &Live),
+        (modules, live): (&Modules, &LiveAllocations),
         module: usize,
         name: &str,
         part: TensorPart,
@@ -92,7 +93,8 @@ impl Tensors {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Records to write now: names that are new or whose module was moved, and the memory with names.
+    /// Take the names that are new or whose module was moved, as records, and the memory that was named since the last
+    /// call.
     pub(crate) fn take(&self, modules: &Modules, written: &mut Written) -> (Vec<Record>, Vec<NamedTensor>) {
         // First: a module that is freed from now on may have been moved, or have names, that this call does not read.
         let gone = modules.freed_ids();
@@ -134,7 +136,7 @@ impl Tensors {
 }
 
 impl Inner {
-    /// Number of a name; `None` beyond the limits.
+    /// Number of a tensor name, which is added if it is new; `None` beyond the limits.
     fn number(&mut self, name: &Name) -> Option<u32> {
         if self.waiting.len() >= MAX_WAITING {
             return None;
@@ -148,7 +150,7 @@ impl Inner {
         Some(number)
     }
 
-    /// Name memory after a tensor like [`Live::name`], if the allocation is unknown there.
+    /// Name memory whose allocation was not recorded after a tensor; otherwise like [`LiveAllocations::name`].
     fn name_unknown_allocation(&mut self, address: usize, name: &Name) -> Naming {
         if self.older.contains_key(&address) {
             return Naming::Known;
@@ -162,7 +164,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::{Tensors, Written};
-    use crate::memory::Live;
+    use crate::memory::LiveAllocations;
     use crate::modules::Modules;
     use stackline_recording::{Record, TensorPart};
 
@@ -188,7 +190,7 @@ mod tests {
     #[test]
     fn names_of_freed_modules_are_not_looked_up_again() {
         let (tensors, modules, live, mut written) =
-            (Tensors::default(), Modules::default(), Live::default(), Written::default());
+            (Tensors::default(), Modules::default(), LiveAllocations::default(), Written::default());
         for module in 0..10_usize {
             let address = 0x1000 * (module + 1);
             live.put(address, 64);
@@ -206,7 +208,7 @@ mod tests {
 
     #[test]
     fn names_beyond_the_limit_are_counted() {
-        let (tensors, modules, live) = (Tensors::default(), Modules::default(), Live::default());
+        let (tensors, modules, live) = (Tensors::default(), Modules::default(), LiveAllocations::default());
         for module in 0..super::MAX_NAMES + 3 {
             live.put(0x40 * module, 64);
             tensors.name((&modules, &live), module, "weight", TensorPart::Parameter, (0x40 * module, 64));
@@ -219,7 +221,7 @@ mod tests {
     #[test]
     fn names_are_sent_once_and_again_when_their_module_moves() {
         let (tensors, modules, live, mut written) =
-            (Tensors::default(), Modules::default(), Live::default(), Written::default());
+            (Tensors::default(), Modules::default(), LiveAllocations::default(), Written::default());
         live.put(0x1000, 64);
         let name_tensor = |part, address| tensors.name((&modules, &live), 30, "weight", part, (address, 64));
         name_tensor(TensorPart::Parameter, 0x1000);

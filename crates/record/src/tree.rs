@@ -13,14 +13,14 @@ use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// A node of one thread's tree.
+/// Index of a node in one thread's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NodeId(pub(crate) u32);
 
 /// The root of each tree.
 pub(crate) const ROOT: NodeId = NodeId(0);
 
-/// Part of a node that other threads read.
+/// Parent and frame of a node, which other threads read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) parent: u32,
@@ -85,7 +85,7 @@ impl SharedTree {
         self.sequences.get().and_then(Weak::upgrade).is_some_and(|known| is_overwritten(&known, sequence))
     }
 
-    /// Frames from the root (excluded) to a node.
+    /// Frame ids from the root (excluded) to a node.
     pub(crate) fn path(&self, node: NodeId) -> Vec<u32> {
         let mut frames = Vec::new();
         let mut at = node.0;
@@ -98,7 +98,7 @@ impl SharedTree {
     }
 }
 
-/// Call-tree node that is remembered for a forward operator's sequence number.
+/// Look up the node of a forward operator by sequence number in the table `sequences`.
 #[inline]
 fn forward(sequences: &[AtomicU64], sequence: u64) -> Option<NodeId> {
     let entry = sequences.get(sequence as usize % SEQUENCES)?.load(Ordering::Acquire);
@@ -112,7 +112,7 @@ fn is_overwritten(sequences: &[AtomicU64], sequence: u64) -> bool {
     entry >> 32 != 0 && (entry as u32).wrapping_sub(sequence as u32).cast_signed() > 0
 }
 
-/// Key of a child below its parent.
+/// Key by which a child is found below its parent: a frame id, or values that are cheaper to get than the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(pub(crate) u64, pub(crate) u64);
 
@@ -123,7 +123,7 @@ impl Key {
     }
 }
 
-/// Node data of the owner. Two entries share a cache line.
+/// A node's data for the thread that owns the tree. Two entries share a cache line.
 #[derive(Debug)]
 #[repr(align(32))]
 struct Entry {
@@ -136,7 +136,7 @@ struct Entry {
     slots: Option<Arc<[Slot; 2]>>,
 }
 
-/// Tree for its owning thread.
+/// Tree as its owning thread uses it: it alone adds nodes and values.
 #[derive(Debug)]
 pub(crate) struct TreeOwner {
     pub(crate) shared: Arc<SharedTree>,
@@ -233,6 +233,7 @@ impl TreeOwner {
         NodeId(node)
     }
 
+    /// Add a child with a new key, or find the child with the same frame; the overflow node if the tree is full.
     #[cold]
     fn insert(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce(bool) -> u32) -> NodeId {
         let full = self.is_full();
@@ -258,6 +259,7 @@ impl TreeOwner {
         NodeId(node)
     }
 
+    /// Append a node to the tree and to its indices.
     fn push(&mut self, parent: u32, key: Key, frame: u32) -> u32 {
         let node = self.shared.nodes.push(Node { parent, frame }) as u32;
         self.entries.push(Entry { key, last_child: 0, next_sibling: 0, slots: None });

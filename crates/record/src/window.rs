@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Conditions of the recording, all of which must hold.
+/// Part of the program to record, by step numbers and times; all conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
     /// First and last step, both included; counted from 0.
@@ -42,6 +42,7 @@ impl Selection {
         Some(Self { steps, every, after: time(after)?, duration: time(duration)? })
     }
 
+    /// True if the step with this number is recorded at the time `elapsed` after the begin.
     fn holds(&self, step: u64, elapsed: Duration) -> bool {
         let after = self.after.unwrap_or_default();
         self.steps.is_none_or(|(from, to)| (from..=to).contains(&step))
@@ -51,10 +52,12 @@ impl Selection {
     }
 }
 
+/// Convert a duration to ns.
 pub(crate) fn nanos(elapsed: Duration) -> i64 {
     i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
 }
 
+/// Parse a range of steps `A..B`, both included; a missing bound is 0 or the largest number.
 fn range(text: &str) -> Option<(u64, u64)> {
     let (from, to) = text.split_once("..")?;
     let bound = |text: &str, default| if text.is_empty() { Some(default) } else { text.parse().ok() };
@@ -62,6 +65,7 @@ fn range(text: &str) -> Option<(u64, u64)> {
     (from <= to).then_some((from, to))
 }
 
+/// Parse a time such as `500ms`, `30s`, `2m` or `1h`; without unit, in seconds.
 fn seconds(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -74,7 +78,7 @@ fn seconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * unit).ok()
 }
 
-/// A begin or pause of the recording.
+/// A change of the window: recording of operators begins or pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     /// Time in ticks.
@@ -98,7 +102,7 @@ pub(crate) struct Ends {
     pub(crate) last: Duration,
 }
 
-/// State that steps and time change, under a lock.
+/// Step count, changes and measurements of a window, guarded by its lock.
 #[derive(Debug, Default)]
 struct WindowState {
     /// Number of steps that ended.
@@ -113,7 +117,7 @@ struct WindowState {
     is_left_out: bool,
 }
 
-/// State of the window.
+/// The recorded window: its selection, whether it is open now, and its changes.
 #[derive(Debug)]
 pub(crate) struct Window {
     selection: Selection,
@@ -233,7 +237,7 @@ impl Window {
         }
     }
 
-    /// Total time in which operators were paused until `now`, in ticks.
+    /// Total time in which recording was paused for the overhead measurement until `now`, in ticks.
     #[inline]
     pub(crate) fn paused(&self, now: u64) -> u64 {
         let since = self.paused_since.load(Ordering::Relaxed);
@@ -252,7 +256,7 @@ impl Window {
         self.state().ends.filter(|_| is_whole_program)
     }
 
-    /// Begins and pauses of the recording so far, from number `from` on.
+    /// Changes of the window so far, from number `from` on.
     pub(crate) fn changes(&self, from: usize) -> Vec<Change> {
         self.state().changes.get(from..).unwrap_or(&[]).to_vec()
     }

@@ -6,8 +6,8 @@ use std::fmt::{self, Display, Formatter};
 /// Environment variable with the [`Begin`] of the recording.
 pub const BEGIN: &str = "STACKLINE_BEGIN";
 
-/// Hash of the kernel's boot id and of the time namespace: equal in processes that share the monotonic clock. `None` if
-/// the system does not provide them.
+/// Identity of the monotonic clock: a hash of the kernel's boot id and of the time namespace, equal in processes that
+/// share the clock. `None` if the system does not provide them.
 #[must_use]
 pub fn boot() -> Option<u64> {
     let id = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
@@ -36,8 +36,8 @@ impl Begin {
         Some(Self { monotonic_ns: ns.parse().ok()?, boot: u64::from_str_radix(boot, 16).ok()? })
     }
 
-    /// Begin of the recording, if it belongs to the monotonic clock of this process. Environment variables reach other
-    /// machines, whose clocks are unrelated.
+    /// Begin of the recording in ns of the monotonic clock, if it was taken from the clock of this process. Environment
+    /// variables reach other machines, whose clocks are unrelated.
     #[must_use]
     pub fn begin_on_this_clock(self) -> Option<i64> {
         (boot() == Some(self.boot)).then_some(self.monotonic_ns)

@@ -70,7 +70,7 @@ impl BlockWriter {
     }
 }
 
-/// A block, read from its first record on.
+/// A block of records while it is read, from its first record on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Block<'a> {
     /// Number of the kind of its records.
@@ -82,7 +82,7 @@ pub(crate) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// The block at the begin of a chunk, and the rest of the chunk; `None` if there is none.
+    /// Parse the block at the begin of a chunk's bytes, and return the block and the rest; `None` if it is invalid.
     pub(crate) fn open(chunk: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let ((kind, left, bytes), rest) = postcard::take_from_bytes::<(u32, u32, u32)>(chunk).ok()?;
         let (records, rest) = rest.split_at_checked(bytes as usize)?;
@@ -108,7 +108,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Fields of a record in postcard's format: preceded by the number of its kind, which is stored once per block.
+/// Postcard input for one record: the number of its kind, which a block stores once, and then the record's fields.
 struct Fields<'a> {
     /// The number of the kind, until it was read.
     kind: Option<u8>,

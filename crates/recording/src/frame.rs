@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Identity of a frame (`DeepContext` section 4.2).
+/// Kind of a call-path frame, with the values that identify it (`DeepContext` section 4.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum FrameKey {

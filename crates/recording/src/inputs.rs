@@ -44,7 +44,7 @@ const TYPES: &[(&str, &str)] = &[
     ("f4_e2m1fn_x2", "c10::Float4_e2m1fn_x2"),
 ];
 
-/// One input.
+/// One input of an operator: a tensor, a list of tensors, a number or numbers, or another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
     /// A tensor.
@@ -68,7 +68,7 @@ pub struct Tensor<'a> {
     pub dims: Option<Vec<i64>>,
 }
 
-/// Parse a text to inputs and the number of omitted ones; `None` for invalid texts.
+/// Parse the text of an operator's inputs to the inputs and the number of omitted ones; `None` for invalid texts.
 #[must_use]
 pub fn parse(text: &str) -> Option<(Vec<Input<'_>>, usize)> {
     let mut inputs = Vec::new();
@@ -82,13 +82,13 @@ pub fn parse(text: &str) -> Option<(Vec<Input<'_>>, usize)> {
     Some((inputs, left_out))
 }
 
-/// PyTorch's name of the type with the name `short` in Stackline.
+/// PyTorch's name (`long int`) of the element type with the name `short` in Stackline (`i64`).
 #[must_use]
 pub fn type_name(short: &str) -> Option<&'static str> {
     TYPES.iter().find(|(ours, _)| *ours == short).map(|&(_, theirs)| theirs)
 }
 
-/// Parts of a text, separated by `, ` outside of parentheses.
+/// Split the text of an operator's inputs at each `, ` outside of parentheses.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -103,6 +103,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Parse one input, and add the number of its omitted tensors to `left_out`.
 fn input<'a>(part: &'a str, left_out: &mut usize) -> Option<Input<'a>> {
     Some(match part {
         "scalar" => Input::Scalar,
@@ -125,6 +126,7 @@ fn input<'a>(part: &'a str, left_out: &mut usize) -> Option<Input<'a>> {
     })
 }
 
+/// Parse a tensor such as `f32[4,32]` or `bf16[?]`.
 fn tensor(part: &str) -> Option<Tensor<'_>> {
     let (dtype, dims) = part.strip_suffix(']')?.split_once('[')?;
     let dims = match dims {

@@ -73,14 +73,15 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Number of skipped records of unknown kinds so far, by the number of the kind. A newer recorder wrote them.
+    /// Skipped records of unknown kinds so far, as pairs of the kind and the number of records. A newer recorder wrote
+    /// them.
     pub fn unknown(&self) -> impl Iterator<Item = (u32, u64)> {
         self.unknown.iter().map(|(&kind, &count)| (kind, count))
     }
 
-    /// True if a stream contains single records of `trace` mode (calls, samples, memory events), by the heads of its
-    /// blocks, up to the first such record. `None` if this is undecidable: the stream has format 1, is damaged, comes
-    /// from a newer recorder, or reports missing records.
+    /// True if a stream contains single records of `trace` mode: calls, samples or memory events. Only the heads of
+    /// blocks are read, up to the first such record. `None` if this is undecidable: the stream has format 1, is
+    /// damaged, comes from a newer recorder, or reports missing records.
     pub fn has_single_records(stream: &mut impl Read) -> Option<bool> {
         let mut header = [0; HEADER.len()];
         stream.read_exact(&mut header).ok().filter(|()| header == HEADER)?;
@@ -131,7 +132,7 @@ impl<'a> Reader<'a> {
         self.skipped
     }
 
-    /// Records of the chunk that begins at a byte, if it is intact.
+    /// Bytes of the records in the chunk that begins at a byte of the file, if the chunk is intact.
     fn chunk_at(&self, at: usize) -> Option<&'a [u8]> {
         let (length, crc, records) = self.prefix(at)?;
         // Empty chunks are never written: eight zero bytes are damage.
@@ -139,7 +140,7 @@ impl<'a> Reader<'a> {
         (crc32fast::hash(records) == crc).then_some(records)
     }
 
-    /// Length and checksum of a chunk at this byte, and all following bytes.
+    /// Length and checksum of a chunk that begins at a byte of the file, and all bytes after these two numbers.
     fn prefix(&self, at: usize) -> Option<(usize, u32, &'a [u8])> {
         let rest = self.file.get(at..)?;
         let prefix = rest.first_chunk::<PREFIX>()?;
@@ -184,7 +185,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// True if these bytes begin like a chunk of the recorder stream.
+    /// True if these bytes begin with a valid block, or in format 1 with a valid record.
     fn begins_like_chunk(&self, records: &[u8]) -> bool {
         match self.version {
             1 => postcard::take_from_bytes::<Record>(records).is_ok(),
@@ -230,7 +231,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skip the rest of the current chunk, which is invalid although its checksum is right.
+    /// Skip the rest of the current chunk as damaged, because it is invalid although its checksum is right; returns
+    /// `None`.
     fn skip_invalid_chunk(&mut self) -> Option<Record> {
         let bytes = std::mem::take(&mut self.chunk).len();
         self.note_damage(self.next_chunk - bytes, bytes);
@@ -259,7 +261,7 @@ impl<'a> Checksums<'a> {
         Self { bytes, prefixes: vec![0], hasher: crc32fast::Hasher::new() }
     }
 
-    /// Checksum of the first `length` bytes.
+    /// Checksum of the first `length` bytes, computed once and stored.
     fn prefix(&mut self, length: usize) -> Option<u32> {
         for byte in self.bytes.get(self.prefixes.len() - 1..length).unwrap_or_default() {
             self.hasher.update(std::slice::from_ref(byte));

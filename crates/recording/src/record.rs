@@ -288,7 +288,7 @@ impl Record {
     pub(crate) const MISSING: [u32; 2] = [9, 25];
 }
 
-/// Details of a single call in addition to its node.
+/// Detail of an individual call in addition to its node and times: autograd's number, or an exact name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallDetail {
     /// No details.
@@ -333,7 +333,8 @@ pub struct Overhead {
     pub fraction: Option<Interval>,
 }
 
-/// Ends of steps of optimizers, on all threads of the process and with all optimizers.
+/// Number of optimizer steps that ended, and times of the first and the last end, on all threads and with all
+/// optimizers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepEnds {
     /// Number of steps that ended.
@@ -344,7 +345,7 @@ pub struct StepEnds {
     pub last_ns: u64,
 }
 
-/// A value with its confidence interval.
+/// A median with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Lower end.
@@ -369,7 +370,7 @@ pub struct Cost {
     pub measured: u64,
 }
 
-/// A recorded process.
+/// Description of a recorded process: ids, command, begin and versions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     /// Process id.
@@ -406,7 +407,7 @@ pub enum Role {
     Spawn,
 }
 
-/// A thread of a recorded process.
+/// Ids and name of a thread of a recorded process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Thread {
     /// Id within the stream.
@@ -419,7 +420,7 @@ pub struct Thread {
     pub name: String,
 }
 
-/// Metrics of nodes.
+/// Metric of a call-tree node, such as times, bytes or counted events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Metric {
@@ -467,7 +468,7 @@ pub const COUNTERS: &[&str] = &[
     "branch-misses",
 ];
 
-/// Source of recorded events in a process, such as `python`, and whether it works.
+/// State of a data source of the recorder in a process, such as `python`: whether it works.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Source {
     /// Name, e.g. `python`.

@@ -27,7 +27,7 @@ impl Stats {
         self.sum_of_squares = self.sum_of_squares.saturating_add(u128::from(value) * u128::from(value));
     }
 
-    /// Merge the statistics of two sets of a metric's values; commutative and associative.
+    /// Add the statistics of another set of a metric's values to these; commutative and associative.
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Role of a named tensor.
+/// Role of a named tensor in its module: parameter, buffer, gradient, or state of an optimizer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum TensorPart {
@@ -16,7 +16,7 @@ pub enum TensorPart {
     State(String),
 }
 
-/// Event of tensor memory.
+/// Kind of an event of tensor memory: allocation, free, input of an operator, or failed allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TouchKind {
     /// Allocation.

@@ -38,7 +38,7 @@ impl V1Calls {
         }
     }
 
-    /// Drop the details of next calls, because all details of a call are in one chunk.
+    /// Drop details that wait for their call, at the end of a chunk: all details of a call are in one chunk.
     pub(crate) fn drop_details(&mut self) {
         self.next.clear();
     }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// A separate debug file.
+/// A separate file with a library's debug information, mapped into memory.
 #[derive(Debug)]
 pub(crate) struct DebugFile {
     pub(crate) path: PathBuf,

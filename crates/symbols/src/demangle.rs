@@ -31,7 +31,7 @@ pub fn demangle(name: &str) -> String {
     name.chars().take(MAX_NAME).collect()
 }
 
-/// A text with a size limit.
+/// Text buffer with a size limit, beyond which writes fail.
 #[derive(Default)]
 struct Bounded(String);
 

@@ -29,18 +29,20 @@ const TEXT_PER_ADDRESS: usize = 4 << 10;
 /// Functions at an address, outermost first, and true if the name of the outermost one is its linkage name.
 pub(crate) type Chain = (Vec<Frame>, bool);
 
+/// A debug section with its bytes, decompressed if needed.
 struct Section<'a> {
     id: SectionId,
     bytes: Cow<'a, [u8]>,
 }
 
-/// Sections of a library or debug file, and those of the file that it shares with others.
+/// Debug sections of a library or debug file, and those of a file that several debug files share.
 pub(crate) struct DebugInfo<'a> {
     own: DwarfSections<Section<'a>>,
     shared: Option<DwarfSections<Section<'static>>>,
 }
 
-/// Read limits. Lists of ranges have a separate limit, because they are much larger in memory than in the file.
+/// Limits on the bytes that are read from debug sections. Lists of ranges have a separate limit, because they are much
+/// larger in memory than in the file.
 struct ReadLimits {
     ranges: Meter,
     others: Meter,
@@ -62,8 +64,8 @@ impl<'a> DebugInfo<'a> {
         Self { own: sections(|name| elf.section(name).unwrap_or_default()), shared: None }
     }
 
-    /// Functions at each address by debug information, read in a thread with a fixed stack size; without the thread
-    /// there are none.
+    /// Functions with lines at each address, from debug information. It is read in a thread with a fixed stack size;
+    /// without the thread there are none.
     pub(crate) fn frames(&self, addresses: &[u64]) -> Vec<Chain> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK);
@@ -91,6 +93,7 @@ impl<'a> DebugInfo<'a> {
         each.map(Option::unwrap_or_default).collect()
     }
 
+    /// Read limits in proportion to the sizes of the sections.
     fn meters(&self) -> ReadLimits {
         let (mut ranges, mut others) = (0, 0);
         let mut add = |section: &Section<'_>| {
@@ -135,6 +138,7 @@ fn sections<'a>(bytes: impl Fn(&str) -> Cow<'a, [u8]>) -> DwarfSections<Section<
     }
 }
 
+/// Functions at an address, outermost first, and true if the outermost name was demangled; empty if unknown or invalid.
 fn frames(context: &Context<Metered<'_>>, address: u64) -> Chain {
     let mut frames = Vec::new();
     let mut is_whole = false;

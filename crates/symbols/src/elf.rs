@@ -40,7 +40,7 @@ type Section = SectionHeader64<LittleEndian>;
 /// A symbol table.
 pub(crate) type Symbols<'a> = SymbolTable<'a, FileHeader64<LittleEndian>>;
 
-/// A table of names.
+/// A section of null-terminated names (string table).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Strings<'a>(&'a [u8]);
 
@@ -87,7 +87,7 @@ impl<'a> Elf<'a> {
         sections
     }
 
-    /// Names in a section, of symbols or of other sections.
+    /// String table in the section with this index: names of symbols or of sections.
     pub(crate) fn strings(&self, section: SectionIndex) -> Strings<'a> {
         let section = self.file.elf_section_table().section(section);
         Strings(section.ok().and_then(|section| section.data(ENDIAN, self.bytes).ok()).unwrap_or_default())
@@ -97,7 +97,7 @@ impl<'a> Elf<'a> {
         self.file.elf_program_headers()
     }
 
-    /// Address of the page of the first loaded byte, from which offsets count.
+    /// Lowest address of a loaded page as the file states it, from which offsets in the library count.
     pub(crate) fn base(&self) -> Option<u64> {
         let loaded = self.headers().iter().filter(|header| header.p_type(ENDIAN) == PT_LOAD);
         loaded.map(|header| header.p_vaddr(ENDIAN) & !(PAGE - 1)).min()
@@ -109,7 +109,7 @@ impl<'a> Elf<'a> {
         loaded.map(|header| (header.p_vaddr(ENDIAN), header.p_memsz(ENDIAN)))
     }
 
-    /// Contents of the index of the unwind tables, and of the first code segment.
+    /// Bytes that identify a library without build id: index of the unwind tables, and first code segment.
     pub(crate) fn parts(&self) -> [Option<&'a [u8]>; 2] {
         let find = |is_match: &dyn Fn(&ProgramHeader64<LittleEndian>) -> bool| {
             self.headers().iter().find(|header| is_match(header))?.data(ENDIAN, self.bytes).ok()
@@ -140,7 +140,7 @@ impl<'a> Elf<'a> {
         sections.chain(segments).filter_map(move |notes| build_id(notes, &mut left))
     }
 
-    /// Name of a separate debug file, and its checksum.
+    /// Name and checksum of the separate debug file to which this ELF file refers (`.gnu_debuglink`).
     pub(crate) fn debug_link(&self) -> Option<(&'a [u8], u32)> {
         let data = self.data(".gnu_debuglink")?;
         let end = data.iter().position(|&byte| byte == 0)?;
@@ -148,7 +148,7 @@ impl<'a> Elf<'a> {
         Some((&data[..end], u32::from_le_bytes(*checksum)))
     }
 
-    /// Path of a file that several debug files share, and its build id.
+    /// Path and build id of the file that this debug file shares with others (`.gnu_debugaltlink`).
     pub(crate) fn shared_debug_link(&self) -> Option<(&'a [u8], &'a [u8])> {
         let data = self.data(".gnu_debugaltlink")?;
         let end = data.iter().position(|&byte| byte == 0)?;
@@ -166,7 +166,7 @@ impl<'a> Elf<'a> {
         [self.file.elf_symbol_table(), self.file.elf_dynamic_symbol_table()]
     }
 
-    /// Find a section, or its older compressed form (`.zdebug_…`), and true for the latter.
+    /// Find a section by name, or its older compressed form (`.zdebug_…`), and return true with the latter.
     fn find(&self, name: &str) -> Option<(&'a Section, bool)> {
         let find = |name: &str| self.sections.get(name.as_bytes()).copied();
         let old = || Some((find(&name.replacen(".debug_", ".zdebug_", 1))?, true));
@@ -177,7 +177,8 @@ impl<'a> Elf<'a> {
         self.find(name)?.0.data(ENDIAN, self.bytes).ok()
     }
 
-    /// Bytes of a section, decompressed if needed; `None` if it has none, or if it exceeds the budget.
+    /// Bytes of the section with this name, decompressed if needed. `None` if it is missing, empty or invalid, or
+    /// exceeds the budget.
     pub(crate) fn section(&self, name: &str) -> Option<Cow<'a, [u8]>> {
         let (section, is_old) = self.find(name)?;
         let data = section.data(ENDIAN, self.bytes).ok()?;
@@ -200,7 +201,8 @@ impl<'a> Elf<'a> {
         (!bytes.is_empty()).then_some(bytes)
     }
 
-    /// Grows with the actual data, because the size in the file may be wrong.
+    /// Decompress a section of `size` bytes within the budget. Memory grows with the actual data, because the size in
+    /// the file may be wrong.
     fn unpack(&self, stream: impl Read, size: u64) -> Option<Vec<u8>> {
         let left = self.unpack.get();
         if size > left {
@@ -214,7 +216,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// Build id among notes, of which `left` may still be read.
+/// First GNU build id among an ELF file's notes, of which at most `left` are read.
 fn build_id<'a>(mut notes: NoteIterator<'a, FileHeader64<LittleEndian>>, left: &mut usize) -> Option<&'a [u8]> {
     while let Ok(Some(note)) = notes.next() {
         *left = left.checked_sub(1)?;

@@ -52,7 +52,7 @@ pub struct Frame {
     pub line: u32,
 }
 
-/// State of a library's file.
+/// State of a library's file: the recorded one, changed, missing, or unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The file exists and is the recorded one.
@@ -69,7 +69,7 @@ pub enum State {
     NoFile,
 }
 
-/// Functions of one library by offset, and the state of its file.
+/// Result of symbolizing offsets in one library: functions at each offset, and the state of the library's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     /// State of the library. A separate debug file with its build id also gives names without it.
@@ -78,7 +78,7 @@ pub struct Names {
     pub frames: Vec<Vec<Frame>>,
 }
 
-/// Symbolizer with its folders of debug files.
+/// Symbolizer of native code, with the folders in which it searches separate debug files.
 #[derive(Clone, Debug)]
 pub struct Symbolizer {
     debug_folders: Vec<PathBuf>,
@@ -103,8 +103,9 @@ impl Symbolizer {
         Self { debug_folders }
     }
 
-    /// Functions at offsets from the first byte of a library in memory. For a caller, the offset should be that of
-    /// the last byte of the call instruction: the next byte may belong to another line or function.
+    /// Symbolize offsets from the first byte of a library in memory: functions with file and line. For a caller, the
+    /// offset should be that of the last byte of the call instruction: the next byte may belong to another line or
+    /// function.
     #[must_use]
     pub fn names(&self, library: &Library, offsets: &[u64]) -> Names {
         let (state, main) = open_same(library);
@@ -127,8 +128,8 @@ impl Symbolizer {
     }
 }
 
-/// Functions at offsets in a library that is in memory, identical to its file and known to be the right one:
-/// [`Names::frames`]. Other files are not searched.
+/// Symbolize offsets in the library whose file has these bytes: functions at each offset, as in [`Names::frames`].
+/// Other files are not searched.
 #[must_use]
 pub fn names_in(bytes: &[u8], offsets: &[u64]) -> Vec<Vec<Frame>> {
     let Some(elf) = Elf::parse(bytes) else { return vec![Vec::new(); offsets.len()] };
@@ -136,7 +137,7 @@ pub fn names_in(bytes: &[u8], offsets: &[u64]) -> Vec<Vec<Frame>> {
     chains(&[&elf], debug.as_ref(), offsets)
 }
 
-/// Functions at each offset, from the symbol tables of files and from debug information.
+/// Functions at each offset, merged from the symbol tables of `files` and from debug information.
 fn chains(files: &[&Elf<'_>], debug: Option<&DebugInfo<'_>>, offsets: &[u64]) -> Vec<Vec<Frame>> {
     let Some(base) = files.first().and_then(|elf| elf.base()) else { return vec![Vec::new(); offsets.len()] };
     let addresses: Vec<u64> = offsets.iter().map(|offset| base.wrapping_add(*offset)).collect();
@@ -146,14 +147,14 @@ fn chains(files: &[&Elf<'_>], debug: Option<&DebugInfo<'_>>, offsets: &[u64]) ->
     each.map(|((frames, is_whole), symbol)| with_symbol(frames, symbol.filter(|_| !is_whole))).collect()
 }
 
-/// Hash that identifies a library without build id: [`Library::content`] of the current file.
+/// Hash that identifies a library without build id ([`Library::content`]), of the file at `path`.
 #[must_use]
 pub fn content_hash(path: &Path) -> Option<u64> {
     fingerprint::fingerprint(&Elf::parse(&map(path)?)?)
 }
 
-/// Use the name of a symbol table if debug information has none or an incomplete one: compilers give static functions
-/// no linkage name, so that namespaces and template arguments are missing.
+/// Replace the outermost function's name from debug information by the demangled `symbol`, if it is missing or
+/// incomplete. Compilers give static functions no linkage name, so that namespaces and template arguments are missing.
 fn with_symbol(mut frames: Vec<Frame>, symbol: Option<&[u8]>) -> Vec<Frame> {
     let symbol = symbol.map(|symbol| String::from_utf8_lossy(symbol));
     match (frames.first_mut(), symbol) {
@@ -173,7 +174,7 @@ fn with_symbol(mut frames: Vec<Frame>, symbol: Option<&[u8]>) -> Vec<Frame> {
     frames
 }
 
-/// File of the library, if it is the recorded one.
+/// Map the file of a library, and return its state; the bytes only if it is the recorded file.
 fn open_same(library: &Library) -> (State, Option<Mapped>) {
     let path: &Path = &library.path;
     if path.components().count() < 2 {

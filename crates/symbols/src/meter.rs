@@ -9,7 +9,7 @@ use gimli::{EndianSlice, LittleEndian, Reader, ReaderOffsetId};
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// Budget of bytes to read from debug sections, and limit of the stack's depth.
+/// Budget of bytes that may still be read from debug sections, and limit of the stack's depth.
 #[derive(Debug)]
 pub(crate) struct Meter {
     left: Cell<u64>,
@@ -23,7 +23,7 @@ impl Meter {
         Self { left: Cell::new(bytes), lowest: stack_address().saturating_sub(stack) }
     }
 
-    /// Increase the budget of readable debug-information bytes.
+    /// Increase the budget by this many bytes.
     pub(crate) fn add(&self, bytes: u64) {
         self.left.set(self.left.get().saturating_add(bytes));
     }
@@ -43,7 +43,7 @@ fn stack_address() -> usize {
     std::ptr::from_ref(std::hint::black_box(&here)).addr()
 }
 
-/// Bytes of a section with a budget.
+/// Reader of a debug section whose reads are charged to a [`Meter`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metered<'a> {
     bytes: EndianSlice<'a, LittleEndian>,

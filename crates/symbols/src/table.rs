@@ -13,11 +13,11 @@ const WORK_PER_ROW: usize = 256;
 /// Longest name.
 const MAX_NAME: usize = 64 << 10;
 
-/// Remaining budget of a table.
+/// Remaining work that may be spent on a symbol table, in names' bytes and comparisons.
 struct Budget(usize);
 
 impl Budget {
-    /// Take an amount; `None` if the budget is exhausted.
+    /// Subtract a cost from the budget; `None` if the budget is exhausted.
     fn take(&mut self, cost: usize) -> Option<()> {
         let left = self.0.checked_sub(cost);
         self.0 = left.unwrap_or(0);
@@ -48,7 +48,7 @@ struct Candidate<'a> {
     name: Reverse<&'a [u8]>,
 }
 
-/// Name of the function at each address, by symbol tables.
+/// Name of the function at each address, from the symbol tables of ELF files; `None` if there is none.
 pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a [u8]>> {
     let mut order: Vec<usize> = (0..addresses.len()).collect();
     order.sort_unstable_by_key(|&at| addresses[at]);

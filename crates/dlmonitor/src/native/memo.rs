@@ -32,6 +32,7 @@ pub(super) struct Extent {
     pub(super) bound: u32,
 }
 
+/// A cached value, with the segment's key and the position of its words.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     hint: u64,
@@ -43,6 +44,7 @@ struct Entry {
     value: u32,
 }
 
+/// Cache from native stack segments to values, in sets of [`WAYS`] entries.
 #[derive(Debug)]
 pub(super) struct Memo {
     sets: Vec<[Entry; WAYS]>,
@@ -59,6 +61,7 @@ impl Memo {
         Self { sets, displaced: 0, words: Vec::new(), known: FxHashMap::default() }
     }
 
+    /// Index of the set for segments with this hint and extent.
     #[inline]
     fn set(&self, hint: u64, extent: Extent) -> usize {
         let mixed =
@@ -66,7 +69,8 @@ impl Memo {
         (mixed >> 40) as usize & (self.sets.len() - 1)
     }
 
-    /// Look up the cached value of the stack segment that begins at `sp` now.
+    /// Look up the cached value of the stack segment from `sp`, if the stack still has the words with which the value
+    /// was stored.
     ///
     /// # Safety
     /// The stack from `sp` to `sp + extent.bound` belongs to the calling thread.
@@ -94,6 +98,7 @@ impl Memo {
         None
     }
 
+    /// Store a value for a stack segment, which is recognized by its extent, `generation`, `hint` and `words`.
     pub(super) fn put(&mut self, generation: u32, hint: u64, extent: Extent, words: &[Word], value: u32) {
         if words.is_empty() || words.iter().any(|word| word.distance + 8 > extent.bound || word.distance % 8 != 0) {
             return;

@@ -39,7 +39,7 @@ const MAX_FORK_WAIT: Duration = Duration::from_millis(200);
 /// Stack space that a synchronous walk may use. Threads with less space left get no native frames.
 pub const LEAST_STACK: usize = 64 << 10;
 
-/// A former snapshot, and those before it.
+/// Linked list of replaced snapshots that readers may still use, newest first.
 struct FormerSnapshot {
     snapshot: Box<Snapshot>,
     next: Option<Box<FormerSnapshot>>,
@@ -81,8 +81,9 @@ pub fn renew() {
     }
 }
 
-/// Address ranges of the libraries whose file names pass a test, or `None` if no library was loaded or unloaded since
-/// `changes` was set. Not signal-safe.
+/// Address ranges of the loaded libraries whose file names pass a test. `changes` are the counts of loads and unloads
+/// at the last call, which are updated. `None` if they are unchanged, or if another thread reads the list. Not
+/// signal-safe.
 pub fn ranges_of(changes: &mut (u64, u64), test: impl Fn(&str) -> bool) -> Option<Vec<std::ops::Range<usize>>> {
     // One reader at a time, because a fork waits for it.
     if RENEWING.swap(true, Ordering::SeqCst) {
@@ -95,6 +96,7 @@ pub fn ranges_of(changes: &mut (u64, u64), test: impl Fn(&str) -> bool) -> Optio
     Some(modules::ranges(&list?, test))
 }
 
+/// Replace the snapshot if libraries were loaded or unloaded, and free replaced ones without readers.
 fn find_modules() {
     if RENEWING.swap(true, Ordering::SeqCst) {
         return;
@@ -119,7 +121,7 @@ fn find_modules() {
     RENEWING.store(false, Ordering::SeqCst);
 }
 
-/// Take the list of former snapshots, newest first. For the thread that renews.
+/// Take the list of replaced snapshots out of [`FORMER`], newest first.
 ///
 /// # Safety
 /// The caller has set `RENEWING`.
@@ -143,8 +145,8 @@ fn free_former() {
     }
 }
 
-/// Read the dynamic linker's list, unless a fork is in progress. From `init` on, the handlers of `fork` call the
-/// functions below, also while native frames are off.
+/// Run `read`, which reads the dynamic linker's list of libraries; `None` without running it while a fork is in
+/// progress. From `init` on, the handlers of `fork` call the functions below, also while native frames are off.
 fn read_list<R>(read: impl FnOnce() -> R) -> Option<R> {
     READING.store(true, Ordering::SeqCst);
     let result = (FORKING.load(Ordering::SeqCst) == 0).then(read);
@@ -158,7 +160,7 @@ pub fn module_at(address: usize) -> Option<Arc<Module>> {
     with_current(|snapshot| snapshot.find(address).cloned())?
 }
 
-/// Number that changes each time a library is loaded or unloaded.
+/// Number of the current snapshot of loaded libraries, which changes with the snapshot.
 #[must_use]
 #[inline]
 pub fn generation() -> u32 {
@@ -180,6 +182,7 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Nearest outer bound beyond the operator, at most the end of the stack.
     #[inline]
     fn bound(&self) -> usize {
         let [a, b] = self.bounds.map(|bound| if bound > self.from { bound } else { usize::MAX });
@@ -210,8 +213,8 @@ impl NativeStack {
         }
     }
 
-    /// Frames of a thread interrupted by a signal, up to the nearest of `bounds` or the root. Called by the signal
-    /// handler. `None` if native frames are off, or if it is not ready.
+    /// Walk the native frames of the calling thread, which a signal interrupted, up to the nearest of `bounds` or the
+    /// root. `None` if native frames are off, or if the walker is not ready. For the signal handler.
     pub fn walk_interrupted_segment(&mut self, at: Registers, bounds: [usize; 2], memory: Memory) -> Option<WalkEnd> {
         let nearest = bounds.into_iter().filter(|&bound| bound > at.sp).min().unwrap_or(usize::MAX);
         with_current(|snapshot| self.walk_interrupted(snapshot, at, nearest, memory))?
@@ -249,7 +252,7 @@ pub(crate) fn after_fork() {
     FORKING.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Reset in a forked child, in which no thread reads the linker's list.
+/// Reset the locks of the library list in a forked child, in which no thread reads the list.
 pub(crate) fn forked() {
     FORKING.store(0, Ordering::SeqCst);
     READING.store(false, Ordering::SeqCst);

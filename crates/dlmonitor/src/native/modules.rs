@@ -51,7 +51,7 @@ pub(super) struct Snapshot {
     next_id: u32,
 }
 
-/// A segment of the program header table.
+/// A segment of a library: an entry of its program header table.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     kind: u32,
@@ -128,8 +128,8 @@ pub(super) fn list() -> List {
 /// The kernel's vDSO, which has no file.
 const VDSO: &[u8] = b"linux-vdso";
 
-/// Make relative names absolute, because the program may change its directory later. Called without the linker's
-/// lock.
+/// Make relative file names of libraries absolute, because the program may change its directory later. Called without
+/// the linker's lock.
 fn locate(modules: &mut [Listed]) {
     let is_relative =
         |listed: &&mut Listed| !matches!(listed.name.first(), None | Some(b'/')) && !listed.name.starts_with(VDSO);
@@ -163,6 +163,7 @@ fn mapped_file(maps: &[u8], address: usize) -> Option<PathBuf> {
 }
 
 impl Snapshot {
+    /// Snapshot without libraries, from which the first one is made.
     pub(super) fn empty() -> Self {
         Self { unwinder: Unwinder::new(), modules: Vec::new(), changes: (0, 0), generation: 0, next_id: 0 }
     }
@@ -197,14 +198,14 @@ impl Snapshot {
         new
     }
 
-    /// Library or program that contains an address.
+    /// Module (library or program) that contains an address.
     pub(super) fn find(&self, address: usize) -> Option<&Arc<Module>> {
         let after = self.modules.partition_point(|module| module.range.start <= address);
         self.modules.get(after.checked_sub(1)?).filter(|module| module.range.contains(&address))
     }
 }
 
-/// Unwind tables of a module with their addresses.
+/// Unwind tables of a module (`.eh_frame_hdr` and `.eh_frame`) with their addresses.
 #[derive(Clone, Debug)]
 struct Tables {
     index: Bytes,
@@ -235,7 +236,7 @@ impl Deref for Bytes {
     }
 }
 
-/// A mapping that this module owns.
+/// Owner of a memory mapping, which is unmapped when this value is dropped.
 #[derive(Debug)]
 struct Mapping {
     start: usize,
@@ -296,7 +297,7 @@ impl Listed {
         Some(Tables { index: index_bytes, index_address: index.address, frames, frames_address })
     }
 
-    /// Bytes of a loaded library's segment.
+    /// Map a segment of a loaded library from its file; `None` if the file's content has changed.
     fn map(&self, segment: &Segment, memory: &Memory) -> Option<Bytes> {
         let path = self.path();
         let address = self.bias.wrapping_add(segment.address);
@@ -361,7 +362,7 @@ impl Segment {
     }
 }
 
-/// Address of the table of frames, from the beginning of its index at `address`.
+/// Address of the table of frames (`.eh_frame`), decoded from the head of its index (`.eh_frame_hdr`) at `address`.
 fn frames_address(address: usize, head: &[u8; 12]) -> Option<usize> {
     // Version 1, and a self-relative pointer in four signed bytes, as all linkers write it.
     if head[..2] != [1, 0x1b] {

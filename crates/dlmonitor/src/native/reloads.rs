@@ -48,7 +48,7 @@ fn unload(loaded: &Loaded) {
     assert_eq!(unsafe { libc::dlclose(loaded.0) }, 0);
 }
 
-/// Read the list until a condition is true, because another test may be reading it.
+/// Renew the list of loaded libraries until a condition is true, because another test may be reading the list.
 fn read_list_until(condition: impl Fn() -> bool) {
     for _ in 0..MAX_ATTEMPTS {
         if condition() {
@@ -60,7 +60,7 @@ fn read_list_until(condition: impl Fn() -> bool) {
     panic!("the condition is still false after {MAX_ATTEMPTS} reads of the list");
 }
 
-/// Number of mappings of files in a folder.
+/// Number of this process's memory mappings of files in a folder.
 fn mappings(folder: &Path) -> usize {
     let folder = folder.to_str().unwrap();
     std::fs::read_to_string("/proc/self/maps").unwrap().lines().filter(|line| line.contains(folder)).count()

@@ -1,4 +1,4 @@
-//! Tests of threads whose stacks are too small to build an unwinder cache.
+//! Tests of native unwinding on threads whose stacks are too small to build an unwinder cache.
 
 use super::reloads::compile;
 use super::{NativeStack, Registers, Segment, WalkEnd, spares, stack_bounds, start};

@@ -28,7 +28,7 @@ const COUNT: usize = 4;
 /// Spare caches of this process. They are not guarded by a lock, so that they remain usable in a forked child.
 static SPARES: Spares = Spares::new();
 
-/// Caches without an owner; null for empty slots.
+/// Unwinder caches that no thread uses; null for empty slots.
 struct Spares([AtomicPtr<Cache>; COUNT]);
 
 impl Spares {
@@ -47,7 +47,7 @@ impl Spares {
         taken.filter(|cache| !cache.is_null()).map(|cache| unsafe { Box::from_raw(cache) }).next()
     }
 
-    /// Store a cache; `false` if there are enough.
+    /// Store a cache in an empty slot; `false` if there is none, and the cache is freed.
     fn put(&self, cache: Box<Cache>) -> bool {
         let cache = Box::into_raw(cache);
         let takes = |place: &AtomicPtr<Cache>| {
@@ -72,7 +72,7 @@ pub(super) fn take() -> Option<Box<Cache>> {
     SPARES.take()
 }
 
-/// Return a cache that its thread no longer needs.
+/// Store an unwinder cache that its thread no longer needs as a spare one, or free it.
 pub(super) fn give_back(cache: Box<Cache>) {
     SPARES.put(cache);
 }
@@ -84,18 +84,18 @@ pub(super) fn refill() {
     }
 }
 
-/// True if the calling thread has enough stack space left; `false` if its stack is unknown.
+/// True if the calling thread has enough stack space left to build a cache; `false` if its stack is unknown.
 fn has_room() -> bool {
     is_enough(Registers::here().sp, stack_bounds())
 }
 
-/// True if the space below `here` in a stack with these bounds is enough. Code that runs elsewhere, such as a fiber,
-/// is on an unknown stack.
+/// True if the space below `here` in a stack with these bounds is enough to build a cache. False without bounds, and if
+/// `here` is outside of them, as in a fiber.
 fn is_enough(here: usize, bounds: Option<(usize, usize)>) -> bool {
     bounds.is_some_and(|(begin, end)| (begin..end).contains(&here) && here - begin > BUILD_STACK)
 }
 
-/// The stack frame of this function contains the whole cache.
+/// Build an unwinder cache. The stack frame of this function contains the whole cache.
 #[inline(never)]
 fn build() -> Box<Cache> {
     Box::default()

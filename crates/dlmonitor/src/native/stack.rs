@@ -169,8 +169,9 @@ impl NativeStack {
         self.frames.get(..self.count).unwrap_or(&[])
     }
 
-    /// Walk the stack of the calling thread, from the frames beyond `from` up to the frame that contains `bound`. The
-    /// latter is excluded. The stack ends at `end`. `None` if the walker is not ready.
+    /// Walk the calling thread's stack outwards from the registers `at`, and keep the frames between the addresses
+    /// `from` and `bound`. The frame that contains `bound` is excluded. The stack ends at `end`. `None` if the walker
+    /// is not ready.
     #[inline]
     pub(super) fn walk(
         &mut self,
@@ -306,7 +307,7 @@ fn push_frame(frames: &mut [usize], count: &mut usize, address: FrameAddress) ->
     }
 }
 
-/// Buffer of a part of a stack, filled page by page on demand.
+/// Copy of the stack above the stack pointer of an interrupted thread, read in pieces on demand.
 #[derive(Debug)]
 struct Window {
     memory: Memory,

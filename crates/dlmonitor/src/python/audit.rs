@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 type Hook = unsafe extern "C" fn(*const c_char, *mut c_void, *mut c_void) -> c_int;
 
-/// Functions of the C API that the hook uses.
+/// Functions of Python's C API that the audit hook calls, and the action that it runs.
 #[derive(Clone, Copy)]
 struct Api {
     size: unsafe extern "C" fn(*mut c_void) -> isize,
@@ -52,7 +52,7 @@ pub(crate) fn install(action: fn()) {
     }
 }
 
-/// Audit hook, which never raises.
+/// Audit hook: run the action at an import of `torch`. It never raises.
 unsafe extern "C" fn hook(event: *const c_char, arguments: *mut c_void, _: *mut c_void) -> c_int {
     // SAFETY: a null-terminated name of an event.
     if unsafe { CStr::from_ptr(event) } == c"import"

@@ -24,9 +24,9 @@ pub struct SeenFrame {
 }
 
 impl SeenFrame {
-    /// True if the remembered frame's code object still has this fingerprint.
+    /// True if the remembered frame's code object has this fingerprint; the frame then counts as seen at `now`.
     #[inline]
-    fn is_code(&mut self, fingerprint: u64, now: FreedCount) -> bool {
+    fn matches_fingerprint(&mut self, fingerprint: u64, now: FreedCount) -> bool {
         let same = self.fingerprint == fingerprint;
         if same {
             self.seen = now;
@@ -36,7 +36,7 @@ impl SeenFrame {
 }
 
 impl PartialEq for SeenFrame {
-    /// Compares frames without the time at which they were seen.
+    /// Compare two frames without the times at which they were seen.
     fn eq(&self, other: &Self) -> bool {
         (self.frame, self.fingerprint, self.module, self.class)
             == (other.frame, other.fingerprint, other.module, other.class)
@@ -54,15 +54,16 @@ pub enum OuterCaller {
     Frame(PythonFrame),
 }
 
-/// CPython version whose memory layout other versions share, as far as this module reads it.
+/// CPython version whose memory layout this module has as a constant; other versions can share the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Common {
+pub(super) enum SharedLayout {
     V311,
     /// Also 3.13.
     V312,
 }
 
-impl Common {
+impl SharedLayout {
+    /// Version whose constant layout equals `layout` in all fields that this module reads.
     pub(super) fn from_layout(layout: &Layout) -> Option<Self> {
         let is_like = |common: Layout| {
             // Fields that this module does not read may differ. So may the fingerprint fields of code objects without
@@ -114,8 +115,9 @@ impl Interpreter {
         self.copy_frame(frame)
     }
 
-    /// Compare `frame` and its callers with an earlier path, outermost first. Frames at the same address that have
-    /// changed are added to `changed` with their index, innermost first. `None` if the address of a frame differs.
+    /// Compare `frame` and its callers with the earlier path `seen`, which is outermost first. Frames at the same
+    /// address that have changed are added to `changed` with their index, innermost first. `None` if the address of a
+    /// frame differs.
     #[inline]
     pub fn compare(
         &self,
@@ -124,8 +126,8 @@ impl Interpreter {
         changed: &mut Vec<(usize, PythonFrame)>,
     ) -> Option<OuterCaller> {
         match self.frames_like {
-            Some(Common::V311) => compare(&V311, frame, seen, changed),
-            Some(Common::V312) => compare(&V312, frame, seen, changed),
+            Some(SharedLayout::V311) => compare(&V311, frame, seen, changed),
+            Some(SharedLayout::V312) => compare(&V312, frame, seen, changed),
             None => compare(&self.layout, frame, seen, changed),
         }
     }
@@ -146,7 +148,7 @@ fn compare(
         let module = layout.called_module(frame, watched);
         let same = seen.frame.code == frame.code
             && seen.frame.instruction == frame.instruction
-            && (seen.seen.is_unchanged_until(now) || seen.is_code(layout.fingerprint(frame), now))
+            && (seen.seen.is_unchanged_until(now) || seen.matches_fingerprint(layout.fingerprint(frame), now))
             && seen.module == module
             && (module == 0 || seen.class == word(module + OBJECT_CLASS));
         if !same {
@@ -163,15 +165,23 @@ fn compare(
 
 #[cfg(test)]
 mod tests {
-    use super::{Common, V311, V312};
+    use super::{SharedLayout, V311, V312};
     use crate::python::layout::Layout;
 
     #[test]
     fn versions_share_layouts_with_equal_reads() {
-        let common = |minor| Layout::for_version((3, minor), None).ok().and_then(|layout| Common::from_layout(&layout));
-        assert_eq!([10, 11, 12, 13].map(common), [None, Some(Common::V311), Some(Common::V312), Some(Common::V312)]);
-        assert_eq!(Common::from_layout(&Layout { frame_locals: 88, ..V312 }), None);
-        assert_eq!(Common::from_layout(&Layout { code_file: 88, ..V311 }), None, "it tells code objects apart");
-        assert_eq!(Common::from_layout(&Layout { code_file: 88, ..V312 }), Some(Common::V312), "they have numbers");
+        let common =
+            |minor| Layout::for_version((3, minor), None).ok().and_then(|layout| SharedLayout::from_layout(&layout));
+        assert_eq!(
+            [10, 11, 12, 13].map(common),
+            [None, Some(SharedLayout::V311), Some(SharedLayout::V312), Some(SharedLayout::V312)]
+        );
+        assert_eq!(SharedLayout::from_layout(&Layout { frame_locals: 88, ..V312 }), None);
+        assert_eq!(SharedLayout::from_layout(&Layout { code_file: 88, ..V311 }), None, "it tells code objects apart");
+        assert_eq!(
+            SharedLayout::from_layout(&Layout { code_file: 88, ..V312 }),
+            Some(SharedLayout::V312),
+            "they have numbers"
+        );
     }
 }

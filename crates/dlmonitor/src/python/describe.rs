@@ -21,6 +21,7 @@ pub struct PythonLine {
     pub first_line: u32,
 }
 
+/// Read the function, file and line of a live Python frame from the interpreter's memory.
 pub(super) fn describe(layout: &Layout, frame: PythonFrame) -> PythonLine {
     let first_line = half_word(frame.code + layout.code_first_line);
     let table = word(frame.code + layout.code_lines);
@@ -35,7 +36,7 @@ pub(super) fn describe(layout: &Layout, frame: PythonFrame) -> PythonLine {
     }
 }
 
-/// The contents of a bytes object.
+/// Contents of the Python bytes object at an address; empty if it is null or too long.
 ///
 /// # Safety
 /// `object` is null or a bytes object that outlives `'a`.
@@ -48,7 +49,8 @@ unsafe fn bytes<'a>(layout: &Layout, object: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts((object + layout.bytes_data) as *const u8, length) }
 }
 
-/// Contents of a text object. Non-compact text objects, which the compiler never makes, give an empty text.
+/// Contents of the Python `str` object at an address. Non-compact text objects, which the compiler never makes, give an
+/// empty text.
 fn text(layout: &Layout, object: usize) -> String {
     if object == 0 {
         return String::new();

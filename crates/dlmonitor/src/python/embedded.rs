@@ -75,6 +75,8 @@ impl Embedded {
         }
     }
 
+    /// Call a function of the embedded source without arguments, after executing the source at the first call.
+    ///
     /// # Safety
     /// The caller holds the GIL.
     unsafe fn call_locked(&self, python: &Python, function: &CStr) -> Result<(), String> {
@@ -91,6 +93,8 @@ impl Embedded {
         }
     }
 
+    /// Execute the embedded source, and return its globals.
+    ///
     /// # Safety
     /// The caller holds the GIL.
     unsafe fn run(&self, python: &Python) -> Result<Object, String> {
@@ -137,7 +141,7 @@ pub(crate) use arguments;
 /// `PyArg_ParseTuple`.
 pub(crate) type Parse = unsafe extern "C" fn(Object, *const c_char, ...) -> c_int;
 
-/// Address of `PyArg_ParseTuple`, if embedded source was executed.
+/// Python's function `PyArg_ParseTuple`, if embedded source was executed.
 pub(crate) fn parse() -> Option<Parse> {
     PYTHON.get().map(|python| python.parse)
 }
@@ -223,7 +227,8 @@ impl Python {
         }
     }
 
-    /// Result of a call. If it is null, its error is cleared, except `KeyboardInterrupt`, which is raised again.
+    /// Result of a call of Python's C API. For null, an error; the Python exception is cleared, except
+    /// `KeyboardInterrupt`, which is raised again.
     ///
     /// # Safety
     /// The caller holds the GIL.
@@ -244,6 +249,8 @@ impl Python {
     }
 }
 
+/// Look up a function of Python's C API by name, as a function pointer of type `F`.
+///
 /// # Safety
 /// `F` is the type of the function with this name.
 pub(super) unsafe fn function<F: Copy>(name: &CStr) -> Option<F> {

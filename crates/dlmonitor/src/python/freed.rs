@@ -24,7 +24,7 @@ static FREED: AtomicU64 = AtomicU64::new(UNWATCHED);
 static ORIGINAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static START: Once = Once::new();
 
-/// Value of the counter of freed code objects.
+/// Value of the counter of freed code objects at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FreedCount(u64);
 
@@ -55,7 +55,7 @@ pub(crate) fn watch(version: (u8, u8)) {
         // SAFETY: a type object is longer than this and lives as long as the process. In builds without the GIL, whose
         // objects have a longer head, the word is `ob_type`: a type, whose first bytes are not the text below.
         let name = unsafe { code_type.as_ptr().cast::<u8>().add(NAME).cast::<*const c_char>().read() };
-        if !is_address(name.cast()) {
+        if !is_in_loaded_module(name.cast()) {
             return;
         }
         // SAFETY: an address in the library or program that contains the type, in which constant texts are stored.
@@ -65,7 +65,7 @@ pub(crate) fn watch(version: (u8, u8)) {
         // SAFETY: as above; the interpreter does not write it after its start, and reads it as a whole word.
         let entry = unsafe { AtomicPtr::<c_void>::from_ptr(code_type.as_ptr().cast::<u8>().add(DEALLOC).cast()) };
         let original = entry.load(Ordering::Acquire);
-        if original.is_null() || !is_address(original) {
+        if original.is_null() || !is_in_loaded_module(original) {
             return;
         }
         if !stay_loaded() {
@@ -78,7 +78,8 @@ pub(crate) fn watch(version: (u8, u8)) {
     });
 }
 
-/// Pin this library in memory, because the interpreter calls [`dealloc`] from now on.
+/// Pin this library in memory, because the interpreter calls [`dealloc`] from now on; `false` if the library is not
+/// found.
 fn stay_loaded() -> bool {
     // SAFETY: `info` is valid for writes; the address is one of this library or program.
     let name = unsafe {
@@ -95,7 +96,7 @@ fn stay_loaded() -> bool {
 }
 
 /// True if the address is in a loaded library or program.
-fn is_address(address: *const c_void) -> bool {
+fn is_in_loaded_module(address: *const c_void) -> bool {
     // SAFETY: `info` is valid for writes; the address is only looked up.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
@@ -103,7 +104,7 @@ fn is_address(address: *const c_void) -> bool {
     }
 }
 
-/// Replacement for `tp_dealloc` of code objects.
+/// Replacement for `tp_dealloc` of code objects, which counts the freed object and calls the original.
 unsafe extern "C" fn dealloc(code: *mut c_void) {
     if FREED.load(Ordering::Relaxed) != UNWATCHED {
         FREED.fetch_add(1, Ordering::Relaxed);

@@ -7,9 +7,9 @@ use super::{Interpreter, PythonFrame, byte, word};
 const CFRAME_310: usize = 48;
 
 impl Layout {
-    /// Offset, in a thread state, of the pointer to a record on the C stack. `None` from 3.13 on, where frames are on
-    /// the C stack.
-    pub(super) fn stack_mark(&self) -> Option<usize> {
+    /// Offset, in a thread state, of the pointer to a record of the interpreter's loop on the C stack. `None` from 3.13
+    /// on, where the loop has a frame on the C stack instead.
+    pub(super) fn stack_mark_offset(&self) -> Option<usize> {
         match self.newest {
             Newest::ThroughCFrame(cframe, _) => Some(cframe),
             Newest::Direct(_) if self.line_table == LineTable::Deltas => Some(CFRAME_310),
@@ -25,7 +25,7 @@ impl Interpreter {
     #[inline]
     pub fn stack_mark(&self, newest: Option<PythonFrame>) -> usize {
         let Some(newest) = newest else { return 0 };
-        if let Some(offset) = self.layout.stack_mark() {
+        if let Some(offset) = self.layout.stack_mark_offset() {
             // SAFETY: as in `newest`.
             let thread = unsafe { (self.this_thread)() } as usize;
             return if thread == 0 { 0 } else { word(thread + offset) };

@@ -5,13 +5,14 @@ use super::layout::LineTable;
 /// Line number of the instruction at byte `offset` of the code; `None` if the line table has none.
 pub(crate) fn line(format: LineTable, table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
     match format {
-        LineTable::Deltas => from_deltas(table, first_line, offset),
-        LineTable::Locations => from_locations(table, first_line, offset),
+        LineTable::Deltas => line_from_deltas(table, first_line, offset),
+        LineTable::Locations => line_from_locations(table, first_line, offset),
     }
 }
 
-/// Decode PEP 626, CPython 3.10: pairs of a byte delta and a line delta; -128 means no line.
-fn from_deltas(table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
+/// Line number at byte `offset` of the code, from a line table of CPython 3.10 (PEP 626): pairs of a byte delta and a
+/// line delta; -128 means no line.
+fn line_from_deltas(table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
     let mut end = 0;
     let mut line = i64::from(first_line);
     for pair in table.chunks_exact(2) {
@@ -27,9 +28,10 @@ fn from_deltas(table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
     None
 }
 
-/// Decode PEP 657, CPython 3.11 and later (`Objects/locations.md` in its sources). The first byte of each entry has
-/// its top bit set, four bits of form and three of length in two-byte units.
-fn from_locations(table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
+/// Line number at byte `offset` of the code, from a line table of CPython 3.11 or later (PEP 657,
+/// `Objects/locations.md` in its sources). The first byte of each entry has its top bit set, four bits of form and
+/// three of length in two-byte units.
+fn line_from_locations(table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
     let mut line = i64::from(first_line);
     let mut end = 0;
     let mut at = 0;
@@ -52,7 +54,8 @@ fn from_locations(table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
     None
 }
 
-/// Decode a signed variable-length number: six bits per byte, lowest bits first; the lowest bit is the sign.
+/// Decode the signed variable-length number at a byte of the table: six bits per byte, lowest bits first; the lowest
+/// bit is the sign.
 fn signed(table: &[u8], mut at: usize) -> i64 {
     let mut value = 0_i64;
     let mut shift = 0;

@@ -44,7 +44,7 @@ impl PythonFrame {
     /// True if two copies are of the same call, as far as is known. Another call may have the address of a frame that
     /// returned.
     #[inline]
-    pub(crate) fn is_call(&self, seen: Self) -> bool {
+    pub(crate) fn is_same_call(&self, seen: Self) -> bool {
         self.address == seen.address && self.code == seen.code
     }
 }
@@ -64,7 +64,7 @@ const TEXT_HASH: usize = 24;
 #[derive(Clone, Copy, Debug)]
 pub struct Interpreter {
     layout: Layout,
-    frames_like: Option<compare::Common>,
+    frames_like: Option<compare::SharedLayout>,
     version: (u8, u8),
     this_thread: unsafe extern "C" fn() -> *const c_void,
     /// Types for samples, if the interpreter exports them.
@@ -91,7 +91,7 @@ impl Interpreter {
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_void>(this_thread.as_ptr())
         };
         freed::watch(version);
-        let frames_like = compare::Common::from_layout(&layout);
+        let frames_like = compare::SharedLayout::from_layout(&layout);
         Ok(Self { layout, frames_like, version, this_thread, types: signal_safe_frames::Types::find() })
     }
 
@@ -187,8 +187,8 @@ impl Layout {
         let first_line = half_word(frame.code + self.code_first_line);
         let lines = word(frame.code + self.code_lines);
         match self.code_version {
-            Some(offset) => numbered(lines, first_line, half_word(frame.code + offset)),
-            None => unnumbered(
+            Some(offset) => versioned_fingerprint(lines, first_line, half_word(frame.code + offset)),
+            None => unversioned_fingerprint(
                 [lines, word(frame.code + self.code_name), word(frame.code + self.code_file)],
                 first_line,
                 // Neither the name nor the line table is ever null, and the smallest bytes object has room for these
@@ -230,9 +230,9 @@ impl Layout {
     }
 }
 
-/// Fingerprint of a code object with a version number.
+/// Fingerprint of a code object from its line table's address, its first line and its version number.
 #[inline(always)]
-fn numbered(lines: usize, first_line: u32, version: u32) -> u64 {
+fn versioned_fingerprint(lines: usize, first_line: u32, version: u32) -> u64 {
     (lines as u64).rotate_left(20) ^ u64::from(first_line) << 32 ^ u64::from(version)
 }
 
@@ -241,13 +241,18 @@ fn numbered(lines: usize, first_line: u32, version: u32) -> u64 {
 /// eight bytes of the line table. Addresses alone are not sufficient: code that is compiled repeatedly gets the same
 /// addresses for functions with different names and lines.
 #[inline(always)]
-fn unnumbered([lines, name, file]: [usize; 3], first_line: u32, name_hash: usize, [length, begin]: [usize; 2]) -> u64 {
+fn unversioned_fingerprint(
+    [lines, name, file]: [usize; 3],
+    first_line: u32,
+    name_hash: usize,
+    [length, begin]: [usize; 2],
+) -> u64 {
     // Each value at its own bits as far as they vary: addresses in their lower half, lengths in few bits.
     let addresses = (lines as u64).rotate_left(20) ^ (name as u64).rotate_left(41) ^ (file as u64).rotate_left(62);
     addresses ^ name_hash as u64 ^ begin as u64 ^ u64::from(first_line) << 32 ^ (length as u64).rotate_left(12)
 }
 
-/// Version of the interpreter in this process.
+/// Major and minor version of the Python interpreter that is loaded in this process.
 fn running_version() -> Option<(u8, u8)> {
     let text = symbols::global(c"Py_GetVersion")?;
     // SAFETY: the signature of `const char *Py_GetVersion(void)`, which may be called at any time.

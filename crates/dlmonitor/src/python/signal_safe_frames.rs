@@ -97,7 +97,7 @@ pub struct FrameSampler {
     packed: Box<[u64]>,
 }
 
-/// Addresses of Python types, by which live objects are recognized.
+/// Addresses of the Python types `code`, `str` and `bytes`, by which live objects are recognized.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Types {
     code: usize,
@@ -192,9 +192,9 @@ impl FrameSampler {
         found
     }
 
-    /// Collect a thread's Python frames from the innermost outwards; none if a read fails.
+    /// Collect the Python frames of the thread state at `thread`, from the innermost outwards; `None` if a read fails.
     fn walk_frames(&mut self, layout: &Layout, thread: usize, until: Option<(usize, usize)>) -> Option<Walk> {
-        if let Some(offset) = layout.stack_mark() {
+        if let Some(offset) = layout.stack_mark_offset() {
             self.mark = self.memory.word(thread.wrapping_add(offset))?;
         }
         let mut address = match layout.newest {
@@ -213,7 +213,7 @@ impl FrameSampler {
             if let Some(mut frame) = frame(layout, address, bytes)? {
                 if frame.code == calls {
                     // A module is not worth losing a sample: unreadable ones are left out.
-                    self.name_module(layout, &mut frame);
+                    self.set_called_module(layout, &mut frame);
                 }
                 let Some(room) = self.frames.get_mut(self.count) else { return Some(Walk::Cut) };
                 *room = frame;
@@ -229,8 +229,8 @@ impl FrameSampler {
         Some(Walk::Cut)
     }
 
-    /// Set the module that a frame calls.
-    fn name_module(&self, layout: &Layout, frame: &mut SampledFrame) {
+    /// Set the address and class of the `nn.Module` that a frame calls, if they are readable.
+    fn set_called_module(&self, layout: &Layout, frame: &mut SampledFrame) {
         let module =
             self.memory.word(frame.address.wrapping_add(layout.frame_locals)).map(|word| word & !layout.code_tag);
         let class = module.and_then(|module| self.memory.word(module.wrapping_add(super::OBJECT_CLASS)));
@@ -258,7 +258,8 @@ impl FrameSampler {
         self.window.get(address - self.window_start..)?.get(..FRAME)
     }
 
-    /// Read the frame, the preceding part of its page, and the previous page if it is mapped.
+    /// Read into the window: the frame at `address`, the preceding part of its page, and the previous page if it is
+    /// mapped.
     fn fill_around(&mut self, address: usize) -> Option<()> {
         let page = address & !(PAGE - 1);
         let needed = address + FRAME - page;
@@ -285,7 +286,8 @@ impl FrameSampler {
         (self.memory.gather(ranges, into) == length).then_some(())
     }
 
-    /// Check the type of each code object, and compute its fingerprint.
+    /// Check the type of each code object of the last walk, and set the fingerprint of its frame; `None` if one is
+    /// invalid.
     fn identify(&mut self, layout: &Layout) -> Option<()> {
         let frames = self.frames.get_mut(..self.count)?;
         for batch in frames.chunks_mut(MAX_RANGES) {
@@ -371,7 +373,7 @@ impl FrameSampler {
     }
 }
 
-/// A range of memory to copy.
+/// Address and length of the contents of a Python text or bytes object.
 #[derive(Clone, Copy)]
 struct Part {
     address: usize,
@@ -380,7 +382,8 @@ struct Part {
     unit: u8,
 }
 
-/// The characters of a text object whose first bytes are `head`.
+/// Locate the characters of the text object at `address`, whose first bytes are `head`; `None` if its type is not
+/// `kind`.
 fn text(layout: &Layout, kind: usize, address: usize, head: &[u8]) -> Option<Part> {
     let state = half_word(head, layout.text_state)? >> layout.text_kind;
     let (unit, compact, ascii) = ((state & 7) as u8, state & 1 << 3 != 0, state & 1 << 4 != 0);
@@ -392,7 +395,8 @@ fn text(layout: &Layout, kind: usize, address: usize, head: &[u8]) -> Option<Par
     Some(Part { address: address.wrapping_add(data), length: length * usize::from(unit), unit })
 }
 
-/// The contents of a bytes object whose first bytes are `head`.
+/// Locate the contents of the bytes object at `address`, whose first bytes are `head`; `None` if its type is not
+/// `kind`.
 fn table(layout: &Layout, kind: usize, address: usize, head: &[u8]) -> Option<Part> {
     (word(head, 8)? == kind).then_some(())?;
     Some(Part { address: address.wrapping_add(layout.bytes_data), length: word(head, 16)?.min(MAX_LINES), unit: 1 })
@@ -415,12 +419,13 @@ fn frame(layout: &Layout, address: usize, bytes: &[u8]) -> Option<Option<Sampled
     Some(Some(SampledFrame { address, code, offset, ..SampledFrame::default() }))
 }
 
-/// Equal to [`Interpreter::fingerprint`], from the beginnings of a code object, of its line table and of its name.
+/// Compute the value of [`Interpreter::fingerprint`] from copies of the beginnings of a code object, of its line table
+/// and of its name.
 fn fingerprint(layout: &Layout, head: &[u8], table: &[u8], name: &[u8]) -> Option<u64> {
     let (lines, first_line) = (word(head, layout.code_lines)?, half_word(head, layout.code_first_line)?);
     Some(match layout.code_version {
-        Some(offset) => super::numbered(lines, first_line, half_word(head, offset)?),
-        None => super::unnumbered(
+        Some(offset) => super::versioned_fingerprint(lines, first_line, half_word(head, offset)?),
+        None => super::unversioned_fingerprint(
             [lines, word(head, layout.code_name)?, word(head, layout.code_file)?],
             first_line,
             word(name, super::TEXT_HASH)?,
@@ -429,6 +434,7 @@ fn fingerprint(layout: &Layout, head: &[u8], table: &[u8], name: &[u8]) -> Optio
     })
 }
 
+/// True if all fields that the sampler reads are within the bytes that it copies of an object.
 fn is_within_head(layout: &Layout) -> bool {
     let code = [
         layout.code_first_line,

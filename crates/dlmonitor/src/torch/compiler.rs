@@ -10,7 +10,7 @@ use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Compilation by `torch.compile`, or one of its phases, that begins.
+/// A compilation by `torch.compile` that begins, one of its phases, or a garbage collection of Python.
 #[derive(Clone, Copy, Debug)]
 pub struct Compilation<'a> {
     /// Number that distinguishes it from other compilations and operators in progress, see
@@ -97,7 +97,8 @@ pub(crate) fn stop() {
     PYTHON.call_if_locked(c"stop");
 }
 
-/// `_begin(name, is_phase, passing frames)`; returns the handle.
+/// Python function `_begin(name, is_phase, passing frames)`: report the begin of a compilation or phase, and return its
+/// handle.
 unsafe extern "C" fn begin(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
     let (mut name, mut is_phase, mut passing) = (null::<c_char>(), 0 as c_int, 0 as c_uint);
     arguments!(tuple, c"spI", &raw mut name, &raw mut is_phase, &raw mut passing);

@@ -27,18 +27,21 @@ impl Fields {
         }
     }
 
+    /// Byte offset of an operator call's scope; `None` if unknown.
     #[inline]
-    pub(super) const fn scope(self) -> Option<usize> {
+    pub(super) const fn scope_offset(self) -> Option<usize> {
         self.at(0)
     }
 
+    /// Byte offset of an operator call's sequence number; `None` if unknown.
     #[inline]
-    pub(super) const fn sequence_number(self) -> Option<usize> {
+    pub(super) const fn sequence_number_offset(self) -> Option<usize> {
         self.at(16)
     }
 
+    /// Byte offset of the id of the thread that ran the forward operator; `None` if unknown.
     #[inline]
-    pub(super) const fn forward_thread(self) -> Option<usize> {
+    pub(super) const fn forward_thread_offset(self) -> Option<usize> {
         self.at(32)
     }
 }
@@ -76,7 +79,7 @@ pub(super) fn current() -> Fields {
     Fields(FIELDS.load(Ordering::Relaxed))
 }
 
-/// Offsets of the first layout that is still possible.
+/// Field offsets of the first layout that `state`, a value of [`STATE`], still allows.
 const fn fields(state: u32) -> Fields {
     let layout = (state & ALL_LAYOUTS).trailing_zeros() as usize;
     if state & HEAD_FITS == 0 {
@@ -88,7 +91,7 @@ const fn fields(state: u32) -> Fields {
     }
 }
 
-/// True once enough operators were inspected to know the field offsets.
+/// True once enough operators were inspected to accept the field offsets.
 #[inline]
 pub(crate) fn has_known_fields() -> bool {
     STATE.load(Ordering::Relaxed) >= LEAST_INSPECTED * COUNT
@@ -139,7 +142,7 @@ pub(crate) fn inspect_operator(functions: &Functions, operator: &Operator) {
 pub(crate) fn describe() -> String {
     let state = STATE.load(Ordering::Relaxed);
     let fields = current();
-    match (fields.scope(), fields.sequence_number(), fields.forward_thread()) {
+    match (fields.scope_offset(), fields.sequence_number_offset(), fields.forward_thread_offset()) {
         (None, ..) => "only names and times of operators are recorded: the data structures of this version of PyTorch \
              are unknown"
             .into(),

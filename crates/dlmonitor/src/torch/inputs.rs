@@ -69,12 +69,13 @@ impl Layout {
         LAYOUT.get()
     }
 
+    /// Store this detected layout for the process, unless one is stored, and return the stored one.
     pub(super) fn set(self) -> &'static Self {
         LAYOUT.get_or_init(|| self)
     }
 
-    /// True for the tag of a number: floating-point, complex, integer or Boolean, or symbolic. Unsigned integers,
-    /// which follow the integers in newer versions, do not count.
+    /// True if a value's type tag is that of a number: floating-point, complex, integer or Boolean, or symbolic.
+    /// Unsigned integers, which follow the integers in newer versions, do not count.
     #[inline]
     fn is_scalar(&self, tag: u32) -> bool {
         matches!(tag, 3..=5) || (self.list - 7..=self.list - 4).contains(&tag)
@@ -129,7 +130,7 @@ pub struct Tensor<'a> {
     call: PhantomData<&'a Operator>,
 }
 
-/// Tensors of an input that is a list; `None` for undefined ones.
+/// Iterator over the tensors of an input that is a list; `None` for undefined tensors.
 #[derive(Clone, Debug)]
 pub struct Tensors<'a>(Inputs<'a>);
 
@@ -178,6 +179,7 @@ impl<'a> Inputs<'a> {
         defined.then_some(Tensor { tensor: value.payload as *const u8, layout: self.layout, call: PhantomData })
     }
 
+    /// Decode an input that is a list: tensors, tensors or None, numbers, or other values.
     #[inline]
     fn list(&self, value: &'a Value) -> Input<'a> {
         let elements = self.elements(value);
@@ -200,7 +202,7 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// True if all elements of a list satisfy a condition. Very long lists are read in part.
+    /// True if all remaining values of a list satisfy a condition; `false` for very long lists, which are not read.
     fn all_elements(&self, is_such: impl Fn(&Value) -> bool) -> bool {
         let mut rest = self.clone();
         self.left <= MAX_VALUES && std::iter::from_fn(|| rest.value()).all(is_such)

@@ -73,7 +73,7 @@ static CHANGING: AtomicBool = AtomicBool::new(false);
 /// not exist.
 const LONGEST_CHANGE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Run a change of the registered callbacks, one at a time.
+/// Run `action`, which changes the registered callbacks, while no other thread changes them.
 fn change<R>(action: impl FnOnce() -> R) -> R {
     begin_change();
     let result = action();
@@ -90,6 +90,7 @@ pub(crate) fn begin_change() {
     }
 }
 
+/// Allow changes by other threads again after [`begin_change`].
 pub(crate) fn end_change() {
     CHANGING.store(false, Ordering::Release);
 }
@@ -222,7 +223,7 @@ fn layout() -> Result<&'static inputs::Layout, String> {
     }
 }
 
-/// Set a flag of the registered callback. If the flag was not set, register the callback again.
+/// Set [`INPUTS`] or [`OUTPUTS`]. If the flag was not set, register the callbacks again so that it takes effect.
 fn request(flag: &AtomicBool) -> Result<(), String> {
     if !flag.swap(true, Ordering::AcqRel) && REGISTERED.load(Ordering::Acquire) != 0 {
         unregister();
@@ -245,7 +246,7 @@ fn unregister() {
     });
 }
 
-/// Remove the callbacks with this handle, if any.
+/// Remove the callbacks whose handle is in `registered`, and set it to 0; 0 means that there are none.
 fn remove(registered: &AtomicU64) {
     let handle = registered.swap(0, Ordering::AcqRel);
     if let (Some(functions), true) = (FUNCTIONS.get(), handle != 0) {

@@ -18,7 +18,7 @@ pub enum Scope {
     Unknown = 255,
 }
 
-/// Operator call that begins.
+/// Operator call in progress, read from PyTorch's `at::RecordFunction` while a callback runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Operator {
     function: *const u8,
@@ -61,7 +61,7 @@ impl Operator {
     #[must_use]
     #[inline]
     pub fn scope(&self) -> Scope {
-        self.fields.scope().map_or(Scope::Unknown, |offset| match self.byte(offset) {
+        self.fields.scope_offset().map_or(Scope::Unknown, |offset| match self.byte(offset) {
             0 => Scope::Function,
             1 => Scope::Backward,
             7 => Scope::User,
@@ -73,7 +73,7 @@ impl Operator {
     #[must_use]
     #[inline]
     pub fn sequence_number(&self) -> Option<u64> {
-        let number = self.word(self.fields.sequence_number()?);
+        let number = self.word(self.fields.sequence_number_offset()?);
         (number.cast_signed() >= 0).then_some(number)
     }
 
@@ -81,15 +81,17 @@ impl Operator {
     #[must_use]
     #[inline]
     pub fn forward_thread(&self) -> Option<u64> {
-        Some(self.word(self.fields.forward_thread()?)).filter(|&thread| thread != 0)
+        Some(self.word(self.fields.forward_thread_offset()?)).filter(|&thread| thread != 0)
     }
 
+    /// Read 8 bytes at a byte offset of the `at::RecordFunction`.
     #[inline]
     pub(super) fn word(&self, offset: usize) -> u64 {
         // SAFETY: offsets are below `fields::SIZE`, which is within the object in every version since 2.1.
         unsafe { self.function.add(offset).cast::<u64>().read_unaligned() }
     }
 
+    /// Read the byte at an offset of the `at::RecordFunction`.
     #[inline]
     pub(super) fn byte(&self, offset: usize) -> u8 {
         // SAFETY: as in `word`.

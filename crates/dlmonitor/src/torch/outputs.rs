@@ -12,7 +12,7 @@ use crate::symbols::Library;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 
-/// Expected outputs of the call on this thread.
+/// Sizes of the one output that the test call on this thread is expected to have.
 #[derive(Clone, Copy)]
 struct Expected {
     memory: Memory,
@@ -60,7 +60,8 @@ fn search(shim: &Shim, layout: &Layout) -> Result<usize, String> {
     }
 }
 
-/// Detect the offset from one call: `aten::view` of a tensor, whose result is a new tensor with other sizes.
+/// Detect the offset of the outputs from one test call: `aten::view` of a tensor, whose result is a new tensor with
+/// other sizes.
 fn watch(shim: &Shim, layout: &Layout, [rows, columns]: [i64; 2]) -> Result<usize, String> {
     let tensor = Owned::new(shim, &[rows, columns], 6)?;
     let sizes = [columns, rows];
@@ -83,7 +84,8 @@ fn watch(shim: &Shim, layout: &Layout, [rows, columns]: [i64; 2]) -> Result<usiz
     if is_returned && alone { Ok(offset) } else { Err(unknown()) }
 }
 
-/// Offsets in a `RecordFunction` of vectors with one tensor of the expected sizes.
+/// Search a `RecordFunction` for vectors of one tensor with the expected sizes: pairs of their offset and the tensor's
+/// address.
 fn vectors(function: usize, expected: &Expected) -> Vec<(usize, usize)> {
     let mut object = [0; RECORD_FUNCTION];
     let length = expected.memory.read(function, &mut object);

@@ -39,11 +39,11 @@ pub(crate) fn measure() {
     if thread::without_signals(|| std::thread::Builder::new().name("stackline".into()).spawn(measure_once)).is_ok()
         && let Ok(Some(ns)) = found.recv_timeout(super::probe::MAX_WAIT)
     {
-        crate::cost::set_torch(ns);
+        crate::cost::set_torch_cost(ns);
     }
 }
 
-/// Number of operators that one call reports.
+/// Number of operators that PyTorch reports for one [`call_view`].
 fn operators_per_call(shim: &Shim) -> Option<u64> {
     SEEN.set(0);
     thread::with(|_| {
@@ -58,7 +58,7 @@ fn call_view(shim: &Shim) -> Option<()> {
     Owned::new(shim, &[3, 2], 6).ok()?.reshaped(&[2, 3]).map(drop)
 }
 
-/// Time of a reported operator less that of an unreported one, in ns.
+/// Median time of a reported operator less that of an unreported one, in ns; `None` if the difference is implausible.
 fn per_operator(shim: &Shim, enable: unsafe extern "C" fn(bool), operators: u64) -> Option<u64> {
     let tensor = Owned::new(shim, &[3, 2], 6).ok()?;
     let mut between = vec![0_u8; BYTES_BETWEEN_CALLS];

@@ -160,8 +160,8 @@ fn find(shim: &Shim) -> Result<Layout, String> {
         return Err("the kernel does not allow this process to read its own memory through a system call".into());
     }
     let tensor = Fields::find(shim, &memory)?;
-    let first = Call::watch(shim, memory, [3, 2])?;
-    let second = Call::watch(shim, memory, [2, 5])?;
+    let first = CallLayout::watch(shim, memory, [3, 2])?;
+    let second = CallLayout::watch(shim, memory, [2, 5])?;
     if first != second {
         return Err(format!(
             "operator inputs are not recorded: PyTorch stored them at different byte offsets in two calls: {first:?}, \
@@ -235,11 +235,12 @@ fn strides(sizes: &[i64]) -> Vec<i64> {
     (0..sizes.len()).map(|at| sizes[at + 1..].iter().product()).collect()
 }
 
+/// Read the 8-byte word at an offset of `bytes`; `None` beyond the end.
 pub(super) fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Only offset that matches; an error if none or several do.
+/// The only offset in `found`; an error if there are none or several.
 fn only_match(mut found: impl Iterator<Item = usize>, what: &str) -> Result<usize, String> {
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
@@ -293,8 +294,8 @@ impl Fields {
     }
 }
 
-/// Offset of the storage in a tensor, and of the data pointer in the storage; `None` unless exactly one pair of
-/// offsets fits.
+/// Detect the byte offset of the storage in a `TensorImpl`, and of the data pointer in the storage; `None` unless
+/// exactly one storage offset fits.
 fn storage(shim: &Shim, memory: &Memory) -> Option<(usize, usize)> {
     let mut tensors = Vec::new();
     for (sizes, dtype) in TEST_TENSORS {
@@ -329,15 +330,15 @@ pub(super) fn has_sizes(memory: &Memory, tensor: &[u8], at: usize, sizes: &[i64]
     word(tensor, at + 8).is_some_and(|address| memory.read(address, &mut held) == held.len()) && held == expected
 }
 
-/// Offset of the inputs in a call, and offset of the elements in a list.
+/// Memory layout of operator calls: offset of the inputs, type tag of lists, and offset of the elements in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Call {
+struct CallLayout {
     inputs: usize,
     list: u32,
     elements: usize,
 }
 
-/// Expected inputs of the call on this thread.
+/// Tensor and sizes that the test call on this thread is expected to have as inputs.
 #[derive(Clone, Copy)]
 struct Expected {
     memory: Memory,
@@ -348,12 +349,11 @@ struct Expected {
 
 thread_local! {
     static EXPECTED: Cell<Option<Expected>> = const { Cell::new(None) };
-    static FOUND: Cell<Option<Call>> = const { Cell::new(None) };
+    static FOUND: Cell<Option<CallLayout>> = const { Cell::new(None) };
 }
 
-impl Call {
-    /// Call `aten::view` with a tensor and new sizes, which copies nothing, and inspect the operators that receive
-    /// them.
+impl CallLayout {
+    /// Detect the layout from one test call: `aten::view` with a tensor and new sizes, whose operators are inspected.
     fn watch(shim: &Shim, memory: Memory, [rows, columns]: [i64; 2]) -> Result<Self, String> {
         let tensor = Owned::new(shim, &[rows, columns], 6)?;
         let sizes = [columns, rows];
@@ -369,7 +369,8 @@ impl Call {
         })
     }
 
-    /// Search the offset of an operator call's inputs in a `RecordFunction`, by their number and content.
+    /// Search a `RecordFunction` for the expected inputs, by their number and content; `None` unless there is exactly
+    /// one match.
     fn search(function: usize, count: usize, expected: &Expected) -> Option<Self> {
         let mut object = [0; RECORD_FUNCTION];
         let length = expected.memory.read(function, &mut object);
@@ -383,7 +384,7 @@ impl Call {
         found.filter(|_| calls.next().is_none())
     }
 
-    /// Check that the inputs of the call are here: return the tag of lists and the offset of their elements.
+    /// Type tag of lists and offset of their elements, if the expected inputs are at this address.
     fn inputs(address: usize, expected: &Expected) -> Option<(u32, usize)> {
         let [tensor, (list, tag)] = values(&expected.memory, address)?;
         if tensor != (expected.tensor, TENSOR) || !LISTS.contains(&tag) {
@@ -419,7 +420,7 @@ unsafe extern "C" fn on_call(context: *mut *mut c_void, function: *const u8) -> 
         let expected = EXPECTED.get()?;
         // SAFETY: torch passed this `RecordFunction`, whose number of arguments the function reads.
         let count = unsafe { (expected.shim.count)(function) };
-        let found = Call::search(function as usize, count, &expected)?;
+        let found = CallLayout::search(function as usize, count, &expected)?;
         FOUND.set(FOUND.get().filter(|known| *known != found).is_none().then_some(found));
         Some(())
     };
@@ -427,4 +428,5 @@ unsafe extern "C" fn on_call(context: *mut *mut c_void, function: *const u8) -> 
     context
 }
 
+/// Callback for the end of an operator, which does nothing.
 pub(super) unsafe extern "C" fn on_end(_function: *const u8, _context: *mut c_void) {}

@@ -35,7 +35,7 @@ const fn method(name: &'static CStr, function: WithKeywords, doc: &'static CStr)
 }
 
 /// Store the interpreter's own `execv` and `execve`, which are the arguments.
-pub(super) unsafe extern "C" fn watch(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
+pub(super) unsafe extern "C" fn store_originals(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     let [mut execv, mut execve] = [null_mut::<c_void>(); 2];
     let Some(api) = API.get() else { return null_mut() };
     // SAFETY: the format requires two objects. The caller holds the GIL and the tuple.
@@ -72,7 +72,7 @@ unsafe fn replace(original: &AtomicPtr<c_void>, arguments: *mut c_void, keywords
     let Some(api) = API.get().filter(|_| !original.is_null()) else { return none() };
     // A panic was reported on stderr; the program continues as requested.
     let held = std::panic::catch_unwind(|| Session::hold().filter(|session| session.prepare_exec())).unwrap_or(None);
-    // SAFETY: `watch` keeps a reference to the function; the rest by contract.
+    // SAFETY: `store_originals` keeps a reference to the function; the rest by contract.
     let result = unsafe { (api.call)(original, arguments, keywords) };
     let _ = std::panic::catch_unwind(|| held.iter().for_each(|session| session.exec_failed()));
     result

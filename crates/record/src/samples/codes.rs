@@ -13,6 +13,7 @@ const PROBES: usize = 24;
 /// Number of code objects that did not fit into the table.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 
+/// Slot of the table: a sampled code object, whose number is the slot's index.
 #[derive(Debug)]
 struct Slot {
     /// Address of the code, 0 if the slot is free.
@@ -22,7 +23,7 @@ struct Slot {
     ready: AtomicU32,
 }
 
-/// Numbers of code objects.
+/// Table of the numbers of sampled code objects, by address and fingerprint.
 #[derive(Debug)]
 pub(super) struct Codes {
     slots: Box<[Slot]>,
@@ -36,6 +37,7 @@ impl Codes {
         Self { slots: (0..SLOTS).map(free).collect(), refused: AtomicU32::new(0) }
     }
 
+    /// Slots in which a code object can be, with their numbers, in the order of the search.
     fn probe(&self, code: u64) -> impl Iterator<Item = (u32, &Slot)> {
         let start = (code >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         (0..PROBES).filter_map(move |step| {
@@ -44,7 +46,7 @@ impl Codes {
         })
     }
 
-    /// Number of a code object whose names were passed on.
+    /// Number of a code object, if its names were passed on to the reader.
     pub(super) fn find(&self, code: u64, fingerprint: u64) -> Option<u32> {
         for (number, slot) in self.probe(code) {
             match slot.code.load(Ordering::Acquire) {
@@ -75,13 +77,14 @@ impl Codes {
         None
     }
 
+    /// Mark a reserved number as usable, because the names of its code object were passed on.
     pub(super) fn publish(&self, number: u32) {
         if let Some(slot) = self.slots.get(number as usize) {
             slot.ready.store(1, Ordering::Release);
         }
     }
 
-    /// Clear the table. No handler may run meanwhile.
+    /// Remove all code objects from the table. No handler may run meanwhile.
     pub(super) fn clear(&self) {
         for slot in &self.slots {
             slot.ready.store(0, Ordering::Relaxed);

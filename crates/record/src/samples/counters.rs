@@ -5,7 +5,7 @@
 //! their numbers. Therefore the files have high numbers, and before each read the kernel is asked if the number still
 //! belongs to the counter.
 
-use crate::descriptors::{close, files_limit, raise};
+use crate::descriptors::{close, duplicate_to_high, files_limit};
 use stackline_recording::MAX_COUNTERS;
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -55,7 +55,8 @@ struct Attributes {
     address: u64,
 }
 
-/// Indices of the known counters in a list of names.
+/// Parse a comma-separated list of counter names to indices in [`stackline_recording::COUNTERS`]; unknown ones are left
+/// out.
 pub(crate) fn parse(names: &str) -> Vec<u16> {
     let mut numbers = Vec::new();
     for name in names.split(',').map(str::trim) {
@@ -131,8 +132,8 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Start the counters of a thread, and return the number of counters without file. No handler of the thread may
-    /// run meanwhile.
+    /// Open and start the counters of a thread, and return the number of those that could not be opened. No handler of
+    /// the thread may run meanwhile.
     pub(super) fn start(&self, numbers: &[u16], tid: u32) -> u64 {
         let mut refused = 0;
         for (counter, &number) in self.0.iter().zip(numbers) {
@@ -181,6 +182,7 @@ impl Counters {
 }
 
 impl Counter {
+    /// Read the total count, extrapolated if the kernel multiplexes the counter; `None` without file.
     fn total(&self) -> Option<u64> {
         let file = self.file.load(Ordering::Acquire);
         if file < 0 || id_of(file) != Some(self.id.load(Ordering::Relaxed)) {
@@ -207,7 +209,7 @@ struct Opened {
     outside_kernel: bool,
 }
 
-/// Open a counter of a thread (0: the calling one).
+/// Open a counter of the thread `tid` (0: the calling one).
 fn open(counter: u16, tid: u32) -> io::Result<Opened> {
     let &(kind, config) = EVENTS.get(usize::from(counter)).ok_or(io::ErrorKind::NotFound)?;
     let size = size_of::<Attributes>() as u32;
@@ -221,7 +223,7 @@ fn open(counter: u16, tid: u32) -> io::Result<Opened> {
     let id = id_of(low).ok_or(io::ErrorKind::Other)?;
     // Move the file to a high number, because the program may need the low one. If the program has taken the low
     // number meanwhile, the file is the program's.
-    let high = raise(low);
+    let high = duplicate_to_high(low);
     close_own(low, id);
     let file = high?;
     if id_of(file) == Some(id) {

@@ -27,13 +27,13 @@ pub(super) fn value(record: usize, serial: u32, clock: Clock) -> usize {
     (serial as usize) << 32 | SIGNAL_TAG | record << 2 | clock as usize
 }
 
-/// Decode a value; `None` if it is not ours.
+/// Decode the value of a signal to record number, serial number and clock; `None` if it is not one of [`value`].
 fn parse(value: usize) -> Option<(usize, u32, Clock)> {
     let parts = ((value & !TAG_MASK & 0xffff_ffff) >> 2, (value >> 32) as u32, Clock::from_number(value as u64 & 3));
     (value & TAG_MASK == SIGNAL_TAG).then_some(parts)
 }
 
-/// Value of a signal of this process's timers and requests.
+/// Record number, serial number and clock of a sampler signal; `None` for signals of other senders.
 ///
 /// # Safety
 /// `info` is the argument of a signal handler.
@@ -58,7 +58,7 @@ pub(super) unsafe fn is_from_sampler(info: *const libc::siginfo_t) -> bool {
     unsafe { signal_of_sampler(info) }.is_some()
 }
 
-/// The handler. Only a small part of it runs on the interrupted stack.
+/// Signal handler of the sampler. Only a small part of it runs on the interrupted stack.
 pub(super) unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a valid `siginfo_t`; `errno` is a plain variable of the thread.
     unsafe {
@@ -72,7 +72,7 @@ pub(super) unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t
 }
 
 /// Arguments of a sample, for [`write_on_scratch_stack`].
-struct Call {
+struct SampleArguments {
     sampler: &'static Sampler,
     record: &'static ThreadRecord,
     clock: Clock,
@@ -101,7 +101,7 @@ unsafe fn write_sample((record, serial, clock): (usize, u32, Clock), context: *m
     // The next recording may have freed the record just now. A record is assigned to another thread only if it is not
     // busy.
     if is_own() {
-        let mut call = Call { sampler, record, clock, context };
+        let mut call = SampleArguments { sampler, record, clock, context };
         let data = (&raw mut call).cast();
         // SAFETY: the stack belongs to this thread's handler, which is not nested, as `busy` ensures. The function
         // returns.
@@ -115,13 +115,13 @@ unsafe fn write_sample((record, serial, clock): (usize, u32, Clock), context: *m
     record.busy.store(false, Ordering::Release);
 }
 
-/// Take the sample.
+/// Write the sample that `call` describes. Runs on the handler's scratch stack, if there is one.
 ///
 /// # Safety
-/// `call` points to a [`Call`] of this thread's handler.
+/// `call` points to a [`SampleArguments`] of this thread's handler.
 unsafe extern "C" fn write_on_scratch_stack(call: *mut c_void) {
     // SAFETY: by contract.
-    let Call { sampler, record, clock, context } = unsafe { &*call.cast::<Call>() };
+    let SampleArguments { sampler, record, clock, context } = unsafe { &*call.cast::<SampleArguments>() };
     let clock = *clock;
     if clock == Clock::Wait {
         let requested_ns = record.requested_ns.swap(0, Ordering::Relaxed);
@@ -139,17 +139,17 @@ unsafe extern "C" fn write_on_scratch_stack(call: *mut c_void) {
     }
 }
 
-/// Write the sample, if samples are recorded now; true if it was written. The record is the one of the calling
-/// thread's handler.
+/// Write a sample into a thread's record, if samples are recorded now; true if it was written. The record is the one of
+/// the calling thread's handler.
 fn write(sampler: &Sampler, record: &ThreadRecord, clock: Clock, at: Registers) -> bool {
     if sampler.paused.load(Ordering::SeqCst) {
         return false;
     }
     if Session::hold().is_some_and(|session| session.window.is_sampled()) {
         // SAFETY: the record is the one of this thread's handler.
-        unsafe { record.sample(clock, sampler, at) }
+        unsafe { record.write_sample(clock, sampler, at) }
     } else {
-        record.skip(clock, sampler.counting.load(Ordering::Relaxed));
+        record.skip_interval(clock, sampler.counting.load(Ordering::Relaxed));
         false
     }
 }

@@ -72,7 +72,7 @@ struct Settings {
     native: bool,
 }
 
-/// Task of the watcher thread.
+/// Task that the watcher thread is given: sampling rates, and the recording.
 #[derive(Debug, Default)]
 struct WatcherTask {
     /// `None`: the thread ends.
@@ -120,7 +120,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sample all threads of this process from now on, for one recording.
+/// Start to sample all threads of this process for one recording, and return a description of the sampling.
 ///
 /// # Errors
 /// A sentence with the reason why nothing is sampled.
@@ -172,8 +172,8 @@ pub(crate) fn pause_all() {
     }
 }
 
-/// Deliver the pending sampler signals of the calling thread. After [`pause_all`], no more follow.
-pub(crate) fn deliver_pending_signals() {
+/// Consume the pending sampler signals of the calling thread. After [`pause_all`], no more follow.
+pub(crate) fn consume_pending_signals() {
     if let Some(sampler) = Sampler::current_of_this_process() {
         signal::take_pending(sampler.signal.load(Ordering::Acquire), handler::is_from_sampler);
     }
@@ -203,7 +203,7 @@ pub(crate) fn stop(process: &Process) {
     sampler.all_records().for_each(|(_, record)| record.stop_counters());
 }
 
-/// Free the trees of a recording that has ended.
+/// Free the sampler's data about a recording that has ended.
 pub(crate) fn forget(process: &Process) {
     if let Some(sampler) = Sampler::current_of_this_process() {
         let mut resolver = lock(&sampler.resolver);
@@ -270,7 +270,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Counters of samples and threads that the sampler omitted in this recording.
+    /// Counters of omitted samples and threads of this recording, which are reset at its begin.
     fn counts(&self) -> [&AtomicU64; 6] {
         [&self.refused, &self.unsignaled, &self.closed, &self.uninterruptible, &self.over_limit, &self.without_file]
     }
@@ -286,7 +286,8 @@ impl Sampler {
         Self::current().filter(|sampler| sampler.process == std::process::id())
     }
 
-    /// Wait briefly for running handlers; true if none is left. While `paused` is set, new handlers return at once.
+    /// Wait briefly until no signal handler is writing a sample; `false` at the time limit. While `paused` is set, new
+    /// handlers return at once.
     fn wait_for_handlers(&self) -> bool {
         let since = Instant::now();
         while self.all_records().any(|(_, record)| record.busy.load(Ordering::SeqCst)) {

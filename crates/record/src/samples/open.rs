@@ -12,6 +12,7 @@ const MAX_DEPTH: usize = 48;
 /// forked child.
 static FIRST: AtomicPtr<OpenOperators> = AtomicPtr::new(std::ptr::null_mut());
 
+/// One open operator, in fields that a signal handler can read.
 #[derive(Debug, Default)]
 struct Entry {
     /// Node with the bit of spans, as in [`OpenOperator::client`].
@@ -35,7 +36,7 @@ pub(crate) struct InterruptedOperator {
     pub(crate) handle: usize,
 }
 
-/// Open operators of one thread, outermost first.
+/// Copy of one thread's open operators for its signal handler, outermost first.
 #[derive(Debug)]
 pub(crate) struct OpenOperators {
     /// The thread, 0 for none.
@@ -49,7 +50,7 @@ pub(crate) struct OpenOperators {
 }
 
 impl OpenOperators {
-    /// Register the open operators of a thread that records into `tree`.
+    /// Take a free entry, or create one, for the open operators of a thread that records into `tree`.
     pub(crate) fn register(tree: u32) -> &'static Self {
         if let Some(open) = all().find(|open| open.free.swap(false, Ordering::AcqRel)) {
             // Handles are addresses, which recur: those of the previous thread are cleared.
@@ -87,9 +88,9 @@ impl OpenOperators {
         self.free.store(true, Ordering::Release);
     }
 
-    /// Note an operator that begins inside `outer` others, for samples.
+    /// Store an operator that begins inside `outer` others.
     #[inline]
-    pub(crate) fn begins(&self, outer: usize, node: u32, opened: &OpenOperator) {
+    pub(crate) fn push(&self, outer: usize, node: u32, opened: &OpenOperator) {
         if let Some(entry) = self.entries.get(outer) {
             let python = opened.python.unwrap_or_default();
             entry.node.store(opened.client[0] & SPAN | u64::from(node), Ordering::Relaxed);
@@ -102,9 +103,9 @@ impl OpenOperators {
         }
     }
 
-    /// Note for samples that an operator has ended; `open` are still running.
+    /// Remove an operator that has ended; `open` are still running.
     #[inline]
-    pub(crate) fn ends(&self, open: &[OpenOperator]) {
+    pub(crate) fn set_running(&self, open: &[OpenOperator]) {
         if open.len() < MAX_DEPTH {
             self.depth.store(open.len() as u32, Ordering::Relaxed);
             let published = open.len().checked_sub(1).and_then(|last| self.entries.get(last));
@@ -122,7 +123,7 @@ impl OpenOperators {
         self.depth.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::Release);
         for (outer, opened) in open.iter().enumerate() {
-            self.begins(outer, opened.client[0] as u32, opened);
+            self.push(outer, opened.client[0] as u32, opened);
         }
     }
 
@@ -154,12 +155,12 @@ impl OpenOperators {
         all().filter_map(|open| open.innermost(open.tid.load(Ordering::Acquire))).map(|at| (at.tree, at.node)).collect()
     }
 
-    /// The entry of a thread that has run operators.
+    /// Entry of the thread with this system id, if it has run operators.
     pub(crate) fn of_thread(tid: u32) -> Option<&'static Self> {
         all().find(|open| open.tid.load(Ordering::Acquire) == tid)
     }
 
-    /// Clear the entries in a forked child, in which the parent's threads do not exist.
+    /// Clear all entries in a forked child, in which the parent's threads do not exist.
     pub(crate) fn forget_all() {
         for open in all() {
             open.enter(0);
@@ -190,20 +191,20 @@ mod tests {
         assert_eq!(open.innermost(70_000_001), None);
         let operators = [operator(10), operator(20), operator(30)];
         for (outer, opened) in operators.iter().enumerate() {
-            open.begins(outer, opened.client[0] as u32, opened);
+            open.push(outer, opened.client[0] as u32, opened);
         }
         let handle = || {
             OpenOperators::of_thread(70_000_001).and_then(|open| open.innermost(70_000_001)).map(|found| found.handle)
         };
         assert_eq!(handle(), Some(30));
-        open.ends(&operators[..2]);
+        open.set_running(&operators[..2]);
         assert_eq!(handle(), Some(20));
         assert_eq!(
             open.innermost(70_000_001).map(|found| (found.tree, found.node, found.python)),
             Some((7, 60, Some((40, 0))))
         );
-        open.begins(2, 90, &operators[2]);
-        open.ends(&[operators[0], operators[2]]);
+        open.push(2, 90, &operators[2]);
+        open.set_running(&[operators[0], operators[2]]);
         assert_eq!(handle(), Some(30), "the middle one ended first");
         open.enter(0);
         assert_eq!(open.innermost(70_000_001), None);
@@ -220,7 +221,7 @@ mod tests {
         assert_eq!(distinct.len(), others.len());
         for other in &others {
             other.enter(70_000_004);
-            other.begins(0, 4, &operator(4));
+            other.push(0, 4, &operator(4));
             assert_eq!(other.innermost(70_000_004).map(|found| found.tree), Some(9));
             other.enter(0);
         }
@@ -233,12 +234,12 @@ mod tests {
         open.enter(70_000_002);
         let operators: Vec<_> = (1..=60).map(operator).collect();
         for (outer, opened) in operators.iter().enumerate() {
-            open.begins(outer, 1, opened);
+            open.push(outer, 1, opened);
         }
         assert_eq!(open.innermost(70_000_002).map(|found| found.handle), Some(48));
-        open.ends(&operators[..50]);
+        open.set_running(&operators[..50]);
         assert_eq!(open.innermost(70_000_002).map(|found| found.handle), Some(48));
-        open.ends(&operators[..40]);
+        open.set_running(&operators[..40]);
         assert_eq!(open.innermost(70_000_002).map(|found| found.handle), Some(40));
     }
 }

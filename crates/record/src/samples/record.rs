@@ -38,7 +38,7 @@ pub(super) struct IncompleteSamples {
     pub(super) no_stack: AtomicU64,
 }
 
-/// Data that only the handler of the thread accesses.
+/// Buffers and stack readers that only the handler of the thread uses.
 #[derive(Debug)]
 struct Scratch {
     python: Option<FrameSampler>,
@@ -46,7 +46,8 @@ struct Scratch {
     words: Box<[u64]>,
 }
 
-/// One sampled thread. Records are never freed, but reused, also in later recordings.
+/// Sampler's data about one thread, with the ring of its samples. Records are never freed, but reused, also in later
+/// recordings.
 #[derive(Debug)]
 pub(super) struct ThreadRecord {
     /// The thread, 0 while the record is free.
@@ -100,7 +101,7 @@ impl ThreadRecord {
         }
     }
 
-    /// Free the record of a sampled thread for another recording.
+    /// Mark the record as free for another recording, close its counters, and reset its counts of incomplete samples.
     pub(super) fn free(&self) {
         self.tid.store(0, Ordering::SeqCst);
         self.stop_counters();
@@ -121,8 +122,8 @@ impl ThreadRecord {
         }
     }
 
-    /// End of the written samples of the current thread; `None` if the record is free. For the reader, which skips
-    /// samples of an earlier recording.
+    /// Position in the ring after the written samples of the current thread; `None` if the record is free. For the
+    /// reader, which skips samples of an earlier recording.
     pub(super) fn end_of_samples(&self) -> Option<u64> {
         if self.tid.load(Ordering::Acquire) == 0 {
             return None;
@@ -164,7 +165,7 @@ impl ThreadRecord {
     ///
     /// # Safety
     /// Only the signal handler calls it, on the thread to which the record is assigned.
-    pub(super) unsafe fn sample(&self, clock: Clock, sampler: &Sampler, at: Registers) -> bool {
+    pub(super) unsafe fn write_sample(&self, clock: Clock, sampler: &Sampler, at: Registers) -> bool {
         // Counts up to here belong to the code that ran, not to the wait.
         let counters = if clock == Clock::Wait { 0 } else { sampler.counting.load(Ordering::Relaxed) };
         let codes = &sampler.codes;
@@ -176,10 +177,10 @@ impl ThreadRecord {
         let scratch = unsafe { &mut *self.scratch.get() };
         // SAFETY: null or a leaked box.
         let operator = unsafe { self.open.load(Ordering::Acquire).as_ref() }.and_then(|open| open.innermost(tid));
-        let mut found = PythonWalk::default();
+        let mut found = SampleContents::default();
         if let (Some(interpreter), Some(python)) = (dlmonitor::interpreter(), &mut scratch.python) {
             let walk = python.walk(interpreter, operator.and_then(|operator| operator.python));
-            found = self.python(codes, interpreter, python, &mut scratch.words);
+            found = self.write_python_frames(codes, interpreter, python, &mut scratch.words);
             found.walk = walk;
         }
         match &mut scratch.native {
@@ -187,7 +188,7 @@ impl ThreadRecord {
                 let mark = scratch.python.as_ref().map_or(0, FrameSampler::stack_mark);
                 let bounds = [mark, operator.map_or(0, |operator| operator.handle)];
                 let ended = native.walk_interrupted_segment(at, bounds, Memory::of_thread(tid));
-                self.native(ended, native.frames(), &mut found, &mut scratch.words);
+                self.append_native_frames(ended, native.frames(), &mut found, &mut scratch.words);
             }
             Some(_) => _ = self.losses.no_stack.fetch_add(1, Ordering::Relaxed),
             None => {}
@@ -197,7 +198,7 @@ impl ThreadRecord {
         self.counters.read(counts, &mut totals);
         found.counters = counts.len() as u8;
         found.openmp = sampler.is_openmp(at.pc);
-        let head = self.head(clock, operator, &mut found);
+        let head = self.make_head(clock, operator, &mut found);
         let waited = if clock == Clock::Real { self.wall.take_waited() } else { 0 };
         let times = Times { interval, waited, at: dlmonitor::clock::ticks() };
         let parts = [&head.pack(times), scratch.words.get(..found.words).unwrap_or(&[]), counts];
@@ -215,16 +216,16 @@ impl ThreadRecord {
         has_room
     }
 
-    /// Write the frames of a walk to `words`, followed by the modules that they call.
-    fn python(
+    /// Write the Python frames of the last walk to `words`, followed by the modules that they call.
+    fn write_python_frames(
         &self,
         codes: &Codes,
         interpreter: &Interpreter,
         python: &mut FrameSampler,
         words: &mut [u64],
-    ) -> PythonWalk {
+    ) -> SampleContents {
         let depth = python.frames().len();
-        let mut found = PythonWalk { frames: depth, words: depth, ..PythonWalk::default() };
+        let mut found = SampleContents { frames: depth, words: depth, ..SampleContents::default() };
         for index in 0..depth {
             let Some(&frame) = python.frames().get(index) else { break };
             let number = self.code_number(codes, interpreter, python, frame);
@@ -242,8 +243,14 @@ impl ThreadRecord {
         found
     }
 
-    /// Append the native frames of an unwound stack to the words of a sample.
-    fn native(&self, ended: Option<WalkEnd>, frames: &[usize], found: &mut PythonWalk, words: &mut [u64]) {
+    /// Append the addresses of native frames to the words of a sample, and count them in `found`.
+    fn append_native_frames(
+        &self,
+        ended: Option<WalkEnd>,
+        frames: &[usize],
+        found: &mut SampleContents,
+        words: &mut [u64],
+    ) {
         if ended == Some(WalkEnd::Lost) {
             self.losses.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -254,19 +261,19 @@ impl ThreadRecord {
         found.words += usize::from(found.native);
     }
 
-    /// Attribute the wall time so far to the thread's last sample.
+    /// Attribute the wall time since the last interval to the thread's last sample; `now` in ns.
     pub(super) fn extend_last_sample(&self, now: u64) {
         let last = self.last[Clock::Real as usize].swap(now, Ordering::Relaxed);
         self.wall.add_waited(now.saturating_sub(last));
     }
 
-    /// Set the begin of the next interval of a clock.
+    /// Set the time in ns from which the next sample's interval of this clock counts.
     pub(super) fn restart_interval(&self, clock: Clock, now: u64) {
         self.last[clock as usize].store(now, Ordering::Relaxed);
     }
 
-    /// Exclude the thread's time so far, because nothing is recorded now.
-    pub(super) fn skip(&self, clock: Clock, counters: usize) {
+    /// Restart the intervals of a clock and of the counters without a sample, because nothing is recorded now.
+    pub(super) fn skip_interval(&self, clock: Clock, counters: usize) {
         let (mut counts, mut totals) = ([0; MAX_COUNTERS], [0; MAX_COUNTERS]);
         self.counters.read(counts.get_mut(..counters).unwrap_or(&mut []), &mut totals);
         self.counters.restart_interval(&totals, counters);
@@ -275,8 +282,8 @@ impl ThreadRecord {
         }
     }
 
-    /// Interpret the Python frames of a stack walk as the first part of a sample.
-    fn head(&self, clock: Clock, operator: Option<InterruptedOperator>, found: &mut PythonWalk) -> Head {
+    /// Build the first part of a sample from the results of the stack walks and the open operator.
+    fn make_head(&self, clock: Clock, operator: Option<InterruptedOperator>, found: &mut SampleContents) -> Head {
         let mut operator = operator;
         match found.walk {
             Walk::Broken => {
@@ -303,7 +310,7 @@ impl ThreadRecord {
         }
     }
 
-    /// Number of a frame's code object; new code objects are named.
+    /// Number of a frame's code object. The names of a new one are passed on first; [`UNKNOWN`] if there is no space.
     fn code_number(
         &self,
         codes: &Codes,
@@ -326,9 +333,10 @@ impl ThreadRecord {
     }
 }
 
-/// Results of the handler's Python walk.
+/// Contents of a sample that the handler is writing: result of the Python walk, and numbers of frames, modules and
+/// counters.
 #[derive(Clone, Copy, Debug)]
-struct PythonWalk {
+struct SampleContents {
     walk: Walk,
     frames: usize,
     modules: u8,
@@ -340,7 +348,7 @@ struct PythonWalk {
     openmp: bool,
 }
 
-impl Default for PythonWalk {
+impl Default for SampleContents {
     fn default() -> Self {
         Self {
             walk: Walk::Nothing,
@@ -377,7 +385,7 @@ pub(super) struct Head {
     pub(super) operator: Option<(u32, u32)>,
 }
 
-/// Times of a sample.
+/// Times of a sample: the interval that it represents, the wait before it, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times {
     /// Time that the sample represents, in ns of its clock.

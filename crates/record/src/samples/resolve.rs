@@ -35,7 +35,8 @@ struct Tree {
     slots: FxHashMap<(u32, Metric), u32>,
 }
 
-/// Names of code objects, which outlive a recording as their numbers do, and the trees of one recording's threads.
+/// Converter of samples to tree nodes: names of code objects, which outlive a recording as their numbers do, and the
+/// sample trees of one recording's threads.
 #[derive(Debug, Default)]
 pub(super) struct Resolver {
     /// Number of the sampled recording, 0 for none ([`Process::number`]).
@@ -66,7 +67,8 @@ impl Resolver {
         *self = Self { recording, settings, codes: std::mem::take(&mut self.codes), ..Self::default() };
     }
 
-    /// Take all samples out of the rings, if they belong to this recording. Returns the settings of the sampling.
+    /// Move all samples from the rings to the trees of `process`, if they belong to its recording. Returns the settings
+    /// of the sampling.
     pub(super) fn drain(&mut self, sampler: &Sampler, process: &Process) -> Option<Arc<Settings>> {
         if self.recording != process.number() {
             return None;
@@ -75,7 +77,7 @@ impl Resolver {
         self.take_samples(sampler, process);
         for &index in &ended {
             let tree = self.trees.remove(&index);
-            if process.traces() {
+            if process.records_calls() {
                 // Trees are not reused here, because the tree of a single sample identifies its thread.
                 if let Some(tree) = tree {
                     process.end_tree(tree.owner.shared.id);
@@ -92,7 +94,7 @@ impl Resolver {
         if sampler.codes.refused.load(Ordering::Relaxed) > 0 {
             self.forget_codes(sampler, process);
         }
-        process.set_sampled(self.main);
+        process.set_newest_main_sample(self.main);
         Some(Arc::clone(&self.settings))
     }
 
@@ -114,18 +116,19 @@ impl Resolver {
             let waits_on = record.samples.end() == end;
             let waited = if waits_on { record.wall.take_waited() } else { 0 };
             while record.samples.pop(end, &mut entry) {
-                let tree = tree.get_or_insert_with(|| self.tree(process, index, record));
+                let tree = tree.get_or_insert_with(|| self.take_tree(process, index, record));
                 self.add_sample(process, &trees, tree, &entry);
             }
             if waited > 0 {
-                let tree = tree.get_or_insert_with(|| self.tree(process, index, record));
-                tree.wait(self.settings.rates.real, process, waited, dlmonitor::clock::ticks());
+                let tree = tree.get_or_insert_with(|| self.take_tree(process, index, record));
+                tree.add_wait(self.settings.rates.real, process, waited, dlmonitor::clock::ticks());
             }
             self.entry = entry;
             self.trees.extend(tree.map(|tree| (index, tree)));
         }
     }
 
+    /// Read the names of code objects that a thread's handler has passed on.
     fn take_names(&mut self, record: &ThreadRecord) {
         let end = record.names.end();
         while record.names.pop(end, &mut self.entry) {
@@ -135,8 +138,8 @@ impl Resolver {
         }
     }
 
-    /// Tree of a thread, under the thread's current name.
-    fn tree(&mut self, process: &Process, index: usize, record: &ThreadRecord) -> Tree {
+    /// Take or create the sample tree of a thread, under the thread's current name.
+    fn take_tree(&mut self, process: &Process, index: usize, record: &ThreadRecord) -> Tree {
         let tid = record.tid.load(Ordering::Relaxed);
         let name = process.python_name(tid).or_else(|| thread_name(tid));
         if let Some(mut tree) = self.trees.remove(&index) {
@@ -159,11 +162,12 @@ impl Resolver {
         Tree { owner, name, is_main, operators: FxHashMap::default(), wall: None, slots: FxHashMap::default() }
     }
 
+    /// Add a sample's time and counts to the node of its call path in the tree.
     fn add_sample(&mut self, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
         let Some((head, Times { interval, waited, at }, frames)) = Head::unpack(sample) else { return };
-        tree.wait(self.settings.rates.real, process, waited, at);
+        tree.add_wait(self.settings.rates.real, process, waited, at);
         let (frames, counts) = frames.split_at(frames.len().saturating_sub(usize::from(head.counters)));
-        let mut node = head.operator.map_or(ROOT, |operator| tree.operator(process, trees, operator));
+        let mut node = head.operator.map_or(ROOT, |operator| tree.operator_node(process, trees, operator));
         if head.cut {
             node = tree.child(process, node, process.overflow);
         }
@@ -176,15 +180,15 @@ impl Resolver {
                 continue;
             }
             if let Some(&[_, module, class]) = module {
-                let frame = Self::module(process, full, (module as usize, class as usize));
+                let frame = Self::module_frame(process, full, (module as usize, class as usize));
                 node = tree.child(process, node, frame);
             }
-            let frame = self.line(process, full, word);
+            let frame = self.line_frame(process, full, word);
             node = tree.child(process, node, frame);
         }
         let native = frames.len().saturating_sub(usize::from(head.native));
         for &address in frames.get(native..).unwrap_or(&[]).iter().rev() {
-            let frame = self.native(process, full, address);
+            let frame = self.native_frame(process, full, address);
             node = tree.child(process, node, frame);
         }
         if head.openmp {
@@ -203,14 +207,14 @@ impl Resolver {
         for (&counter, &count) in self.settings.counters.iter().zip(counts).filter(|(_, count)| **count > 0) {
             tree.add(node, Metric::Counter(counter), count);
         }
-        process.post(TimedSample { tree: tree.owner.shared.id, node, at, metric, value: interval });
+        process.post_sample(TimedSample { tree: tree.owner.shared.id, node, at, metric, value: interval });
         if tree.is_main {
             self.main = Some((tree.owner.shared.id, node, at));
         }
     }
 
-    /// Frame of a Python line, by the word that a handler wrote.
-    fn line(&mut self, process: &Process, full: bool, word: u64) -> u32 {
+    /// Frame of a Python line, from the word that a handler wrote: number of the code object and offset.
+    fn line_frame(&mut self, process: &Process, full: bool, word: u64) -> u32 {
         let number = (word >> 32) as u32;
         let word = if number == UNKNOWN { u64::MAX } else { word };
         let code = self.codes.get(&number);
@@ -230,8 +234,9 @@ impl Resolver {
         })
     }
 
-    /// Frame of a module. Its class is usually alive when samples are read; otherwise the frame has no name.
-    fn module(process: &Process, full: bool, (module, class): (usize, usize)) -> u32 {
+    /// Frame of an `nn.Module`, by the addresses of module and class. The class is usually alive when samples are read;
+    /// otherwise the frame has no name.
+    fn module_frame(process: &Process, full: bool, (module, class): (usize, usize)) -> u32 {
         process.module_frame(full, (module, class), || {
             let memory = Memory::of_this_thread();
             let name = dlmonitor::interpreter().and_then(|interpreter| interpreter.sampled_class_name(&memory, class));
@@ -240,7 +245,7 @@ impl Resolver {
     }
 
     /// Tree frame of the native function at an address.
-    fn native(&mut self, process: &Process, full: bool, address: u64) -> u32 {
+    fn native_frame(&mut self, process: &Process, full: bool, address: u64) -> u32 {
         // An address may belong to another library later.
         if self.generation != native::generation() {
             self.generation = native::generation();
@@ -266,7 +271,8 @@ impl Resolver {
     }
 }
 
-/// Frame from the cache, or from `frame`. The overflow frame is not cached, because another tree may have space.
+/// Look up a frame in a cache, or add the result of `frame` to the cache. The overflow frame is not cached, because
+/// another tree may have space.
 fn cached_frame(known: &mut FxHashMap<u64, u32>, key: u64, overflow: u32, frame: impl FnOnce() -> u32) -> u32 {
     if let Some(&frame) = known.get(&key) {
         return frame;
@@ -283,8 +289,8 @@ impl Tree {
         self.owner.child(parent, Key::frame(frame), process.overflow, |_| frame)
     }
 
-    /// Node in this tree for a node of another tree.
-    fn operator(&mut self, process: &Process, trees: &[Registered], (tree, node): (u32, u32)) -> NodeId {
+    /// Find or create the node in this tree for an operator's node in another tree.
+    fn operator_node(&mut self, process: &Process, trees: &[Registered], (tree, node): (u32, u32)) -> NodeId {
         if let Some(&node) = self.operators.get(&(tree, node)) {
             return node;
         }
@@ -296,9 +302,9 @@ impl Tree {
         place
     }
 
-    /// The thread waited for `waited` ns until `until` (ticks) at the call path of its last sample of wall time. Add
-    /// the samples that were not taken meanwhile.
-    fn wait(&mut self, hz: u32, process: &Process, waited: u64, until: u64) {
+    /// Add samples for a wait of `waited` ns until `until` (ticks), at the call path of the last sample of wall time.
+    /// None were taken meanwhile.
+    fn add_wait(&mut self, hz: u32, process: &Process, waited: u64, until: u64) {
         let Some((node, from)) = self.wall.filter(|_| waited > 0) else { return };
         let period = 1_000_000_000 / u64::from(hz.max(1));
         let many = (waited / period).clamp(1, MOST_AT_ONCE);
@@ -306,7 +312,7 @@ impl Tree {
             let at = from + (until.saturating_sub(from) / many).saturating_mul(number);
             let value = waited / many + u64::from(number <= waited % many);
             self.add(node, Metric::RealTime, value);
-            process.post(TimedSample { tree: self.owner.shared.id, node, at, metric: Metric::RealTime, value });
+            process.post_sample(TimedSample { tree: self.owner.shared.id, node, at, metric: Metric::RealTime, value });
         }
         self.wall = Some((node, until));
     }

@@ -48,7 +48,7 @@ impl Ring {
         true
     }
 
-    /// Current end of the written entries, for [`Self::pop`].
+    /// Position after the last written entry, for [`Self::pop`].
     pub(super) fn end(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
@@ -60,7 +60,7 @@ impl Ring {
         }
     }
 
-    /// Take the next entry that was written before `end`.
+    /// Move the next entry that was written before `end` to `into`; `false` if there is none.
     pub(super) fn pop(&self, end: u64, into: &mut Vec<u64>) -> bool {
         let read = self.read.load(Ordering::Relaxed);
         if read >= end {

@@ -3,7 +3,7 @@
 
 use std::io;
 
-/// Clock of a sample.
+/// Clock whose time a sample represents: CPU time, wall time, or wall time of waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Clock {
@@ -23,7 +23,7 @@ impl Clock {
         Self::ALL.into_iter().find(|&clock| clock as u64 == number).unwrap_or(Self::Cpu)
     }
 
-    /// Id of the clock for a thread, valid in all threads.
+    /// Kernel's id of this clock for a thread, valid in all threads.
     fn id(self, tid: u32) -> libc::clockid_t {
         match self {
             // CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED, as the kernel defines them.
@@ -41,7 +41,7 @@ impl Clock {
     }
 }
 
-/// A timer that runs until it is deleted. A forked child does not inherit it.
+/// A CPU-time timer of one thread, deleted on drop. A forked child does not inherit it.
 #[derive(Debug)]
 pub(super) struct Timer(i32);
 

@@ -22,7 +22,7 @@ const RESAMPLE_FRACTION: u64 = 10;
 /// Number of blocked signals, of the 60 that can be blocked, of a thread that blocks all but those of its own faults.
 const NEARLY_ALL: u32 = 48;
 
-/// State of one thread for the sampling of waits.
+/// Times of the current wait and of the last sample request of one thread, for the sampling of waits.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// Time of the last check and CPU time then, in ns; `None` before the first check.
@@ -34,7 +34,7 @@ pub(super) struct Waiting {
     used: u64,
 }
 
-/// Activity of a thread.
+/// Activity of a thread: running, or waiting with or without a permitted interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
     /// Running or ready to run.
@@ -45,11 +45,11 @@ enum Activity {
     Uninterruptible,
 }
 
-/// Result of a check of a thread.
+/// Result of a check whether a thread waits: its activity, and the begin of the next sample's interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WaitCheck {
     activity: Activity,
-    /// Time up to which the thread needs no more samples.
+    /// Time in ns from which the next sample's interval counts, if it changes.
     new_interval_ns: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ impl Sampler {
         }
     }
 
-    /// Request a sample from a thread, unless its last response is outstanding.
+    /// Request a sample of a wait from a thread, unless its last response is outstanding.
     fn request_sample(&self, signal: i32, index: usize, record: &ThreadRecord, now: u64) {
         let is_free = record.requested_ns.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_free && !self.send(signal, index, record, Clock::Wait) {
@@ -98,7 +98,8 @@ impl Sampler {
         }
     }
 
-    /// Request a sample from a record's thread; `false` if it has ended, or if the system accepts no more signals.
+    /// Send the sampler's signal for a sample by `clock` to a record's thread; `false` if it has ended, or if the
+    /// system accepts no more signals.
     pub(super) fn send(&self, signal: i32, index: usize, record: &ThreadRecord, clock: Clock) -> bool {
         let (tid, serial) = (record.tid.load(Ordering::Relaxed), record.serial.load(Ordering::Relaxed));
         send(signal, tid, handler::value(index, serial, clock))
@@ -106,7 +107,8 @@ impl Sampler {
 }
 
 impl Waiting {
-    /// Check a thread at a time, with its CPU time; `None` if it is still waiting and needs no new sample yet.
+    /// Check whether a thread waits, at the time `now` with the CPU time `used`, in ns. `None` if it is still waiting
+    /// and needs no new sample yet.
     fn check(&mut self, now: u64, used: u64, activity: impl FnOnce() -> Activity) -> Option<WaitCheck> {
         let running = WaitCheck { activity: Activity::Running, new_interval_ns: Some(now) };
         // Earlier activity is unknown. CPU time never decreases, except for another thread with the same number.
@@ -134,7 +136,7 @@ impl Waiting {
     }
 }
 
-/// Activity of a thread; a thread that has ended counts as running.
+/// Read the activity of a thread from `/proc`; a thread that has ended counts as running.
 fn activity_of(tid: u32, signal: i32) -> Activity {
     let file = |name: &str| std::fs::read_to_string(format!("/proc/self/task/{tid}/{name}"));
     let found = file("syscall").map_or(Activity::Running, |text| activity(&text, is_pipe));
@@ -184,7 +186,7 @@ fn activity(text: &str, is_pipe: impl Fn(u64) -> bool) -> Activity {
     if is_interruptible { Activity::Waiting } else { Activity::Uninterruptible }
 }
 
-/// `siginfo_t` of a signal that a process sends with a value, on systems of 64 bits.
+/// Signal with a value, as a process sends it: `siginfo_t` on systems of 64 bits.
 #[repr(C)]
 struct Message {
     signal: i32,

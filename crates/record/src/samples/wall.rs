@@ -22,8 +22,8 @@ const FIRST_INTERVAL_NS: u64 = 1_000_000_000;
 /// instruction.
 const CALL_BYTES: usize = 4;
 
-/// State of wall time samples of one thread, shared by the watcher thread and the handler. During a request only the
-/// handler writes, otherwise only the watcher thread.
+/// Last wall-time response of one thread, and the time it has waited since; shared by the watcher thread and the
+/// handler. During a request only the handler writes, otherwise only the watcher thread.
 #[derive(Debug, Default)]
 pub(super) struct WallTime {
     /// True if the response to a request is outstanding.
@@ -37,7 +37,7 @@ pub(super) struct WallTime {
     waited: AtomicU64,
 }
 
-/// State of requests to a thread, used by the watcher thread.
+/// Times of the wall-time requests to one thread, used by the watcher thread.
 #[derive(Debug)]
 pub(super) struct WallRequest {
     /// Time of the next request during a wait, in ns, and the current interval.
@@ -56,7 +56,7 @@ impl Default for WallRequest {
     }
 }
 
-/// Action at a check of a thread.
+/// Action of the watcher thread at a check of a thread: request a sample, count the time, or nothing.
 #[derive(Debug, PartialEq, Eq)]
 enum WallAction {
     /// Request a sample.
@@ -84,12 +84,12 @@ impl WallTime {
         self.is_requested.store(false, Ordering::Release);
     }
 
-    /// Take the time that belongs to the thread's last sample, in ns.
+    /// Take the wall time in ns that the thread has waited since its last sample, and reset it to 0.
     pub(super) fn take_waited(&self) -> u64 {
         self.waited.swap(0, Ordering::AcqRel)
     }
 
-    /// Add wall time that belongs to the thread's last sample, in ns.
+    /// Add wall time in ns that the thread has waited since its last sample.
     pub(super) fn add_waited(&self, ns: u64) {
         self.waited.fetch_add(ns, Ordering::AcqRel);
     }
@@ -104,8 +104,8 @@ impl WallTime {
 }
 
 impl WallRequest {
-    /// Choose the action for a thread at a time, with its CPU time.
-    fn next(&mut self, wall: &WallTime, now: u64, used: u64, call: impl FnOnce() -> String) -> WallAction {
+    /// Choose the action for a thread at the time `now` with the CPU time `used`, in ns; `call` reads its system call.
+    fn next_action(&mut self, wall: &WallTime, now: u64, used: u64, call: impl FnOnce() -> String) -> WallAction {
         if wall.is_requested.load(Ordering::Acquire) {
             // A thread that has run since has lost the request: its handler may have been busy.
             let is_lost = now >= self.next_request && used > self.used.saturating_add(MAX_RESPONSE_CPU_NS);
@@ -170,7 +170,10 @@ impl Sampler {
                 continue;
             }
             let call = || std::fs::read_to_string(format!("/proc/self/task/{}/syscall", thread.tid));
-            match thread.request.next(&record.wall, now, used, || call().unwrap_or_default().trim_end().to_owned()) {
+            match thread
+                .request
+                .next_action(&record.wall, now, used, || call().unwrap_or_default().trim_end().to_owned())
+            {
                 WallAction::Request => self.request_wall_sample(signal, thread.record, record),
                 WallAction::Count => record.extend_last_sample(now),
                 WallAction::Skip => {}
@@ -194,9 +197,13 @@ mod tests {
 
     fn waiting() -> (WallTime, WallRequest) {
         let (wall, mut request) = (WallTime::default(), WallRequest::default());
-        assert_eq!(request.next(&wall, 0, 0, || POLL.to_owned()), WallAction::Request, "where it is is not known");
+        assert_eq!(
+            request.next_action(&wall, 0, 0, || POLL.to_owned()),
+            WallAction::Request,
+            "where it is is not known"
+        );
         wall.is_requested.store(true, Ordering::Relaxed);
-        assert_eq!(request.next(&wall, 10, 5, || POLL.to_owned()), WallAction::Skip);
+        assert_eq!(request.next_action(&wall, 10, 5, || POLL.to_owned()), WallAction::Skip);
         // A restarted call: two bytes back.
         wall.note_response(Registers { pc: 0x7f5a10, sp: 0x7ffc10, fp: 0, lr: 0 }, true);
         (wall, request)
@@ -208,7 +215,7 @@ mod tests {
         let mut questions = Vec::new();
         for check in 1..100_000_u64 {
             // At each interruption, or at the end of its timeout, it logs that and waits again.
-            match request.next(&wall, check * 10_000_000, check * 200_000, || POLL.to_owned()) {
+            match request.next_action(&wall, check * 10_000_000, check * 200_000, || POLL.to_owned()) {
                 WallAction::Request => questions.push(check / 100),
                 WallAction::Count => wall.add_waited(1),
                 WallAction::Skip => panic!("it answered"),
@@ -221,17 +228,17 @@ mod tests {
     #[test]
     fn new_waits_are_probed_immediately() {
         let (wall, mut request) = waiting();
-        assert_eq!(request.next(&wall, 20, 10, || POLL.to_owned()), WallAction::Count);
-        assert_eq!(request.next(&wall, 30, 10, || panic!("it used no time since")), WallAction::Count);
+        assert_eq!(request.next_action(&wall, 20, 10, || POLL.to_owned()), WallAction::Count);
+        assert_eq!(request.next_action(&wall, 30, 10, || panic!("it used no time since")), WallAction::Count);
         let other = |call: &str| POLL.replace("0x12c", call);
         assert_eq!(
-            request.next(&wall, 40, 11, || other("0x1")),
+            request.next_action(&wall, 40, 11, || other("0x1")),
             WallAction::Request,
             "the same place, with other arguments"
         );
         for call in ["running", "", "-1 0x7ffc10 0x7f5a12x", "7 0x0 0x7ffc18 0x7f5a12", "7 0x0 0x7ffc10 0x7f5a18"] {
             let (wall, mut request) = waiting();
-            assert_eq!(request.next(&wall, 20, 10, || call.to_owned()), WallAction::Request, "{call}");
+            assert_eq!(request.next_action(&wall, 20, 10, || call.to_owned()), WallAction::Request, "{call}");
         }
     }
 
@@ -239,27 +246,27 @@ mod tests {
     fn probes_without_room_are_delayed() {
         let (wall, mut request) = waiting();
         wall.note_response(Registers { pc: 0x7f5a12, sp: 0x7ffc10, fp: 0, lr: 0 }, false);
-        let checks = (1..100).map(|check| request.next(&wall, check * 10_000_000, check, || POLL.to_owned()));
+        let checks = (1..100).map(|check| request.next_action(&wall, check * 10_000_000, check, || POLL.to_owned()));
         assert!(checks.into_iter().all(|next| next == WallAction::Skip));
-        assert_eq!(request.next(&wall, FIRST_INTERVAL_NS, 100, || POLL.to_owned()), WallAction::Request);
+        assert_eq!(request.next_action(&wall, FIRST_INTERVAL_NS, 100, || POLL.to_owned()), WallAction::Request);
     }
 
     #[test]
     fn lost_probes_are_repeated() {
         let (wall, mut request) = waiting();
-        assert_eq!(request.next(&wall, 20, 10, || "running".to_owned()), WallAction::Request);
+        assert_eq!(request.next_action(&wall, 20, 10, || "running".to_owned()), WallAction::Request);
         wall.is_requested.store(true, Ordering::Relaxed);
-        assert_eq!(request.next(&wall, 30, 10 + 2 * MAX_RESPONSE_CPU_NS, String::new), WallAction::Skip);
+        assert_eq!(request.next_action(&wall, 30, 10 + 2 * MAX_RESPONSE_CPU_NS, String::new), WallAction::Skip);
         assert_eq!(
-            request.next(&wall, 2 * FIRST_INTERVAL_NS, 10, String::new),
+            request.next_action(&wall, 2 * FIRST_INTERVAL_NS, 10, String::new),
             WallAction::Skip,
             "it did not run: the signal waits"
         );
         assert_eq!(
-            request.next(&wall, 2 * FIRST_INTERVAL_NS, 11 + MAX_RESPONSE_CPU_NS, String::new),
+            request.next_action(&wall, 2 * FIRST_INTERVAL_NS, 11 + MAX_RESPONSE_CPU_NS, String::new),
             WallAction::Request
         );
         wall.reset();
-        assert_eq!(WallRequest::default().next(&wall, 30, 10, || POLL.to_owned()), WallAction::Request);
+        assert_eq!(WallRequest::default().next_action(&wall, 30, 10, || POLL.to_owned()), WallAction::Request);
     }
 }

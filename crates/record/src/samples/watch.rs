@@ -34,6 +34,7 @@ const STACK_BYTES: usize = 1 << 20;
 /// Prefix of the names of the recorder's threads.
 const THREAD_PREFIX: &str = "stackline";
 
+/// A sampled thread as the watcher thread sees it: its record, requests, signal mask and timer.
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) tid: u32,
@@ -49,7 +50,7 @@ pub(super) struct Thread {
     is_refused: bool,
 }
 
-/// Sampled threads.
+/// The watcher thread's list of sampled threads and of records for new ones.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     pub(super) threads: Vec<Thread>,
@@ -99,7 +100,7 @@ impl Schedule {
 }
 
 impl Thread {
-    /// True if the thread blocks the sampler's signals.
+    /// True if the thread blocked the sampler's signals at its last check.
     pub(super) fn blocks_signals(&self) -> bool {
         self.closed > 0
     }
@@ -126,6 +127,7 @@ impl Watched {
         *self = Self { settings, signal: self.signal, ..Self::default() };
     }
 
+    /// Stop sampling for this recording: delete the timers of all threads, and forget the threads.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
         self.threads.clear();
@@ -146,6 +148,7 @@ impl Watched {
 }
 
 impl Sampler {
+    /// Start the watcher thread, which no signal of the program can reach.
     pub(super) fn spawn_watcher(&'static self) -> io::Result<()> {
         dlmonitor::without_signals(|| {
             std::thread::Builder::new()
@@ -180,7 +183,8 @@ impl Sampler {
         }
     }
 
-    /// Wait for the next task; `None` if the thread is to end. The recording may have changed meanwhile.
+    /// Wait until the watcher thread has tasks to run; `None` if the thread is to end. The recording may have changed
+    /// meanwhile.
     fn next_tasks(&self, last: Option<WatcherTasks>) -> Option<WatcherTasks> {
         let mut task = lock(&self.task);
         if let Some(last) = &last
@@ -205,7 +209,7 @@ impl Sampler {
         }))
     }
 
-    /// Find threads of the program that began or ended.
+    /// Update the list of sampled threads by the threads of the program that began or ended.
     fn update_threads(&self) {
         let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
         let tids: HashSet<u32> = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
@@ -235,7 +239,7 @@ impl Sampler {
         self.find_operators(watched);
     }
 
-    /// Assign records to new threads. Threads for which there is none are checked again when a record is free.
+    /// Begin to sample new threads. Threads for which there is no record are checked again when a record is free.
     fn begin_all(&self, watched: &mut Watched, new: &[u32]) {
         let mut room = watched.free.len() + self.records.len() - self.all_records().count();
         for &tid in new {
@@ -270,7 +274,8 @@ impl Sampler {
         }
     }
 
-    /// A thread that blocks all signals expects no interruption: it has a timer only while it does not block them.
+    /// Delete or renew the timers of threads that now block or no longer block the sampler's signal: a thread that
+    /// blocks all signals expects no interruption.
     fn check_masks(&self, watched: &mut Watched) {
         watched.checks = watched.checks.wrapping_add(1);
         let checks_all = watched.checks.is_multiple_of(CHECK_EVERY);
@@ -298,7 +303,7 @@ impl Sampler {
         });
     }
 
-    /// Assign a record and a timer to a thread; `None` if there is no free record.
+    /// Begin to sample a thread: assign a record, counters and a timer. `None` if there is no free record.
     fn begin(&self, watched: &mut Watched, tid: u32, name: String) -> Option<Thread> {
         let is_ready = |&index: &usize| self.record(index).is_some_and(|record| !record.is_busy());
         let free = watched.free.iter().rposition(is_ready).map(|at| watched.free.swap_remove(at));
@@ -350,7 +355,7 @@ impl Sampler {
     }
 }
 
-/// Count a failure for a thread, unless the thread has ended. Returns true if it was counted.
+/// Add `refused` failures for a thread to `count`, unless the thread has ended. Returns true if it was counted.
 fn count_unless_ended(count: &AtomicU64, refused: u64, tid: u32) -> bool {
     let counts = refused > 0 && Clock::Cpu.now(tid).is_some();
     if counts {

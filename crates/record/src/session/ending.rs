@@ -24,7 +24,7 @@ impl Session {
         if self.started.is_completed() { self.write_last(None) } else { self.write_child_without_operators(None) }
     }
 
-    /// Write the remaining data first, because the program calls `os._exit`. The caller may hold Python's lock, and
+    /// Write the remaining data before the program ends by `os._exit(code)`. The caller may hold Python's lock, and
     /// other threads any other lock, so it takes no lock of theirs and waits for a limited time only. This also applies
     /// to a second thread that calls it, and while another thread ends the recording: the return from here kills all
     /// threads.
@@ -43,7 +43,7 @@ impl Session {
         drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| *phase != Phase::Ended));
     }
 
-    /// Write the stream of a forked child that ends without an operator: its existence and its exit code.
+    /// Write the stream of a forked child that ends without an operator: the process and its exit code.
     fn write_child_without_operators(&self, exit: Option<i32>) {
         let mut made = Ok(());
         self.started.call_once(|| made = self.make_stream());
@@ -53,8 +53,8 @@ impl Session {
         self.close_stream(exit);
     }
 
-    /// Begin the end; `false` if it has begun before. Another thread may be waiting for a replacement of this
-    /// program, which may fail.
+    /// Change to the phase `next`, with which the recording ends; `false` if the end has begun before. Another thread
+    /// may be waiting for a replacement of this program, which may fail.
     fn begin_ending(&self, next: Phase) -> bool {
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         let running = matches!(*phase, Phase::Running | Phase::Replacing | Phase::Replaced);

@@ -27,7 +27,7 @@ impl Session {
         // Another thread may have begun the end meanwhile.
         let is_written = |phase: &Phase| matches!(phase, Phase::Running | Phase::Replaced | Phase::Ended);
         drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| !is_written(phase)));
-        crate::samples::deliver_pending_signals();
+        crate::samples::consume_pending_signals();
         true
     }
 

@@ -17,7 +17,7 @@ static REPLACED: AtomicPtr<Session> = AtomicPtr::new(null_mut());
 /// Number of writers that have left.
 static ENDED_WRITERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Users of a session, because of which the session must not be freed.
+/// Number of writers of a session, which must have none when it is freed, and link in the list of replaced sessions.
 #[derive(Debug, Default)]
 pub(super) struct Lifetime {
     /// Writers that use it, at most one.
@@ -42,7 +42,7 @@ impl Deref for HeldSession {
 }
 
 impl HeldSession {
-    /// Detach the recording session from this process.
+    /// Detach this session from the process if it is the current one, and keep it until it can be freed.
     pub(super) fn replace(&self) {
         let session = std::ptr::from_ref(self.session).cast_mut();
         if CURRENT.compare_exchange(session, null_mut(), Ordering::SeqCst, Ordering::SeqCst).is_ok() {
@@ -51,11 +51,12 @@ impl HeldSession {
     }
 }
 
-/// Guard of a session for its writer thread.
+/// Guard of the writer thread: its session is not freed before the guard is dropped.
 #[derive(Debug)]
 pub(super) struct Writer(&'static Session);
 
 impl Writer {
+    /// The session that this guard keeps alive.
     pub(super) fn session(&self) -> &Session {
         self.0
     }
@@ -94,7 +95,7 @@ impl Session {
         Some(HeldSession { session, _inside: inside })
     }
 
-    /// Guard for the writer thread. The caller must be a valid user of the session.
+    /// Create the guard for the writer thread. The caller must be a valid user of the session.
     pub(super) fn writer(&self) -> Writer {
         self.lifetime.writers.fetch_add(1, Ordering::SeqCst);
         // SAFETY: sessions come from `new`, and are not freed while they have a writer.
@@ -106,6 +107,7 @@ impl Session {
         std::ptr::eq(CURRENT.load(Ordering::SeqCst), self)
     }
 
+    /// Make this the session of the process, and keep the previous one until it can be freed.
     pub(super) fn make_current(&'static self) {
         let before = CURRENT.swap(std::ptr::from_ref(self).cast_mut(), Ordering::SeqCst);
         // SAFETY: null, or from `new`; it is freed after `keep_replaced` at the earliest.
@@ -158,6 +160,8 @@ impl Session {
         OTHER_USERS.is_left() && callbacks_ended() && self.lifetime.writers.load(Ordering::SeqCst) == 0
     }
 
+    /// Free a replaced session without users, and the sampler's data about it.
+    ///
     /// # Safety
     /// The session came from [`Session::new`] and has no other owner.
     unsafe fn free(session: *const Self) {

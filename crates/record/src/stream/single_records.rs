@@ -7,6 +7,7 @@ use dlmonitor::clock;
 use stackline_recording::{CallDetail, Record};
 
 impl Stream {
+    /// Append the individual calls of a thread, with their exact names.
     pub(super) fn append_calls(&mut self, registered: &Registered, calls: &[Call], names: Vec<CallName>) {
         let thread = registered.thread.id;
         if !names.is_empty() {
@@ -39,6 +40,7 @@ impl Stream {
         }
     }
 
+    /// Append the individual memory events of a thread.
     pub(super) fn append_touches(&mut self, registered: &Registered, touches: &[MemoryAccess]) {
         let thread = registered.thread.id;
         for (at, touch) in touches.iter().enumerate() {
@@ -58,6 +60,7 @@ impl Stream {
         }
     }
 
+    /// Append new names of tensors, and the times from which memory has them.
     pub(super) fn append_names(&mut self, process: &Process) {
         let (names, named) = process.tensors.take(&process.modules, &mut self.names);
         for name in &names {
@@ -72,7 +75,8 @@ impl Stream {
         }
     }
 
-    /// Written part of a tree, with the differences of the chunk that receives the next single records.
+    /// State of writing a tree, reset if the next single records are in a new chunk: their times are differences within
+    /// it.
     fn written(&mut self, tree: u32) -> &mut Written {
         if self.chunk.len() >= CHUNK {
             self.send();
@@ -86,6 +90,7 @@ impl Stream {
         written
     }
 
+    /// Append the individual samples of all threads.
     pub(super) fn append_samples(&mut self, samples: &[TimedSample]) {
         for (at, sample) in samples.iter().enumerate() {
             if self.calls_left == 0 {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 impl Stream {
     /// Write the measured overhead of the recorder to the recorder stream.
-    pub(crate) fn overhead(&mut self, overhead: Option<Overhead>) {
+    pub(crate) fn write_overhead(&mut self, overhead: Option<Overhead>) {
         if let Some(overhead) = overhead.filter(|overhead| self.overhead.as_ref() != Some(overhead))
             && !self.output.is_blocked()
         {
@@ -19,7 +19,7 @@ impl Stream {
 
     /// Write the ends of steps of a recording that began at this time of `CLOCK_MONOTONIC`. Times count from the
     /// first record, as the end does: a forked child writes its first record long after its begin.
-    pub(crate) fn step_ends(&mut self, ends: Option<Ends>, begin_ns: i64) {
+    pub(crate) fn write_step_ends(&mut self, ends: Option<Ends>, begin_ns: i64) {
         let from_ns = self.head.start_monotonic_ns;
         let since_head =
             |at: Duration| begin_ns.saturating_add(nanos(at)).saturating_sub(from_ns).max(0).cast_unsigned();

@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// A disk with limited space, whose file is readable.
+/// Simulated disk with limited space: the bytes of its file, and the largest size of the file.
 #[derive(Clone, Debug)]
 struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
 
@@ -55,7 +55,7 @@ impl Target for Disk {
     fn moved(&mut self, _to: &Path) {}
 }
 
-/// A program of one thread, and the writer of its stream.
+/// Simulated program of one thread, with the recorder's state and the writer of its stream.
 struct Recorded {
     process: Process,
     window: Window,
@@ -88,7 +88,7 @@ impl Recorded {
         }
     }
 
-    /// Call an operator of this name, with a number of autograd.
+    /// Simulate a call of the operator with this number, and record it.
     fn call(&mut self, name: u32) {
         let text = format!("operator {name}");
         let key = |frames: &mut crate::frames::Frames| FrameKey::Operator { name: frames.text(&text) };
@@ -118,7 +118,7 @@ impl Recorded {
     }
 }
 
-/// Contents of a file.
+/// Contents of a stream file: calls, sums, counts of missing records, outages, and the end.
 #[derive(Debug, Default)]
 struct Read {
     /// Calls like [`Recorded::calls`]; numbers of autograd are compared when they are read.
@@ -132,7 +132,7 @@ struct Read {
 }
 
 impl Read {
-    /// Fails if a record refers to a missing one.
+    /// Read a stream file; panics if a record refers to a missing one.
     fn parse(file: &[u8]) -> Self {
         let mut reader = Reader::new(file).unwrap();
         let (mut read, mut last, mut number) = (Self::default(), 0, 0);
@@ -239,7 +239,7 @@ fn full_disks_lose_later_records_and_report_it() {
     }
 }
 
-/// For any available space: a file has its header and its process, or nothing.
+/// Test streams on a full disk, for any available space: a file has its header and its process, or nothing.
 #[test]
 fn disks_full_from_the_begin_leave_a_readable_stream() {
     let whole = Recorded::new(false, usize::MAX).disk.bytes().len();
@@ -262,7 +262,7 @@ fn disks_full_from_the_begin_leave_a_readable_stream() {
     }
 }
 
-/// Another program was to replace this one, but failed to start.
+/// Test that a provisional end is removed if the other program, which was to replace this one, fails to start.
 #[test]
 fn retracted_ends_leave_no_record() {
     for (trace, room) in [(false, None), (true, None), (false, Some(200)), (true, Some(200)), (true, Some(10))] {
@@ -292,7 +292,7 @@ fn retracted_ends_leave_no_record() {
     }
 }
 
-/// The same if another program replaces this one, or was to.
+/// Test that no provisional end is written while the first chunk of the stream waits for disk space.
 #[test]
 fn provisional_ends_are_not_written_without_a_begin() {
     let whole = Recorded::new(false, usize::MAX).disk.bytes().len();
@@ -316,7 +316,7 @@ fn provisional_ends_are_not_written_without_a_begin() {
     }
 }
 
-/// Waiting calls are bounded; further ones are counted, and their sums are recorded.
+/// Test a full disk: waiting calls are bounded; further ones are counted, and their sums are recorded.
 #[test]
 fn records_dropped_while_the_disk_is_full_are_counted() {
     let mut program = Recorded::new(true, usize::MAX);
@@ -377,7 +377,7 @@ fn chunks_can_be_read_without_those_before() {
 }
 
 proptest! {
-    /// For any space at any time: the file is complete, and all of its data were recorded.
+    /// Test a disk with any space at any time: the file is complete, and all of its data were recorded.
     #[test]
     fn files_are_complete_for_any_free_space(
         trace: bool,

@@ -6,7 +6,7 @@ fn text(id: u32) -> Record {
     Record::Text { id, text: format!("name {id}") }
 }
 
-/// A chunk with records of these ids.
+/// Bytes of a chunk with text records of these ids.
 fn chunk(ids: impl IntoIterator<Item = u32>) -> Vec<u8> {
     let mut writer = ChunkWriter::new();
     for id in ids {
@@ -15,7 +15,7 @@ fn chunk(ids: impl IntoIterator<Item = u32>) -> Vec<u8> {
     writer.finish().to_vec()
 }
 
-/// A chunk of format 1, in which each record has the number of its kind.
+/// Bytes of a chunk of format 1, in which each record has the number of its kind.
 fn old_chunk(records: &[Record]) -> Vec<u8> {
     let body: Vec<u8> = records.iter().flat_map(|record| postcard::to_allocvec(record).unwrap()).collect();
     framed(&body)
@@ -30,7 +30,7 @@ fn call(node: u32, detail: CallDetail) -> Record {
     Record::Call { thread: 3, node, start_delta_ns: -40, duration_ns: 700, detail }
 }
 
-/// A call in format 1.
+/// Records of a call in format 1: its details, and then the call.
 fn old_call(node: u32, detail: CallDetail) -> Vec<Record> {
     let thread = 3;
     let details = match detail {
@@ -117,7 +117,7 @@ fn blocks_of_unknown_kinds_hide_no_others() {
     assert_eq!((reader.damage(), reader.skipped()), (None, 0));
 }
 
-/// A valid checksum of invalid data: the rest of the block is skipped, and later blocks are read.
+/// Test invalid blocks in a chunk with a valid checksum: the rest of the block is skipped, and later blocks are read.
 #[test]
 fn invalid_blocks_hide_only_their_rest() {
     let block = |count: u32, texts: &[u8]| {
@@ -136,7 +136,7 @@ fn invalid_blocks_hide_only_their_rest() {
     assert_eq!((records.len(), damages.len(), damages[0].bytes), (1, 1, 1));
 }
 
-/// Size of individual calls in typical programs: most have a number or no detail, spans have names.
+/// Test the size of individual calls in typical programs: most have a number or no detail, spans have names.
 #[test]
 fn calls_take_no_more_bytes_than_in_format_1() {
     let detail = |at: u32| match at % 10 {
@@ -178,7 +178,7 @@ fn runs_of_zeros_are_skipped_quickly() {
     assert_eq!((records.len(), damages.len()), (5, 1));
 }
 
-/// Each of these bytes looks like the begin of a long chunk: the search ends before it takes too long.
+/// Test a file in which each byte looks like the begin of a long chunk: the search ends before it takes too long.
 #[test]
 fn hostile_files_are_abandoned() {
     let file: Vec<u8> =
@@ -189,7 +189,7 @@ fn hostile_files_are_abandoned() {
     assert!(since.elapsed().as_secs() < 60, "{:?}", since.elapsed());
 }
 
-/// Bytes that mostly look like lengths do not hide the next chunk.
+/// Test that damaged chunks whose bytes look like lengths do not hide the next chunk.
 #[test]
 fn corrupt_chunks_of_long_records_are_searched() {
     let mut writer = ChunkWriter::new();
@@ -207,8 +207,8 @@ fn corrupt_chunks_of_long_records_are_searched() {
 }
 
 proptest! {
-    /// Cuts, flips and insertions: only written records are returned, in order and once, and all undamaged chunks are
-    /// returned.
+    /// Test files with cuts, flips and insertions: only written records are returned, in order and once, and all
+    /// undamaged chunks are returned.
     #[test]
     fn only_written_records_are_read(
         sizes in proptest::collection::vec(1_u32..40, 1..8),
