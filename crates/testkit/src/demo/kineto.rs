@@ -39,7 +39,7 @@ pub(super) fn write(sim: &Sim, config: &Config) -> String {
             out.flow(event, flow, "ac2g");
         }
     }
-    out.marks(sim);
+    out.gpu_annotations(sim);
     out.metadata(sim);
     out.json.finish("demo.json", BASE_NS)
 }
@@ -94,8 +94,8 @@ impl Out {
         ));
     }
 
-    /// Repeat each annotation on the streams that ran its work.
-    fn marks(&mut self, sim: &Sim) {
+    /// Write each annotation again on the streams that ran its work, as `gpu_user_annotation`.
+    fn gpu_annotations(&mut self, sim: &Sim) {
         for (&(op, stream), &(start, end)) in &sim.marked {
             let mut event = sim.ops[op].clone();
             event.category = "gpu_user_annotation";

@@ -9,7 +9,7 @@ struct Tree {
     stats: BTreeMap<(u32, Metric), Stats>,
 }
 
-/// A stream that is being written.
+/// Recorder stream that is being written: its bytes, known definitions and call trees.
 pub(super) struct StreamWriter {
     file: Vec<u8>,
     chunk: ChunkWriter,
@@ -48,10 +48,12 @@ impl StreamWriter {
         }
     }
 
+    /// Write the record of a data source, such as Python or PyTorch: its name, state and a detail.
     pub(super) fn source(&mut self, name: &str, on: bool, detail: &str) {
         self.push(&Record::Source(Source { name: name.to_owned(), on, detail: detail.to_owned() }));
     }
 
+    /// Write the record of a thread; returns its index, counted from 0.
     pub(super) fn thread(&mut self, tid: u32, torch_id: u64, name: &str) -> u32 {
         let id = self.trees.len() as u32;
         self.trees.push(Tree::default());
@@ -121,12 +123,14 @@ impl StreamWriter {
         }
     }
 
-    /// Node of the call tree at the end of a path, written to the stream if new.
+    /// Node of the call tree at the end of a path, whose frames are separated by `|`; new nodes are written to the
+    /// stream.
     pub(super) fn path(&mut self, thread: u32, path: &str) -> u32 {
         path.split('|').fold(0, |parent, part| self.child(thread, parent, part))
     }
 
-    /// Node of a frame below another one (0: the root). Nodes are numbered from 1 in the order of their creation.
+    /// Node of the call tree for frame `part` below `parent` (0: the root), written if new. Nodes are numbered from 1
+    /// in the order of their creation.
     pub(super) fn child(&mut self, thread: u32, parent: u32, part: &str) -> u32 {
         let frame = self.frame(part);
         let tree = &mut self.trees[thread as usize];
