@@ -9,11 +9,11 @@ use crate::simulator::names;
 use crate::simulator::program::{Kind, Program, Role};
 use crate::simulator::run::{Cause, Outcome, Segment, State};
 
-/// The trace allows another cause than the real one.
+/// Error: the trace allows another cause than the real one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ambiguous;
 
-/// The end of an event that may release a wait.
+/// End of a span that may release a waiting thread: time, start, thread and kind.
 #[derive(Debug, Clone, Copy)]
 struct End {
     at: i64,
@@ -35,7 +35,7 @@ enum What {
 }
 
 /// Check that a run's trace determines the cause of each wait; an error if one is ambiguous.
-pub(crate) fn check(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
+pub(crate) fn check_causes(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     let ends = ends(outcome);
     for (thread, (role, segments)) in outcome.threads.iter().enumerate() {
         let last = segments.len();
@@ -49,7 +49,7 @@ pub(crate) fn check(program: &Program, outcome: &Outcome) -> Result<(), Ambiguou
             return Err(Ambiguous);
         }
     }
-    check_room(program, outcome)?;
+    check_full_queues(program, outcome)?;
     check_levels(program, outcome)
 }
 
@@ -119,7 +119,7 @@ fn is_burst(end: &End, gap: &Segment, first: bool) -> bool {
     end.what == What::Burst && end.start <= gap.start && end.at > gap.start && !first
 }
 
-/// Check that kernels of one level of a graph overlap, so that none looks like the next level.
+/// Check that kernels in one level of a CUDA graph overlap, so that none looks like the next level.
 fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     for pair in outcome.activities.windows(2) {
         let [a, b] = pair else { continue };
@@ -135,8 +135,9 @@ fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
 /// all calls.
 const HELD_UP: i64 = 3;
 
-/// The length of a queue is not in a trace: only calls that take much longer than others show that it was full.
-fn check_room(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
+/// Check that on each stream with a full queue, a blocked call took much longer than usual, since a trace does not
+/// contain the length of a queue.
+fn check_full_queues(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     let mut held_up: Vec<(u32, usize)> = Vec::new();
     for segment in outcome.threads.iter().flat_map(|(_, segments)| segments) {
         if let (Some(call), State::Waited { cause: Cause::Op { op, .. }, .. }) = (segment.span, segment.state) {

@@ -6,7 +6,7 @@ use crate::simulator::Simulated;
 use crate::simulator::kineto::{self, View};
 use crate::simulator::program::{Kind, Role};
 
-/// Kind of damage to a trace.
+/// Kind of damage to the trace of a simulated program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Damage {
@@ -32,7 +32,7 @@ pub enum Damage {
     LostThreads,
 }
 
-/// A damaged trace and a summary of its missing records.
+/// Damaged trace of a simulated program, and a summary of its missing records.
 #[derive(Debug, Clone)]
 pub struct Damaged {
     /// The trace.
@@ -47,7 +47,8 @@ pub struct Damaged {
 }
 
 impl Damaged {
-    /// Shift the device times against which claims are checked, as a reader does that corrects the device's clock.
+    /// Shift the GPU times against which claims are checked by `by_ns`, for a reader that corrects the clock of the
+    /// GPU.
     #[must_use]
     pub fn shifted(mut self, by_ns: i64) -> Self {
         for (start, end) in &mut self.view.times {
@@ -59,7 +60,7 @@ impl Damaged {
 }
 
 impl Simulated {
-    /// Trace of the simulated program with all of this damage.
+    /// Write the trace of the simulated program with all kinds of damage in `damages`.
     #[must_use]
     pub fn damaged(&self, damages: &[Damage], seed: u64) -> Damaged {
         let mut rng = Rng::new(seed);

@@ -81,7 +81,7 @@ pub(crate) fn apply(mut program: Program, edit: &Edit) -> Option<Program> {
     done.then_some(program)
 }
 
-/// Edits that may apply to a simulated program.
+/// Edits to try on a simulated program; not all of them change it.
 pub(crate) fn candidates(program: &Program) -> Vec<Edit> {
     let text = |name: &str| name.to_owned();
     let mut edits = vec![Edit::OverlapCollectives, Edit::MoreWorkers(1), Edit::MoreWorkers(2)];
@@ -108,6 +108,7 @@ fn scaled(ns: i64, factor: f64) -> i64 {
     (ns as f64 * factor).round() as i64
 }
 
+/// Call `change` with each GPU operation whose name contains `name`; true if there is one.
 fn change_ops(program: &mut Program, name: &str, change: impl Fn(&mut Op)) -> bool {
     let mut found = false;
     for op in program.ops.iter_mut().filter(|op| op.name.contains(name)) {
@@ -117,7 +118,7 @@ fn change_ops(program: &mut Program, name: &str, change: impl Fn(&mut Op)) -> bo
     found
 }
 
-/// Run `change` over every list of steps; true if it changed any.
+/// Call `change` with the steps of each thread and of each DataLoader item; true if any call returned true.
 fn each_thread(program: &mut Program, mut change: impl FnMut(&mut Vec<Op>, &mut Vec<Step>) -> bool) -> bool {
     let Program { threads, ops, loader, .. } = program;
     let own = threads.iter_mut().map(|thread| &mut thread.steps);
@@ -131,8 +132,9 @@ fn retain(steps: &mut Vec<Step>, keep: impl FnMut(&Step) -> bool) -> bool {
     steps.len() < before
 }
 
-/// For each step, true if it is inside a span of this name, including the opening and closing steps.
-fn inside(steps: &[Step], name: &str) -> Vec<bool> {
+/// For each step, true if it is inside a span whose name contains `name`; the opening and closing steps count as
+/// inside.
+fn mark_steps_in_spans(steps: &[Step], name: &str) -> Vec<bool> {
     let mut open: Vec<bool> = Vec::new();
     let mut within = 0;
     let mut marks = Vec::with_capacity(steps.len());
@@ -150,7 +152,7 @@ fn inside(steps: &[Step], name: &str) -> Vec<bool> {
 }
 
 fn remove_syncs(ops: &mut [Op], steps: &mut Vec<Step>, target: &str) -> bool {
-    let marks = inside(steps, target);
+    let marks = mark_steps_in_spans(steps, target);
     let mut any = false;
     let old = std::mem::take(steps);
     for (step, marked) in old.into_iter().zip(marks) {
@@ -170,7 +172,7 @@ fn remove_syncs(ops: &mut [Op], steps: &mut Vec<Step>, target: &str) -> bool {
 
 fn scale_host(steps: &mut [Step], target: &str, factor: f64) -> bool {
     let mut any = false;
-    let marks = inside(steps, target);
+    let marks = mark_steps_in_spans(steps, target);
     for (marked, step) in marks.into_iter().zip(steps) {
         if let (
             true,
@@ -223,9 +225,10 @@ fn more_workers(program: &mut Program, more: usize) -> bool {
     true
 }
 
-/// Outermost spans of this name in a program, from the opening to the closing step.
-fn spans(steps: &[Step], name: &str) -> Vec<std::ops::Range<usize>> {
-    let marks = inside(steps, name);
+/// Ranges of steps inside the outermost spans whose name contains `name`; spans that follow each other directly share a
+/// range.
+fn ranges_of_spans(steps: &[Step], name: &str) -> Vec<std::ops::Range<usize>> {
+    let marks = mark_steps_in_spans(steps, name);
     let mut found = Vec::new();
     let mut start = None;
     for (i, step) in steps.iter().enumerate() {
@@ -244,7 +247,7 @@ fn spans(steps: &[Step], name: &str) -> Vec<std::ops::Range<usize>> {
 
 fn fuse(ops: &mut [Op], steps: &mut Vec<Step>, name: &str) -> bool {
     let mut gone = vec![false; steps.len()];
-    for span in spans(steps, name) {
+    for span in ranges_of_spans(steps, name) {
         let mut first: Option<usize> = None;
         for i in span {
             let Step::Launch { ops: launched, .. } = &steps[i] else { continue };
@@ -268,7 +271,7 @@ fn fuse(ops: &mut [Op], steps: &mut Vec<Step>, name: &str) -> bool {
 
 fn graph(steps: &mut Vec<Step>, name: &str) -> bool {
     let mut any = false;
-    for span in spans(steps, name).into_iter().rev() {
+    for span in ranges_of_spans(steps, name).into_iter().rev() {
         let body = &steps[span.clone()];
         let plain = |step: &Step| {
             matches!(step, Step::Open(_) | Step::Close | Step::Spend(_) | Step::Call { .. } | Step::Launch { .. })

@@ -42,7 +42,7 @@ fn attempt(seed: u64, profile: &Profile, draws: u64) -> Option<Simulated> {
     let outcome = run::run(&mut program, true).ok()?;
     let walk = Walk::new(&program, &outcome);
     let (cause, alone) = walk.end()?;
-    if profile.unique && (!alone || !outcome.is_unique || ambiguity::check(&program, &outcome).is_err()) {
+    if profile.unique && (!alone || !outcome.is_unique || ambiguity::check_causes(&program, &outcome).is_err()) {
         return None;
     }
     let truth = walk.truth(0, cause);
