@@ -6,8 +6,8 @@ use crate::simulator::kineto::{View, thread_label};
 use crate::simulator::run::record::Category;
 use crate::simulator::run::{Activity, Cause, Segment, State};
 
-/// A path segment that an analysis states as certain. Times in ns since the start of the profiler, as in the
-/// (damaged) trace.
+/// A path segment that an analysis states as certain, to be compared with the ground truth. Times in ns since the start
+/// of the profiler, as in the (damaged) trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim<'a> {
     /// Begin: in a lag, the time of the release.
@@ -31,7 +31,7 @@ impl Simulated {
         self.refute_in(&View::complete(&self.outcome), claim)
     }
 
-    /// Reason why a claim about a damaged trace of this program is wrong.
+    /// Reason why a claim about a damaged trace of this program is wrong; `None` if it is right.
     #[must_use]
     pub fn refute_damaged(&self, damaged: &Damaged, claim: &Claim<'_>) -> Option<String> {
         self.refute_in(&damaged.view, claim)
@@ -56,6 +56,7 @@ impl Simulated {
         self.outcome.activities.iter().enumerate().filter(move |(_, a)| Some(stream_of(a)) == number)
     }
 
+    /// True if a GPU operation of the claimed category and stream ran during the whole claim.
     fn ran(&self, view: &View, claim: &Claim<'_>) -> bool {
         self.on_track(claim.track).any(|(i, a)| {
             let (start, end) = view.times[i];
@@ -65,6 +66,7 @@ impl Simulated {
         })
     }
 
+    /// GPU operations of the claimed stream that start at the end of the claim.
     fn started<'a>(&'a self, view: &'a View, claim: &'a Claim<'a>) -> impl Iterator<Item = &'a Activity> {
         self.on_track(claim.track).filter(|&(i, _)| view.times[i].0 == claim.end_ns).map(|(_, a)| a)
     }
@@ -82,8 +84,8 @@ impl Simulated {
         call.end == claim.start_ns || (call.start <= claim.start_ns && claim.start_ns < call.end)
     }
 
-    /// True if a wait of the thread ended where a claimed path segment ends, and was for an event that ended then, or
-    /// if only the clocks make it look like a wait.
+    /// True if the wait in a claim is right: the event at the begin of the claim released the thread, or its call
+    /// waited for that event.
     fn resumed(&self, view: &View, segments: &[Segment], claim: &Claim<'_>) -> bool {
         // The path may enter the return of the call where another thread was released in it.
         let inside = |segment: &&Segment| segment.start < claim.end_ns && claim.end_ns <= segment.end;
@@ -97,8 +99,8 @@ impl Simulated {
         }
     }
 
-    /// True if a call waits for an operation of this kind. If later ones of a stream are lost, an earlier one is all
-    /// that the trace shows.
+    /// True if a call waits for an operation that satisfies `ended`. If it waits for a lost operation, any operation of
+    /// the same stream may satisfy it.
     fn awaits(&self, view: &View, call: u32, ended: impl Fn(usize) -> bool) -> bool {
         let listed = self.outcome.awaited.iter().find(|(span, _)| *span == call);
         let awaited = listed.map_or(&[][..], |(_, ops)| ops);
@@ -114,7 +116,7 @@ impl Simulated {
     }
 }
 
-/// True if the thread was running during all of a claimed time.
+/// True if the thread was running, never blocked, during the claimed time.
 fn was_busy(segments: &[Segment], claim: &Claim<'_>) -> bool {
     let inside = segments.iter().filter(|s| s.end > claim.start_ns && s.start < claim.end_ns);
     let mut any = false;

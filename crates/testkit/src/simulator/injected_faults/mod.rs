@@ -174,7 +174,7 @@ impl Simulated {
     /// Run a program. `settle`: as in [`run::run`].
     fn run(program: &mut Program, settle: bool) -> Option<Self> {
         let outcome = run::run(program, settle).ok()?;
-        Self::after(program.clone(), outcome)
+        Self::from_run(program.clone(), outcome)
     }
 
     /// Training steps of the main thread, as number and span.
