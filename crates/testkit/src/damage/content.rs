@@ -124,7 +124,7 @@ pub(super) fn legacy_array(doc: &mut Doc<'_>, _: &mut Rng) -> Out {
     Some(out)
 }
 
-/// Turn all GPU copies into kernels with the names of copies in ROCm traces.
+/// Convert all GPU copies to kernels with the names of copies in ROCm traces.
 pub(super) fn copies_as_kernels(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
     let names = ["__amd_rocclr_copyBuffer", "CopyDeviceToHost", "CopyHostToDevice"];
     for index in doc.all(|doc, i| doc.is_slice_of(i, &["gpu_memcpy", "Memcpy"])) {

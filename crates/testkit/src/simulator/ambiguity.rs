@@ -119,7 +119,7 @@ fn is_burst(end: &End, gap: &Segment, first: bool) -> bool {
     end.what == What::Burst && end.start <= gap.start && end.at > gap.start && !first
 }
 
-/// Check that kernels in one level of a CUDA graph overlap, so that none looks like the next level.
+/// Check that kernels in one level of a CUDA graph overlap, so that none can be taken for the next level.
 fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     for pair in outcome.activities.windows(2) {
         let [a, b] = pair else { continue };
@@ -135,8 +135,8 @@ fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
 /// all calls.
 const HELD_UP: i64 = 3;
 
-/// Check that on each stream with a full queue, a blocked call took much longer than usual, since a trace does not
-/// contain the length of a queue.
+/// Check that on each stream with a full queue, a blocked call took much longer than usual calls. A trace shows a full
+/// queue only by such calls.
 fn check_full_queues(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     let mut held_up: Vec<(u32, usize)> = Vec::new();
     for segment in outcome.threads.iter().flat_map(|(_, segments)| segments) {

@@ -84,8 +84,8 @@ impl Simulated {
         call.end == claim.start_ns || (call.start <= claim.start_ns && claim.start_ns < call.end)
     }
 
-    /// True if the wait in a claim is right: the event at the begin of the claim released the thread, or its call
-    /// waited for that event.
+    /// True if the wait in a claim is right. The event at the begin of the claim must have released the thread, or its
+    /// call must have waited for that event.
     fn resumed(&self, view: &View, segments: &[Segment], claim: &Claim<'_>) -> bool {
         // The path may enter the return of the call where another thread was released in it.
         let inside = |segment: &&Segment| segment.start < claim.end_ns && claim.end_ns <= segment.end;

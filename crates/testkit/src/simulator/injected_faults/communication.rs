@@ -114,8 +114,8 @@ fn search(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// Inject all-reduces of one to four gradient buckets per step, each for 2 to 10 % of the step, and a broadcast of the
-/// updated parameters at its end. Repaired: each all-reduce takes half the time, as a reduce-scatter would.
+/// Inject all-reduces of one to four gradient buckets per step, each for 2 to 10 % of the step. A broadcast of the
+/// parameters follows at the end of the step. Repaired: each all-reduce takes half the time, as a reduce-scatter would.
 fn sums_of_shards(p: &mut FaultInjector<'_>) {
     let (count, ns) = (p.draw_count(1, 4), p.draw_step_part(2, 10));
     let places = p.draw_positions(At::Forward, count).len() as i64;
@@ -170,8 +170,8 @@ fn average(b: &mut Builder<'_>, sizes: &[i64], latency: i64) {
     });
 }
 
-/// Inject two to four passes into each step, each with one to three gradient buckets, whose all-reduces take 3 to 10 %
-/// of the step while no other work runs. Repaired: only the last pass has all-reduces.
+/// Inject two to four passes into each step, each with all-reduces of one to three gradient buckets. An all-reduce
+/// takes 3 to 10 % of the step, while no other work runs. Repaired: only the last pass has all-reduces.
 fn accumulation(p: &mut FaultInjector<'_>) {
     const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
     let (count, buckets, ns) = (p.draw_count(2, 4), p.draw_count(1, 3), p.draw_step_part(3, 10));

@@ -19,7 +19,7 @@ pub(super) const KINDS: &[Kind] = &[
 const PAGEABLE: &str = "Memcpy HtoD (Pageable -> Device)";
 
 /// Inject a copy of the batch from memory that is not pinned, at 3 to 9 GB/s, for 0.1 to 0.8 times the step. Repaired:
-/// no thread waits for the copy, and it is as fast as copies from pinned memory in the trace, or otherwise as usual for
+/// no thread waits for the copy. It is as fast as copies from pinned memory in the trace, or otherwise as usual for
 /// this GPU (25 or 50 GB/s).
 fn pageable(p: &mut FaultInjector<'_>) {
     let is_h100 = p.b.program.dependent_launch;

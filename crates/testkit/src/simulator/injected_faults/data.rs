@@ -100,7 +100,7 @@ fn load_inline(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// Inject the loading of a batch by the main thread into each step, mostly by resizing 2 to 8 images for 0.3 to 2 times
+/// Inject the loading of a batch of 2 to 8 images by the main thread into each step. Resizing them takes 0.3 to 2 times
 /// the step. Repaired: the images are small from the beginning.
 fn resize(p: &mut FaultInjector<'_>) {
     const RESIZE: &str = "PIL/Image.py(2203): resize";

@@ -144,7 +144,7 @@ fn recompile(p: &mut FaultInjector<'_>) {
     }
 }
 
-/// Inject one to three functions with a graph break per step; the cache lookups of their second parts take 0.4 to 1.2
+/// Inject one to three functions with a graph break per step. The cache lookups of their second parts take 0.4 to 1.2
 /// times the step in total.
 fn graph_breaks(p: &mut FaultInjector<'_>) {
     let count = p.draw_count(1, 3);
@@ -187,8 +187,8 @@ fn slow_code(p: &mut FaultInjector<'_>) {
     halved(p, ns);
 }
 
-/// Turn the program into a CPU program, and inject a Python function that takes as long as 1 to 4 steps of the original
-/// program with a GPU. Repaired: half as long.
+/// Convert the program to a CPU program with a Python function in each step. The function takes as long as 1 to 4 steps
+/// of the original program with a GPU. Repaired: half as long.
 fn busy_python(p: &mut FaultInjector<'_>) {
     p.on_the_cpu();
     let ns = p.draw_step_part(100, 400).max(400_000);

@@ -58,7 +58,7 @@ impl<'a> FaultInjector<'a> {
         self.slots = Slots::new(&self.b.program);
     }
 
-    /// Turn the program into a CPU program, before any insertion: each launch becomes host time of the length of its
+    /// Convert the program to a CPU program, before any insertion: each launch becomes host time of the length of its
     /// kernels.
     pub(super) fn on_the_cpu(&mut self) {
         let program = &mut self.b.program;

@@ -99,8 +99,8 @@ fn pair(
     }
 }
 
-/// Inject a sampling operator into each step, whose backward pass takes 4 to 20 times its forward pass, and 5 to 40 %
-/// of the step. Repaired: two times.
+/// Inject a sampling operator into each step. Its backward pass takes 4 to 20 times its forward pass, and 5 to 40 % of
+/// the step. Repaired: two times.
 fn backward(p: &mut FaultInjector<'_>) {
     let times = p.b.rng.between(4, 20);
     let ns = p.draw_step_part(5, 40) / times;
@@ -118,8 +118,8 @@ fn backward(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// Inject `table[indices]` into each step, whose backward pass takes 6 to 60 times its forward pass, and 5 to 40 % of
-/// the step. Repaired: two times.
+/// Inject `table[indices]` into each step. Its backward pass takes 6 to 60 times its forward pass, and 5 to 40 % of the
+/// step. Repaired: two times.
 fn index_backward(p: &mut FaultInjector<'_>) {
     let times = p.b.rng.between(6, 60);
     let ns = p.draw_step_part(5, 40) / times;
@@ -173,7 +173,7 @@ fn stalled(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// Inject softmax and loss in separate kernels: softmax and its backward pass each take 3 to 15 % of the step, the loss
+/// Inject softmax and loss in separate kernels. Softmax and its backward pass each take 3 to 15 % of the step, the loss
 /// 1 to 4 %. Repaired: softmax takes 0.6 times as long, and the loss no time.
 fn loss(p: &mut FaultInjector<'_>) {
     let (softmax, nll) = (p.draw_step_part(3, 15), p.draw_step_part(1, 4));
@@ -277,8 +277,8 @@ fn products(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// Inject a kernel that runs six times per step; one or two of all its executions take 6 to 40 times as long as the
-/// others, and then 0.3 to 2 times the step. Repaired: all take as long as usual.
+/// Inject a kernel that runs six times per step. One or two of all its executions take 6 to 40 times as long as the
+/// others, and 0.3 to 2 times the step. Repaired: all take as long as usual.
 fn outliers(p: &mut FaultInjector<'_>) {
     let (long, times) = (p.draw_step_part(30, 200), p.b.rng.between(6, 40));
     let (ns, each) = (long / times, 6);
@@ -311,7 +311,7 @@ fn outliers(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// Inject one to three kernels per step, each of 5 to 25 % of the step, whose blocks have 33 to 200 threads, not a
+/// Inject one to three kernels per step, each of 5 to 25 % of the step. Their blocks have 33 to 200 threads, not a
 /// multiple of 32. Repaired: shorter by the fraction of idle lanes.
 fn blocks(p: &mut FaultInjector<'_>) {
     let count = p.draw_count(1, 3);

@@ -54,8 +54,8 @@ fn fill(b: &mut Builder<'_>) {
     });
 }
 
-/// Add kernels on a second stream, which waits for an event of the compute stream; later the compute stream waits for
-/// an event of the second one.
+/// Add kernels on a second stream, which waits for an event of the compute stream. Later the compute stream waits for
+/// an event of the second stream.
 fn side_stream_work(b: &mut Builder<'_>) {
     b.python("model.py(57): overlapped", |b| {
         let ready = b.record(COMPUTE, None);
