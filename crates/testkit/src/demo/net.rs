@@ -248,7 +248,7 @@ fn loss(sim: &mut Sim, tape: &mut Vec<Saved>) {
     });
 }
 
-/// Simulate a fused AdamW step: a few multi-tensor kernels per chunk of parameters, then the release of the gradients.
+/// Simulate a fused AdamW step: a few multi-tensor kernels per chunk of parameters, then the host time of `zero_grad`.
 fn optimizer(sim: &mut Sim, config: &Config) {
     let elements = parameters(config);
     sim.frame("torch/optim/optimizer.py(469): wrapper", |sim| {
