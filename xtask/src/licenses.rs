@@ -62,6 +62,7 @@ fn is_met(expression: &str, allowed: &[String], seen: &mut BTreeSet<String>) -> 
     ok && at == words.len()
 }
 
+/// Evaluate the terms of `OR` from word `at` on.
 fn any_of(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
     let mut ok = all_of(words, at, allowed, seen);
     while words.get(*at) == Some(&"OR") {
@@ -71,6 +72,7 @@ fn any_of(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSe
     ok
 }
 
+/// Evaluate the terms of `AND` from word `at` on.
 fn all_of(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
     let mut ok = one(words, at, allowed, seen);
     while words.get(*at) == Some(&"AND") {
@@ -80,6 +82,7 @@ fn all_of(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSe
     ok
 }
 
+/// Evaluate one license or an expression in parentheses.
 fn one(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
     let Some(&word) = words.get(*at) else { return false };
     *at += 1;

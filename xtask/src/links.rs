@@ -107,6 +107,7 @@ fn slug(title: &str) -> String {
         .collect()
 }
 
+/// Path from the root to the target of a relative link on a page.
 fn resolve(page: &str, target: &str) -> String {
     let mut path: PathBuf = Path::new(page).parent().map_or_else(PathBuf::new, PathBuf::from);
     for part in Path::new(target).components() {

@@ -108,6 +108,7 @@ fn file_contains(path: &str, text: &str) -> bool {
     std::fs::read_to_string(files::root().join(path)).is_ok_and(|found| found.contains(text))
 }
 
+/// Texts of the files whose paths `is_included` selects, by path.
 fn file_texts(paths: &[String], is_included: impl Fn(&str) -> bool) -> Result<BTreeMap<String, String>> {
     let read = |path: &String| -> Result<(String, String)> {
         Ok((path.clone(), std::fs::read_to_string(files::root().join(path)).with_context(|| path.clone())?))

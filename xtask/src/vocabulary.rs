@@ -78,6 +78,7 @@ pub(crate) fn check_exemptions(text_of: impl Fn(&str) -> String, faults: &mut Ve
     }
 }
 
+/// True for source files of the checked crates, without vocabularies and tests.
 fn is_checked(path: &str) -> bool {
     let inside = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
     let Some((_, file)) = inside.filter(|(of, _)| CRATES.contains(of)) else { return false };

@@ -64,6 +64,7 @@ impl Writer {
         self
     }
 
+    /// Write the separator and the opening brace of a record.
     fn begin(&mut self) {
         self.text.push_str(if std::mem::take(&mut self.first) { "\n  {\n    " } else { ",\n  {\n    " });
     }
@@ -124,6 +125,7 @@ impl Writer {
         ));
     }
 
+    /// Add a metadata record (`"ph": "M"`).
     fn meta(&mut self, kind: &str, process: i64, thread: i64, args: Arguments<'_>) {
         let ts = self.stamp(20_000);
         self.record(format_args!(
@@ -182,6 +184,7 @@ impl Writer {
     }
 }
 
+/// Append a time in ns as microseconds.
 fn push_micros(out: &mut String, ns: i64, short: bool) {
     let sign = if ns < 0 { "-" } else { "" };
     let (whole, rest) = (ns.abs() / 1000, ns.abs() % 1000);
@@ -191,6 +194,7 @@ fn push_micros(out: &mut String, ns: i64, short: bool) {
     };
 }
 
+/// Append a text as a JSON string.
 fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {

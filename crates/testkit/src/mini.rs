@@ -112,6 +112,7 @@ impl MiniTrace {
         format!("{{{}\"traceEvents\": [{}\n]}}\n", self.file, self.records.text())
     }
 
+    /// Add one line of a mini trace; an error is the expected form.
     fn add_line(&mut self, line: &str, offset: i64) -> Result<(), &'static str> {
         if line.is_empty() || line.starts_with('#') {
             return Ok(());
@@ -137,6 +138,7 @@ impl MiniTrace {
         Ok(())
     }
 
+    /// Add an event from the parts of its line.
     fn event(&mut self, track: &str, rest: &str, offset: i64) -> Result<(), &'static str> {
         let (category, rest) = split_word(rest);
         let (name, time, rest) = parse_name_and_time(rest)?;

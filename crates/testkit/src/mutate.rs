@@ -20,6 +20,7 @@ pub fn mutate(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
     bytes
 }
 
+/// Apply one random edit to `bytes`.
 fn edit(rng: &mut Rng, bytes: &mut Vec<u8>, seeds: &[Vec<u8>]) {
     let part = random_range(rng, bytes.len());
     match rng.below(6) {

@@ -55,6 +55,7 @@ pub fn streams(config: &Config) -> Vec<(String, Vec<u8>)> {
     files
 }
 
+/// Record of a process of the generated recording.
 fn process(config: &Config, rank: u32, pid: u32, parent_pid: u32, role: Role) -> Process {
     Process {
         pid,
@@ -76,6 +77,7 @@ fn process(config: &Config, rank: u32, pid: u32, parent_pid: u32, role: Role) ->
     }
 }
 
+/// Recorder stream of a training process.
 fn training(config: &Config, rank: u32, pid: u32, lasted_ns: Option<u64>) -> Vec<u8> {
     let mut stream = StreamWriter::new(process(config, rank, pid, pid - 1, Role::Main));
     stream.source("python", true, "CPython 3.11.7, frames read raw");
@@ -104,6 +106,7 @@ fn training(config: &Config, rank: u32, pid: u32, lasted_ns: Option<u64>) -> Vec
     stream.end(lasted_ns)
 }
 
+/// Recorder stream of a process that loads data.
 fn loading(config: &Config, rank: u32, pid: u32, lasted_ns: Option<u64>) -> Vec<u8> {
     let mut stream = StreamWriter::new(process(config, rank, pid + 1, pid, Role::Fork));
     stream.source("python", true, "CPython 3.11.7, frames read raw");

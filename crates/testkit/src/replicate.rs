@@ -116,6 +116,7 @@ impl<'a> Template<'a> {
         Ok(left)
     }
 
+    /// Write one event with the numbers of copy `copy`.
     fn write_event(&self, range: Range<usize>, patches: &[Patch], copy: i64, out: &mut dyn Write) -> Result<()> {
         let mut done = range.start;
         for patch in patches {
@@ -160,6 +161,7 @@ struct Event {
 }
 
 impl Event {
+    /// Read the properties of an event, and append its patches to `patches`.
     fn read(text: &[u8], range: Range<usize>, patches: &mut Vec<Patch>) -> Option<Self> {
         let mut event = Self { repeats: true, ..Self::default() };
         let (mut args, mut id, mut duration, mut async_copy) = (None, None, 0, false);

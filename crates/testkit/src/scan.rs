@@ -45,6 +45,7 @@ pub fn value_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
+/// End of the JSON object or array that begins at `at`.
 fn container_end(text: &[u8], at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let mut at = at;

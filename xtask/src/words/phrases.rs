@@ -21,18 +21,22 @@ pub(super) enum Scope {
     Comment,
 }
 
+/// Phrase to avoid anywhere in a text.
 const fn phrase(pattern: &'static str, instead: &'static str) -> Phrase {
     Phrase { pattern, instead, except: &[], scope: Scope::Anywhere }
 }
 
+/// Phrase to avoid anywhere, outside of longer phrases.
 const fn except(pattern: &'static str, instead: &'static str, except: &'static [&'static str]) -> Phrase {
     Phrase { pattern, instead, except, scope: Scope::Anywhere }
 }
 
+/// Phrase to avoid in the first sentence of a block.
 const fn first(pattern: &'static str, instead: &'static str, except: &'static [&'static str]) -> Phrase {
     Phrase { pattern, instead, except, scope: Scope::FirstSentence }
 }
 
+/// Phrase to avoid in the first sentence of a documentation comment or of help.
 const fn comment(pattern: &'static str, instead: &'static str) -> Phrase {
     Phrase { pattern, instead, except: &[], scope: Scope::Comment }
 }

@@ -17,6 +17,7 @@ pub(super) fn messages(source: &str) -> Vec<Part> {
 /// Indentation of code within docstrings.
 const CODE_INDENT: usize = 4;
 
+/// A string literal of a Python source.
 struct Literal {
     line: usize,
     text: String,
@@ -64,6 +65,7 @@ fn scan(source: &str) -> Vec<Literal> {
     found
 }
 
+/// Depth of brackets after character `c`.
 fn depth_after(c: char, depth: usize) -> usize {
     match c {
         '(' | '[' | '{' => depth + 1,

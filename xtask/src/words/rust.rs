@@ -46,6 +46,7 @@ fn without_tests(source: &str) -> &str {
     source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
 }
 
+/// Word, string literal or sign of a Rust source.
 enum Token<'a> {
     Word(&'a str),
     Literal(String),

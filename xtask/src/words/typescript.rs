@@ -35,6 +35,7 @@ pub(super) fn doc_comments(source: &str) -> String {
     out
 }
 
+/// Scanner of a TypeScript source, with the texts found so far.
 struct Scan<'a> {
     reader: Reader<'a>,
     found: Vec<Part>,

@@ -3,6 +3,7 @@
 use super::doc::Doc;
 use crate::rng::Rng;
 
+/// Bytes of the damaged file; `None` if the damage consists of edits of the document.
 type Out = Option<Vec<u8>>;
 
 /// Largest number of events per variant.

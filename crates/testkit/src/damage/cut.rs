@@ -4,6 +4,7 @@ use super::doc::Doc;
 use crate::io::gzip;
 use crate::rng::Rng;
 
+/// Bytes of the damaged file; `None` if the damage consists of edits of the document.
 type Out = Option<Vec<u8>>;
 
 /// Bytes of a file before position `at`.

@@ -6,6 +6,7 @@ use crate::rng::Rng;
 /// Largest number of positions per variant.
 const PLACES: usize = 6;
 
+/// Bytes of the damaged file; `None` if the damage consists of edits of the document.
 type Out = Option<Vec<u8>>;
 
 /// Insert one of `texts` into the name of each of some random slices.

@@ -33,6 +33,7 @@ impl Node {
         }
     }
 
+    /// Name of the autograd node, as in PyTorch.
     fn name(self) -> &'static str {
         match self {
             Self::Embedding => "EmbeddingBackward0",
@@ -46,6 +47,7 @@ impl Node {
         }
     }
 
+    /// Simulate the operators and kernels of the autograd node.
     fn work(self, sim: &mut Sim) {
         let wide = tensor(&[BATCH, LENGTH, WIDTH]);
         match self {
@@ -87,6 +89,7 @@ impl Node {
     }
 }
 
+/// Simulate an operator with one input.
 fn one(sim: &mut Sim, name: &str, input: Input, body: impl FnOnce(&mut Sim)) {
     sim.op(name, &[input], |sim| body(sim));
 }
@@ -105,6 +108,7 @@ pub(super) fn run(sim: &mut Sim, config: &Config, tape: Vec<Saved>) {
     });
 }
 
+/// Simulate the nodes of the tape in reverse order, with an all-reduce for each gradient bucket.
 fn walk(sim: &mut Sim, config: &Config, tape: Vec<Saved>) {
     let (mut filled, mut reductions) = (0, Vec::new());
     for saved in tape.into_iter().rev() {
@@ -131,6 +135,7 @@ fn walk(sim: &mut Sim, config: &Config, tape: Vec<Saved>) {
     }
 }
 
+/// Simulate the accumulation of a gradient of `elements` values.
 fn accumulate(sim: &mut Sim, elements: i64) {
     sim.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", &[], |sim| {
         sim.op("torch::autograd::AccumulateGrad", &[tensor(&[elements])], |sim| {
@@ -164,6 +169,7 @@ fn reduce(sim: &mut Sim, config: &Config, elements: i64) -> Recorded {
     done.unwrap_or_else(|| sim.record(NCCL))
 }
 
+/// Arguments by which Kineto describes an all-reduce.
 fn collective(elements: i64, ranks: &[i64]) -> Args {
     Args::default()
         .text("Collective name", "allreduce")

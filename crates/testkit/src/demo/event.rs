@@ -84,6 +84,7 @@ pub(super) fn with_inputs(args: Args, inputs: &[Input]) -> Args {
     args.num("Concrete Inputs", concrete).num("Input type", kinds).num("Input Strides", strides).num("Input Dims", dims)
 }
 
+/// Strides of a contiguous tensor of these dimensions.
 fn contiguous(dims: &[i64]) -> Vec<i64> {
     let mut strides = vec![1; dims.len()];
     for i in (1..dims.len()).rev() {

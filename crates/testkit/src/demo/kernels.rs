@@ -17,6 +17,7 @@ const LAUNCH_EX: (&str, u32) = ("cudaLaunchKernelExC", 430);
 const COPY_ASYNC: (&str, u32) = ("cudaMemcpyAsync", 41);
 const SET_ASYNC: (&str, u32) = ("cudaMemsetAsync", 51);
 
+/// Arguments of a kernel: registers, shared memory, grid, block and occupancy.
 fn geometry(registers: u32, shared: u32, grid: i64, block: i64) -> Args {
     // 132 multiprocessors with at most 64 warps each; Kineto prints these two with at most six decimals.
     let per_sm = grid as f64 / 132.0;
@@ -32,11 +33,13 @@ fn geometry(registers: u32, shared: u32, grid: i64, block: i64) -> Args {
         .num("est. achieved occupancy %", occupancy)
 }
 
+/// Format a number with at most six decimals.
 fn short(value: f64) -> String {
     format!("{value:.6}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 impl Sim {
+    /// Launch a kernel of about `ns` on the compute stream; returns its end.
     fn kernel(&mut self, name: &str, ns: i64, args: Args, call: (&'static str, u32)) -> i64 {
         let duration = self.rng.jitter(ns, 4).max(900);
         let name = name.to_owned();
@@ -113,6 +116,7 @@ impl Sim {
     }
 }
 
+/// Arguments of a copy or fill: bytes and bandwidth.
 fn copy_args(bytes: i64, duration: i64) -> Args {
     Args::default().num("bytes", bytes).num("memory bandwidth (GB/s)", bytes as f64 / duration as f64)
 }

@@ -45,6 +45,7 @@ pub(super) fn train(sim: &mut Sim, config: &Config) {
     });
 }
 
+/// Simulate one training step: batch, forward and backward pass, optimizer.
 fn one_step(sim: &mut Sim, config: &Config, step: u32) {
     let mut tape = Vec::new();
     load_batch(sim, step);
@@ -94,6 +95,7 @@ fn read_loss(sim: &mut Sim) {
     sim.frame("<built-in function print>", |sim| sim.spend(700_000));
 }
 
+/// Simulate the forward pass of the model; its operators are added to the tape.
 fn forward(sim: &mut Sim, config: &Config, tape: &mut Vec<Saved>) {
     sim.module("DistributedDataParallel_0", |sim| {
         sim.frame("torch/nn/parallel/distributed.py(1633): forward", |sim| {
@@ -146,6 +148,7 @@ fn embedding(sim: &mut Sim, tape: &mut Vec<Saved>) {
     });
 }
 
+/// Simulate the forward pass of one transformer block.
 fn block(sim: &mut Sim, layer: u32, tape: &mut Vec<Saved>) {
     sim.frame("model.py(71): forward", |sim| {
         layer_norm(sim, 2 * layer, tape);
@@ -271,6 +274,7 @@ fn optimizer(sim: &mut Sim, config: &Config) {
     debug_assert_eq!(sim.thread, MAIN);
 }
 
+/// Number of parameters of the model.
 fn parameters(config: &Config) -> i64 {
     i64::from(config.layers) * 12 * WIDTH * WIDTH + VOCABULARY * WIDTH * 2
 }

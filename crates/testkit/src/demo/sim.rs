@@ -31,6 +31,7 @@ pub(super) struct Recorded {
     done: i64,
 }
 
+/// State of a simulated stream, times in ns.
 #[derive(Debug, Default, Clone, Copy)]
 struct Stream {
     /// End of the last enqueued work.
@@ -132,6 +133,7 @@ impl Sim {
         self.flows
     }
 
+    /// Begin an operator or annotation on the current thread; returns its index in `ops`.
     fn open(&mut self, category: &'static str, name: &str, extra: Args, inputs: &[Input]) -> usize {
         let args = Args::default().num("External id", self.next_external).num("Record function id", self.next_external);
         self.next_external += 1;
@@ -143,6 +145,7 @@ impl Sim {
         self.ops.len() - 1
     }
 
+    /// End an operator or annotation at the clock of the current thread.
     fn close(&mut self, index: usize) {
         self.open_ops[self.thread].pop();
         self.ops[index].duration = self.now[self.thread] - self.ops[index].start;
@@ -185,6 +188,7 @@ impl Sim {
         self.python(&format!("nn.Module: {name}"), Some(id), body);
     }
 
+    /// Run `body` inside a Python frame, which may be the call of an `nn.Module` with this id.
     fn python(&mut self, name: &str, module: Option<u64>, body: impl FnOnce(&mut Self)) {
         let id = self.next_python;
         self.next_python += 1;
@@ -260,6 +264,7 @@ impl Sim {
         end
     }
 
+    /// Add a GPU activity or synchronization record with the end of its arrow.
     fn push_device(
         &mut self,
         category: &'static str,
@@ -340,6 +345,7 @@ impl Sim {
         self.note_memory(address, -bytes);
     }
 
+    /// Add the record of an allocation (positive `bytes`) or a release (negative).
     fn note_memory(&mut self, address: u64, bytes: i64) {
         self.allocated += bytes;
         self.reserved = self.reserved.max((self.allocated + 0x13f_ffff) / 0x140_0000 * 0x140_0000);

@@ -3,6 +3,7 @@
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Source, Stats, Thread};
 use std::collections::BTreeMap;
 
+/// Call tree of one thread: node ids by parent and frame, and statistics by node and metric.
 #[derive(Default)]
 struct Tree {
     nodes: BTreeMap<(u32, u32), u32>,
@@ -41,6 +42,7 @@ impl StreamWriter {
         }
     }
 
+    /// Append the current chunk to the bytes of the stream.
     fn send(&mut self) {
         if !self.chunk.is_empty() {
             self.file.extend_from_slice(self.chunk.finish());
@@ -61,6 +63,7 @@ impl StreamWriter {
         id
     }
 
+    /// Id of a text, written to the stream if new.
     fn text(&mut self, text: &str) -> u32 {
         if let Some(&id) = self.texts.get(text) {
             return id;
@@ -71,6 +74,7 @@ impl StreamWriter {
         id
     }
 
+    /// Id of a native library, written to the stream if new.
     fn library(&mut self, path: &str) -> u32 {
         if let Some(&id) = self.libraries.get(path) {
             return id;
@@ -82,6 +86,7 @@ impl StreamWriter {
         id
     }
 
+    /// Id of a frame, written to the stream if new.
     fn frame(&mut self, text: &str) -> u32 {
         if let Some(&id) = self.frames.get(text) {
             return id;
@@ -93,6 +98,7 @@ impl StreamWriter {
         id
     }
 
+    /// Parse the text form of a frame, such as `FUNCTION@FILE:LINE`.
     fn key(&mut self, text: &str) -> FrameKey {
         if let Some(name) = text.strip_prefix("backward:") {
             return match name.split_once('#') {

@@ -22,6 +22,7 @@ struct End {
     what: What,
 }
 
+/// Kind of the end of a span that may release a waiting thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     /// A top-level span of a worker or of the pinning thread.
@@ -53,6 +54,7 @@ pub(crate) fn check_causes(program: &Program, outcome: &Outcome) -> Result<(), A
     check_levels(program, outcome)
 }
 
+/// All ends of spans in a run that may release a waiting thread, in order of time.
 fn ends(outcome: &Outcome) -> Vec<End> {
     let mut ends = Vec::new();
     for span in &outcome.spans {
@@ -74,6 +76,7 @@ fn ends(outcome: &Outcome) -> Vec<End> {
     ends
 }
 
+/// Check that the trace determines the cause of one segment of a thread, if the segment is a wait.
 fn check_segment(
     outcome: &Outcome,
     ends: &[End],

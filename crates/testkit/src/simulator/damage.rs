@@ -91,12 +91,14 @@ impl Simulated {
         Damaged { json, lost_operations, lost_launches, lost_threads, view }
     }
 
+    /// Leave out the records of the spans that `which` selects.
     fn hide(&self, view: &mut View, which: impl Fn(&crate::simulator::run::SpanRecord) -> bool) {
         for (hidden, span) in view.hidden_spans.iter_mut().zip(&self.outcome.spans) {
             *hidden |= which(span);
         }
     }
 
+    /// Leave out the records of `percent` of the GPU operations; returns their number.
     fn lose_operations(&self, view: &mut View, rng: &mut Rng, percent: u32) -> usize {
         let mut lost = 0;
         for hidden in &mut view.hidden_activities {
@@ -108,6 +110,7 @@ impl Simulated {
         lost
     }
 
+    /// Leave out the records of `percent` of the launch calls; returns their number.
     fn lose_launches(&self, view: &mut View, rng: &mut Rng, percent: u32) -> usize {
         let mut calls: Vec<u32> = self.outcome.activities.iter().map(|activity| activity.call).collect();
         calls.dedup();
@@ -118,6 +121,7 @@ impl Simulated {
         calls.len()
     }
 
+    /// Leave out the records of random threads other than the main thread, at least of one.
     fn lose_threads(&self, view: &mut View, rng: &mut Rng) {
         let others: Vec<Role> = self.outcome.threads.iter().map(|t| t.0).filter(|&r| r != Role::Main).collect();
         let mut lost: Vec<Role> = others.iter().copied().filter(|_| rng.below(2) == 0).collect();

@@ -126,6 +126,7 @@ fn each_thread(program: &mut Program, mut change: impl FnMut(&mut Vec<Op>, &mut 
     own.chain(items).fold(false, |any, steps| change(ops, steps) | any)
 }
 
+/// Keep the steps that satisfy `keep`; true if any was removed.
 fn retain(steps: &mut Vec<Step>, keep: impl FnMut(&Step) -> bool) -> bool {
     let before = steps.len();
     steps.retain(keep);
@@ -151,6 +152,8 @@ fn mark_steps_in_spans(steps: &[Step], name: &str) -> Vec<bool> {
     marks
 }
 
+/// Remove synchronizing calls and queries by name or enclosing span; true if there was one. Blocking copies become
+/// asynchronous.
 fn remove_syncs(ops: &mut [Op], steps: &mut Vec<Step>, target: &str) -> bool {
     let marks = mark_steps_in_spans(steps, target);
     let mut any = false;
@@ -170,6 +173,7 @@ fn remove_syncs(ops: &mut [Op], steps: &mut Vec<Step>, target: &str) -> bool {
     any
 }
 
+/// Multiply the host time inside spans of a name by `factor`; true if there was any.
 fn scale_host(steps: &mut [Step], target: &str, factor: f64) -> bool {
     let mut any = false;
     let marks = mark_steps_in_spans(steps, target);
@@ -192,6 +196,7 @@ fn scale_host(steps: &mut [Step], target: &str, factor: f64) -> bool {
     any
 }
 
+/// Remove the waits of other streams for collectives; true if there was one.
 fn overlap(program: &mut Program) -> bool {
     let mut on_collectives = vec![false; program.records.len()];
     for step in program.threads.iter().flat_map(|thread| &thread.steps) {
@@ -203,6 +208,7 @@ fn overlap(program: &mut Program) -> bool {
     each_thread(program, |_, steps| retain(steps, |step| !waits(step)))
 }
 
+/// Add `more` DataLoader workers to the program, each with a prefetched index; true if an index is requested earlier.
 fn more_workers(program: &mut Program, more: usize) -> bool {
     let Some(loader) = &mut program.loader else { return false };
     let ahead = loader.workers.min(loader.items.len());
@@ -245,6 +251,7 @@ fn ranges_of_spans(steps: &[Step], name: &str) -> Vec<std::ops::Range<usize>> {
     found
 }
 
+/// Merge the kernels of one stream in each span of a name into the first one; true if there were several.
 fn fuse(ops: &mut [Op], steps: &mut Vec<Step>, name: &str) -> bool {
     let mut gone = vec![false; steps.len()];
     for span in ranges_of_spans(steps, name) {
@@ -269,6 +276,7 @@ fn fuse(ops: &mut [Op], steps: &mut Vec<Step>, name: &str) -> bool {
     retain(steps, |_| !gone.next().unwrap_or(false))
 }
 
+/// Replace all launches in each span of a name by one graph launch; true if there was such a span.
 fn graph(steps: &mut Vec<Step>, name: &str) -> bool {
     let mut any = false;
     for span in ranges_of_spans(steps, name).into_iter().rev() {

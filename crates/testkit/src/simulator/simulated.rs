@@ -37,6 +37,7 @@ pub fn simulate(seed: u64, profile: &Profile) -> Simulated {
     }
 }
 
+/// Draw and simulate one program; `None` if it never ends, or its trace is ambiguous and must not be.
 fn attempt(seed: u64, profile: &Profile, draws: u64) -> Option<Simulated> {
     let mut program = program::generate(seed, profile);
     let outcome = run::run(&mut program, true).ok()?;

@@ -135,6 +135,7 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Append a segment to the critical path, unless it is empty.
     fn hop(
         &self,
         hops: &mut Vec<TrueSegment>,
@@ -152,6 +153,7 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Name of the GPU operation, or of the innermost span of the thread at time `at`.
     fn name(&self, place: Position, at: i64) -> String {
         match place {
             Position::Op(op) => self.program.ops[op].name.to_string(),
@@ -165,6 +167,7 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Position and time of a cause.
 fn split(cause: Cause) -> (Position, i64) {
     match cause {
         Cause::Thread { thread, at } => (Position::Thread(thread), at),

@@ -37,6 +37,7 @@ impl Simulated {
         self.refute_in(&damaged.view, claim)
     }
 
+    /// Reason why a claim about the trace with the records and times of `view` is wrong; `None` if it is right.
     fn refute_in(&self, view: &View, claim: &Claim<'_>) -> Option<String> {
         let thread = self.outcome.threads.iter().find(|(role, _)| thread_label(*role) == claim.track);
         let right = match claim.category {
@@ -50,6 +51,7 @@ impl Simulated {
         (!right).then(|| format!("no part of the program matches {claim:?}"))
     }
 
+    /// GPU operations of a stream, by its name in the ground truth.
     fn on_track<'a>(&'a self, track: &'a str) -> impl Iterator<Item = (usize, &'a Activity)> {
         let number = track.strip_prefix("stream ").and_then(|number| number.parse::<i64>().ok());
         let stream_of = |a: &Activity| self.program.streams[self.program.ops[a.op].stream].number;
@@ -71,14 +73,17 @@ impl Simulated {
         self.on_track(claim.track).filter(|&(i, _)| view.times[i].0 == claim.end_ns).map(|(_, a)| a)
     }
 
+    /// Start and end of a GPU operation in the trace.
     fn times_of(&self, view: &View, op: usize) -> Option<(i64, i64)> {
         self.outcome.activities.iter().position(|a| a.op == op).map(|i| view.times[i])
     }
 
+    /// True if a GPU operation had to wait for another one that ended at time `at`.
     fn released_by_op(&self, view: &View, activity: &Activity, at: i64) -> bool {
         activity.after.iter().any(|&op| self.times_of(view, op).is_some_and(|(_, end)| end == at))
     }
 
+    /// True if the claim begins at the end of the launch call of a GPU operation, or within the call.
     fn released_by_call(&self, activity: &Activity, claim: &Claim<'_>) -> bool {
         let call = &self.outcome.spans[activity.call as usize];
         call.end == claim.start_ns || (call.start <= claim.start_ns && claim.start_ns < call.end)
@@ -110,6 +115,7 @@ impl Simulated {
                 .any(|lost| (0..self.program.ops.len()).any(|op| self.program.ops[op].stream == lost && ended(op)))
     }
 
+    /// True if a GPU operation has no record in the trace.
     fn is_lost(&self, view: &View, op: usize) -> bool {
         let activity = self.outcome.activities.iter().position(|a| a.op == op);
         activity.is_some_and(|i| view.hidden_activities[i])

@@ -128,6 +128,7 @@ impl Slots {
         slots
     }
 
+    /// Find the positions in the steps of the main thread.
     fn find_on_main(&mut self, steps: &[Step]) {
         // For each open span: true for a step, true for a module.
         let mut open: Vec<(bool, bool)> = Vec::new();
@@ -154,6 +155,7 @@ impl Slots {
         }
     }
 
+    /// Find the positions in the steps of the autograd thread.
     fn find_on_autograd(&mut self, steps: &[Step]) {
         let mut depth = 0;
         let mut nodes = Vec::new();

@@ -66,14 +66,17 @@ impl Kind {
         Self { is_gain: false, ..Self::removable(name, code, inject) }
     }
 
+    /// Set the codes of other rules that also report this fault, correctly.
     const fn also(self, also: &'static [&'static str]) -> Self {
         Self { also, ..self }
     }
 
+    /// Set the smallest cost in percent of the step.
     const fn least(self, least: f64) -> Self {
         Self { least, ..self }
     }
 
+    /// Set a change of the profile that the fault requires.
     const fn shape(self, shape: fn(&mut Profile)) -> Self {
         Self { shape, ..self }
     }
@@ -129,6 +132,7 @@ impl Kind {
         })
     }
 
+    /// Draw one program, inject the fault, and simulate both programs; `None` if a simulation fails.
     fn attempt(&self, seed: u64) -> Option<InjectedFault> {
         let base = base::draw(seed, self.shape);
         let steps = base::count_training_steps(&base);

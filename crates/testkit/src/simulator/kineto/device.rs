@@ -84,6 +84,7 @@ impl Printer<'_> {
         }
     }
 
+    /// Write one GPU operation; `node` is its number within its launch.
     fn activity(&mut self, i: usize, activity: &Activity, node: u32) {
         let op = &self.program.ops[activity.op];
         let category = match op.work {

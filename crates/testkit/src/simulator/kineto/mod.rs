@@ -71,6 +71,7 @@ pub(crate) fn write(program: &Program, outcome: &Outcome, view: &View) -> String
     printer.json.finish("simulated.json", BASE_NS)
 }
 
+/// JSON text before the event list: device, versions and process group.
 fn header(program: &Program) -> String {
     let (name, major) =
         if program.dependent_launch { ("NVIDIA H100 80GB HBM3", 9) } else { ("NVIDIA A100-SXM4-80GB", 8) };
@@ -88,6 +89,7 @@ fn header(program: &Program) -> String {
 }
 
 impl Printer<'_> {
+    /// Process id and thread id of thread `thread` in the trace.
     fn track(&self, thread: usize) -> (i64, i64) {
         ids(self.outcome.threads[thread].0)
     }
@@ -160,6 +162,7 @@ impl Printer<'_> {
         }
     }
 
+    /// Write the names of processes, threads and streams, and the span of the profiler.
     fn write_metadata(&mut self) {
         let mut processes: Vec<i64> = Vec::new();
         let shown = |thread: &usize| !self.view.hidden_threads.contains(&self.outcome.threads[*thread].0);
@@ -182,6 +185,7 @@ impl Printer<'_> {
     }
 }
 
+/// Write the arguments of an operator or annotation.
 fn operator_args(args: &mut ArgsText<'_>, id: usize, span: &SpanRecord) {
     args.raw("External id", id + 1);
     args.raw("Record function id", id + 1);

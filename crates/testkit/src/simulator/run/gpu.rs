@@ -7,6 +7,7 @@ use crate::simulator::program::{Op, Program, Target, Work};
 /// An end and its operation.
 type Done = Option<(i64, usize)>;
 
+/// State of a stream during the simulation.
 #[derive(Debug, Default)]
 struct StreamState {
     /// The last operation.

@@ -33,6 +33,7 @@ struct Host {
     segments: Vec<Segment>,
 }
 
+/// Reason for which a thread waits: a token in a queue, or the GIL.
 #[derive(Debug, Clone, Copy)]
 enum Waiting {
     Token { queue: usize, lag: i64 },
@@ -100,6 +101,7 @@ impl Host {
         }
     }
 
+    /// True if the thread has steps left or waits.
     fn is_needed(&self) -> bool {
         self.next < self.steps.len() || self.waiting.is_some()
     }

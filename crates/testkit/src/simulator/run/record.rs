@@ -39,7 +39,7 @@ impl Category {
     }
 }
 
-/// Cause that an activity starts: a thread or a GPU operation that reached a time.
+/// Cause by which a GPU operation starts or a thread continues: a thread or GPU operation that reached a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// A thread that reached this time.
