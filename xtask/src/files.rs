@@ -5,25 +5,26 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Repository root. `cargo run` says where the package is now; a target folder shared by two clones may hold a program
-/// that was built in the other one.
+/// Root folder of the repository. The environment of `cargo run` has the present path of the package. A target folder
+/// shared by two clones may hold a program that was built in the other one.
 pub(crate) fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     PathBuf::from(package).parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
 }
 
-/// Cargo's output directory.
+/// Cargo's output folder.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Folder of the programs that the README's commands run, in the profile of `./dev`; by default `release`.
+/// Folder of the built programs that the commands of the README run, in the profile of `./dev`; by default `release`.
 pub(crate) fn programs() -> PathBuf {
     let profile = std::env::var("STACKLINE_PROFILE").unwrap_or_else(|_| "release".into());
     target().join(if profile == "dev" { "debug" } else { &profile })
 }
 
-/// Paths of files relative to the root, sorted: tracked ones, and new ones that are not ignored.
+/// Sorted paths of all files in the repository, relative to the root: tracked files, and new ones that git does not
+/// ignore.
 pub(crate) fn listed() -> Result<Vec<String>> {
     let git = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])
@@ -41,7 +42,7 @@ pub(crate) fn listed() -> Result<Vec<String>> {
     Ok(paths)
 }
 
-/// Output of `cargo metadata` as JSON.
+/// Run `cargo metadata` with these arguments; returns its JSON.
 pub(crate) fn cargo_metadata(arguments: &[&str]) -> Result<serde_json::Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let out = Command::new(cargo)

@@ -71,7 +71,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Holds no code, only features of dependencies.
 const HACK: &str = "workspace-hack";
 
-/// Report each crate that depends on a crate above it or at its level.
+/// Report each crate that depends on another one which the table of layers does not allow, and each unused entry of the
+/// table.
 pub(crate) fn check(faults: &mut Vec<String>) -> Result<()> {
     let metadata = files::cargo_metadata(&["--no-deps", "--offline"])?;
     for package in metadata["packages"].as_array().into_iter().flatten() {

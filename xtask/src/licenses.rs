@@ -9,11 +9,12 @@ use anyhow::{Context, Result, bail};
 
 use crate::files;
 
-/// Fails if some dependency's license expression cannot be met by the allowed licenses.
+/// Check all dependencies against `deny.toml`; fail if a license is not allowed, a crate is banned, or a source is a
+/// git repository.
 pub(crate) fn run() -> Result<()> {
     let deny = std::fs::read_to_string(files::root().join("deny.toml")).context("deny.toml")?;
-    let allowed = list(&deny, "licenses", "allow").context("deny.toml: no `allow` under [licenses]")?;
-    let banned = list(&deny, "bans", "deny").unwrap_or_default();
+    let allowed = toml_strings(&deny, "licenses", "allow").context("deny.toml: no `allow` under [licenses]")?;
+    let banned = toml_strings(&deny, "bans", "deny").unwrap_or_default();
     let metadata = files::cargo_metadata(&["--locked"])?;
     let (mut faults, mut seen, mut count) = (Vec::new(), BTreeSet::new(), 0);
     for package in metadata["packages"].as_array().into_iter().flatten() {
@@ -42,8 +43,8 @@ pub(crate) fn run() -> Result<()> {
     if faults.is_empty() { Ok(()) } else { bail!("{} faults", faults.len()) }
 }
 
-/// The strings of array `key` in table `table` of a TOML file laid out one item per line or on one line.
-fn list(toml: &str, table: &str, key: &str) -> Option<Vec<String>> {
+/// Strings of array `key` in table `table` of a TOML file with one item per line, or all on one line.
+fn toml_strings(toml: &str, table: &str, key: &str) -> Option<Vec<String>> {
     let after = toml.split_once(&format!("\n[{table}]"))?.1;
     let section = after.split_once("\n[").map_or(after, |(section, _)| section);
     let array = section.split_once(&format!("\n{key} = ["))?.1.split_once(']')?.0;
@@ -51,7 +52,8 @@ fn list(toml: &str, table: &str, key: &str) -> Option<Vec<String>> {
     Some(uncommented.flat_map(|line| line.split('"').skip(1).step_by(2)).map(str::to_owned).collect())
 }
 
-/// Check an SPDX expression (`OR`, `AND`, parentheses, `WITH`, the old `/`) against the licenses in `allowed`.
+/// True if the licenses in `allowed` satisfy an SPDX expression (`OR`, `AND`, parentheses, `WITH`, the old `/`).
+/// Licenses that it uses are added to `seen`.
 fn is_met(expression: &str, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
     let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -60,6 +62,7 @@ fn is_met(expression: &str, allowed: &[String], seen: &mut BTreeSet<String>) -> 
     ok && at == words.len()
 }
 
+/// Evaluate the terms of `OR` from word `at` on.
 fn any_of(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
     let mut ok = all_of(words, at, allowed, seen);
     while words.get(*at) == Some(&"OR") {
@@ -69,6 +72,7 @@ fn any_of(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSe
     ok
 }
 
+/// Evaluate the terms of `AND` from word `at` on.
 fn all_of(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
     let mut ok = one(words, at, allowed, seen);
     while words.get(*at) == Some(&"AND") {
@@ -78,6 +82,7 @@ fn all_of(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSe
     ok
 }
 
+/// Evaluate one license or an expression in parentheses.
 fn one(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
     let Some(&word) = words.get(*at) else { return false };
     *at += 1;
@@ -124,7 +129,7 @@ mod tests {
     #[test]
     fn toml_lists() {
         let toml = "# x\n[bans]\nx = 1\n[licenses]\nconfidence = 0.9\nallow = [\n  \"MIT\", # \"not this\"\n  \"Zlib\",\n]\n[other]\n";
-        assert_eq!(list(toml, "licenses", "allow").unwrap(), ["MIT", "Zlib"]);
-        assert_eq!(list(toml, "bans", "allow"), None);
+        assert_eq!(toml_strings(toml, "licenses", "allow").unwrap(), ["MIT", "Zlib"]);
+        assert_eq!(toml_strings(toml, "bans", "allow"), None);
     }
 }

@@ -5,14 +5,14 @@ use crate::files;
 use anyhow::Result;
 use std::collections::BTreeMap;
 
-/// Lines of one part, of code and of its tests.
+/// Numbers of lines in a part of the repository: code and tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Lines {
     code: usize,
     tests: usize,
 }
 
-/// Prints lines of code and of tests: each crate, the page, the Python package, builds and benchmarks.
+/// Print the numbers of lines of code and of tests: each crate, the page, the Python package, builds and benchmarks.
 pub(crate) fn run() -> Result<()> {
     let mut parts: BTreeMap<String, Lines> = BTreeMap::new();
     for path in files::listed()? {
@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The part that a file belongs to: a crate, or the folder at the root.
+/// Name of the part of the repository that a file belongs to: a crate, or the folder at the root.
 fn part_of(path: &str) -> Option<String> {
     let mut folders = path.split('/');
     match (folders.next()?, folders.next()?) {
@@ -43,7 +43,7 @@ fn part_of(path: &str) -> Option<String> {
     }
 }
 
-/// Start of a comment in a file of code; `None` for other files.
+/// Text that starts a comment in a file of code; `None` for other files.
 fn comment_of(path: &str) -> Option<&'static str> {
     match path.rsplit_once('.')?.1 {
         "rs" | "ts" | "tsx" | "c" | "cpp" | "h" => Some("//"),
@@ -52,6 +52,7 @@ fn comment_of(path: &str) -> Option<&'static str> {
     }
 }
 
+/// Count the lines of code and of tests in a file, without blank lines and comments.
 fn count(path: &str, text: &str, comment: &str) -> Lines {
     let is_test = path.contains("/tests/") || path.ends_with("/tests.rs") || path.contains(".test.");
     let mut lines = Lines::default();

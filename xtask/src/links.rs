@@ -43,7 +43,7 @@ pub(crate) fn check(paths: &[String], text_of: impl Fn(&str) -> String, faults: 
     }
 }
 
-/// Lines outside of code blocks.
+/// Lines of a Markdown page outside of code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut code = false;
     text.lines().filter(move |line| {
@@ -53,7 +53,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Relative links outside of code, in order. Web addresses are left out.
+/// Relative links of a Markdown page outside of code, in order. Web addresses are left out.
 fn links(text: &str) -> Vec<Link> {
     let mut found = Vec::new();
     for line in prose(text) {
@@ -90,7 +90,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Text of a heading in lower case, with dashes for spaces, and without markup and punctuation.
+/// Anchor of a heading: its text in lower case, with dashes for spaces, and without markup and punctuation.
 fn slug(title: &str) -> String {
     let mut text = String::new();
     let mut rest = title;
@@ -107,6 +107,7 @@ fn slug(title: &str) -> String {
         .collect()
 }
 
+/// Path from the root to the target of a relative link on a page.
 fn resolve(page: &str, target: &str) -> String {
     let mut path: PathBuf = Path::new(page).parent().map_or_else(PathBuf::new, PathBuf::from);
     for part in Path::new(target).components() {

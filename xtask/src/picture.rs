@@ -20,7 +20,7 @@ const CELL: (f64, f64) = (7.8, 17.0);
 /// Path of the picture below the repository's root.
 const PATH: &str = "docs/img/report.svg";
 
-/// Draws the picture, or with `check` compares it with the committed one.
+/// Draw the picture, or with `check` compare it with the committed one.
 pub(crate) fn run(check: bool) -> Result<()> {
     let programs = files::programs();
     let folder = files::target().join("demo");
@@ -46,6 +46,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
     Ok(())
 }
 
+/// Run a command; returns its standard output, or an error if it fails.
 fn output(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("cannot run {command:?}; ./dev run builds it"))?;
     if !out.status.success() {
@@ -54,6 +55,7 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(out.stdout)?)
 }
 
+/// Draw a command and its output as an SVG picture of a terminal.
 fn draw(command: &str, text: &str) -> String {
     let mut lines: Vec<String> = vec![format!("$ {command}"), String::new()];
     lines.extend(text.lines().flat_map(wrap));
@@ -88,7 +90,7 @@ fn draw(command: &str, text: &str) -> String {
     svg
 }
 
-/// Long lines go on, indented, in the next one, as a terminal would show them.
+/// Split a long line into rows of the picture, the later ones indented, as a terminal would show them.
 fn wrap(line: &str) -> Vec<String> {
     let mut rows = vec![String::new()];
     for word in line.split_inclusive(' ') {
@@ -102,7 +104,7 @@ fn wrap(line: &str) -> Vec<String> {
     rows
 }
 
-/// The text with its bars painted.
+/// Escape a text for SVG, with its bars (block characters) in color.
 fn paint_bars(text: &str) -> String {
     let bar = |c: char| ('\u{2588}'..='\u{258f}').contains(&c);
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Runs the commands that the README shows, so that none of them goes stale.
+//! Run of the commands that the README shows, so that none of them goes stale.
 //!
 //! Every block fenced as `sh` runs, in order, in one shell (`bash -eu`) at the repository's root. Lines that call
 //! `./dev test` are left out: this runs inside it. Where `./dev test` built the programs in another profile, that
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::files;
 
-/// Runs the blocks of `file`; fails at the first command that fails.
+/// Run the shell blocks of `file`; fail at the first command that fails.
 pub(crate) fn run(file: &str) -> Result<()> {
     let text = std::fs::read_to_string(files::root().join(file)).with_context(|| file.to_owned())?;
     let blocks = blocks(&text);
@@ -39,7 +39,7 @@ pub(crate) fn run(file: &str) -> Result<()> {
     Ok(())
 }
 
-/// Line number and text of each block fenced as `sh`.
+/// Find the blocks of a page that are fenced as `sh`: line number and text of each.
 fn blocks(text: &str) -> Vec<(usize, String)> {
     let (mut found, mut open): (Vec<(usize, String)>, bool) = (Vec::new(), false);
     for (number, line) in text.lines().enumerate() {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::files;
 
-/// A kind of thing that is registered by one line.
+/// Kind of registered items (analyses or sources): their list, modules, pages and fuzz targets.
 struct Registry {
     /// Noun in messages.
     noun: &'static str,
@@ -37,13 +37,13 @@ const REGISTRIES: &[Registry] = &[
     },
 ];
 
-/// Report each page, test or snapshot that is missing.
+/// Report each page, test, snapshot or fuzz target that a registered item lacks.
 pub(crate) fn check(paths: &[String], faults: &mut Vec<String>) -> Result<()> {
     let tests = file_texts(paths, |path| path.ends_with(".rs") && path.contains("/tests/"))?;
     let snapshots = file_texts(paths, |path| path.ends_with(".snap"))?;
     for registry in REGISTRIES.iter().filter(|r| files::root().join(r.list).is_file()) {
         let targets = std::fs::read_to_string(files::root().join(registry.fuzzed_by)).unwrap_or_default();
-        for (module, name) in names(registry, faults)? {
+        for (module, name) in registered_items(registry, faults)? {
             let noun = registry.noun;
             if !registry.fuzzed_by.is_empty() && !is_fuzzed(paths, &targets, &name) {
                 faults.push(format!("{}: no target in fuzz/fuzz_targets fuzzes the {noun} {name}", registry.fuzzed_by));
@@ -70,7 +70,7 @@ pub(crate) fn check(paths: &[String], faults: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// True if a table of targets names one for a source, and the target exists.
+/// True if the table of fuzz targets names an existing target for a source.
 fn is_fuzzed(paths: &[String], table: &str, source: &str) -> bool {
     let quoted = format!("`{source}`");
     let targets = table.lines().filter_map(|line| {
@@ -81,15 +81,16 @@ fn is_fuzzed(paths: &[String], table: &str, source: &str) -> bool {
     targets.into_iter().any(|target| paths.contains(&target))
 }
 
-/// Names that snapshots must contain for an entry: the tables that its file makes, or its own name if it makes none.
+/// Names that snapshots must contain for a registered item: the tables that its file makes, or its own name if it makes
+/// none.
 fn expected_names(registry: &Registry, module: &str, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(files::root().join(registry.folder).join(module)).unwrap_or_default();
-    let tables = tables(&text);
+    let tables = table_names(&text);
     if tables.is_empty() { vec![name.to_owned()] } else { tables }
 }
 
-/// Names of the tables that a module makes, outside its tests.
-fn tables(module: &str) -> Vec<String> {
+/// Names of the tables that the source text of a module makes, outside its tests.
+fn table_names(module: &str) -> Vec<String> {
     let code = module.split_once("#[cfg(test)]").map_or(module, |(code, _)| code);
     code.split("Table::new(\"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
 }
@@ -107,6 +108,7 @@ fn file_contains(path: &str, text: &str) -> bool {
     std::fs::read_to_string(files::root().join(path)).is_ok_and(|found| found.contains(text))
 }
 
+/// Texts of the files whose paths `is_included` selects, by path.
 fn file_texts(paths: &[String], is_included: impl Fn(&str) -> bool) -> Result<BTreeMap<String, String>> {
     let read = |path: &String| -> Result<(String, String)> {
         Ok((path.clone(), std::fs::read_to_string(files::root().join(path)).with_context(|| path.clone())?))
@@ -114,9 +116,9 @@ fn file_texts(paths: &[String], is_included: impl Fn(&str) -> bool) -> Result<BT
     paths.iter().filter(|path| is_included(path)).map(read).collect()
 }
 
-/// The entries of the registry's list: file or folder of the module, and the registered name. An entry is a line
-/// `module::CONSTANT,` or holds its name in place (`Source { name: "chrome", .. }`).
-fn names(registry: &Registry, faults: &mut Vec<String>) -> Result<Vec<(String, String)>> {
+/// Items in the list of a registry: file or folder of the module, and the registered name. An entry is a line
+/// `module::CONSTANT,` or contains its name (`Source { name: "chrome", .. }`).
+fn registered_items(registry: &Registry, faults: &mut Vec<String>) -> Result<Vec<(String, String)>> {
     let list = std::fs::read_to_string(files::root().join(registry.list))?;
     let body = list.split_once("ALL").map_or("", |(_, rest)| rest);
     let body = body.split_once("];").map_or(body, |(body, _)| body);
@@ -149,7 +151,7 @@ fn is_identifier(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// The first `name: "..."` (or `name() ... "..."`) after the constant's declaration.
+/// Name that a constant registers: the first `name: "..."` (or `name() ... "..."`) after its declaration.
 fn registered_name(text: &str, constant: &str) -> Option<String> {
     let after = text.split_once(constant)?.1;
     let at = after.find("name: \"").map(|at| at + 7);
@@ -179,7 +181,7 @@ mod tests {
     #[test]
     fn finds_tables_outside_tests() {
         let text = "Table::new(\"a\", \"A\")\nTable::new(name, title)\n#[cfg(test)]\nTable::new(\"b\", \"B\")";
-        assert_eq!(tables(text), ["a"]);
+        assert_eq!(table_names(text), ["a"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use quick_xml::reader::Reader;
 /// Tests that are listed.
 const LISTED: usize = 20;
 
-/// Prints the slowest tests of the run under this profile, slowest first, in seconds.
+/// Print the slowest tests of the last run under a profile, slowest first, in seconds.
 pub(crate) fn run(profile: &str) -> Result<()> {
     let path = files::target().join("nextest").join(profile).join("junit.xml");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -21,7 +21,7 @@ pub(crate) fn run(profile: &str) -> Result<()> {
     Ok(())
 }
 
-/// Seconds and name of each test of a JUnit report, slowest first.
+/// Parse a JUnit report: seconds and name of each test, slowest first.
 fn durations(text: &str) -> Result<Vec<(f64, String)>> {
     let mut reader = Reader::from_str(text);
     let mut tests = Vec::new();

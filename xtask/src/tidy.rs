@@ -32,7 +32,7 @@ const EXEMPTIONS: &[(&str, &str, &str)] = &[(
     "the made-up environment dump that redaction is tested on",
 )];
 
-/// Runs all checks and fails with their number if any found a fault.
+/// Run all checks; fail with the number of faults if there are any.
 pub(crate) fn run() -> Result<()> {
     let paths = files::listed()?;
     let mut faults = Vec::new();
@@ -58,6 +58,7 @@ pub(crate) fn run() -> Result<()> {
     if faults.is_empty() { Ok(()) } else { bail!("{} faults", faults.len()) }
 }
 
+/// Report the faults in the text of one file: long files, line ends, paths of one machine, registry hosts.
 fn check_text(path: &str, text: &str, faults: &mut Vec<String>) {
     vocabulary::check(path, text, faults);
     let generated = path.ends_with(".lock")
@@ -86,7 +87,7 @@ fn check_text(path: &str, text: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// An exemption for a file that is gone would hide the next one.
+/// Report each exemption whose file is gone, because it would hide a fault of a new file.
 fn check_exemptions(paths: &[String], faults: &mut Vec<String>) {
     for (path, _, _) in EXEMPTIONS {
         if !paths.iter().any(|known| known == path) {

@@ -58,7 +58,7 @@ pub(crate) fn check(path: &str, text: &str, faults: &mut Vec<String>) {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     for (at, line) in code.lines().enumerate() {
         let is_excused = || EXEMPTIONS.iter().any(|(file, part, _)| *file == path && line.contains(part));
-        if let Some(name) = name_in(line).filter(|_| !is_excused()) {
+        if let Some(name) = framework_name_in(line).filter(|_| !is_excused()) {
             faults.push(format!(
                 "{path}:{}: a framework's name, \"{name}…\"; crates/model/src/vocabulary, crates/model/src/names.rs and \
                  crates/timeline/src/vocabulary have them",
@@ -72,12 +72,13 @@ pub(crate) fn check(path: &str, text: &str, faults: &mut Vec<String>) {
 pub(crate) fn check_exemptions(text_of: impl Fn(&str) -> String, faults: &mut Vec<String>) {
     for (path, part, _) in EXEMPTIONS {
         let text = text_of(path);
-        if !text.lines().any(|line| line.contains(part) && name_in(line).is_some()) {
+        if !text.lines().any(|line| line.contains(part) && framework_name_in(line).is_some()) {
             faults.push(format!("xtask/src/vocabulary.rs: {path} needs no exemption any more"));
         }
     }
 }
 
+/// True for source files of the checked crates, without vocabularies and tests.
 fn is_checked(path: &str) -> bool {
     let inside = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
     let Some((_, file)) = inside.filter(|(of, _)| CRATES.contains(of)) else { return false };
@@ -85,8 +86,9 @@ fn is_checked(path: &str) -> bool {
     file.ends_with(".rs") && !file.contains("vocabulary/") && !is_test
 }
 
-/// The name that a literal of a line begins with. Quotes within a literal are part of a message to people.
-fn name_in(line: &str) -> Option<&'static str> {
+/// Framework's name at the beginning of a string literal in a line of code. Quotes within a literal are part of a
+/// message to people.
+fn framework_name_in(line: &str) -> Option<&'static str> {
     if line.trim_start().starts_with("//") {
         return None;
     }

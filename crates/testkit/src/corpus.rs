@@ -11,7 +11,7 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Folder of the corpus; `None` without one.
+/// Folder of the corpus of real traces; `None` without one.
 ///
 /// # Panics
 /// Without a corpus if `CI=true`.
@@ -40,7 +40,7 @@ pub fn file(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Files of a folder of the corpus, such as `kineto`, sorted; empty without a corpus.
+/// Sorted paths of the files in a folder of the corpus, such as `kineto`; empty without a corpus.
 ///
 /// # Panics
 /// If the corpus has no such folder.
@@ -56,7 +56,7 @@ pub fn files(name: &str) -> Vec<PathBuf> {
 /// Largest stored size in bytes of a file in [`small_files`].
 const SMALL: u64 = 800_000;
 
-/// Files of a folder of the corpus of at most 800 kB, for tests that take seconds on larger ones. With
+/// Paths of files of at most 800 kB in a folder of the corpus, for tests that take seconds on larger ones. With
 /// `STACKLINE_ALL_FILES=1`, which `./dev test --long` sets, all files.
 ///
 /// # Panics
@@ -70,7 +70,7 @@ pub fn small_files(name: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Bytes of a file, decompressed if it is gzip.
+/// Read a file, decompressed if it is gzip.
 ///
 /// # Panics
 /// If the file cannot be read.

@@ -10,6 +10,7 @@ use flate2::write::GzEncoder;
 
 use crate::error::{Error, Result};
 
+/// Convert an I/O error to an error with the attempted action and the path.
 fn at(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::File { action, path, source }

@@ -9,7 +9,7 @@
 
 use std::fmt::{Arguments, Display, Write};
 
-/// One end of an arrow between two events.
+/// Start or end of a flow arrow between two events, with the id of the arrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// The arrow starts at this event.
@@ -18,7 +18,7 @@ pub enum Flow {
     End(u64),
 }
 
-/// Text of a trace that is being written. Times are nanoseconds since the start of the profiler.
+/// JSON text of a trace that is being written. Times are nanoseconds since the start of the profiler.
 #[derive(Debug, Clone)]
 pub struct Writer {
     text: String,
@@ -57,24 +57,25 @@ impl Writer {
         Self { text: header, first: true, started, short_times: false }
     }
 
-    /// Write whole microseconds without decimals, as PyTorch before 2.3.
+    /// Let the writer omit the decimals of whole microseconds, as PyTorch before 2.3.
     #[must_use]
     pub(crate) fn short_times(mut self) -> Self {
         self.short_times = true;
         self
     }
 
+    /// Write the separator and the opening brace of a record.
     fn begin(&mut self) {
         self.text.push_str(if std::mem::take(&mut self.first) { "\n  {\n    " } else { ",\n  {\n    " });
     }
 
-    /// Format a time as the file does: microseconds with three decimals.
+    /// Format a time, ns since the start of the profiler, as the file does: microseconds since its base.
     #[must_use]
     pub fn stamp(&self, ns: i64) -> String {
         self.micros(self.started + ns)
     }
 
-    /// Format a duration as the file does, in microseconds.
+    /// Format a duration of `ns` nanoseconds in the unit of the file: microseconds.
     #[must_use]
     pub fn micros(&self, ns: i64) -> String {
         let mut out = String::with_capacity(20);
@@ -82,7 +83,7 @@ impl Writer {
         out
     }
 
-    /// Add a record; `body` is the text between its braces.
+    /// Add a record to the event list; `body` is the JSON text between its braces.
     pub fn record(&mut self, body: Arguments<'_>) {
         self.begin();
         let _ = self.text.write_fmt(body);
@@ -111,7 +112,7 @@ impl Writer {
         self.text.push_str(if any { "\n    }\n  }" } else { "\n  }" });
     }
 
-    /// Add one end of an arrow between events.
+    /// Add a record of one end of a flow arrow, at time `at` in ns.
     pub fn flow(&mut self, category: &str, flow: Flow, (process, thread): (impl Display, impl Display), at: i64) {
         let (phase, id, tail) = match flow {
             Flow::Start(id) => ('s', id, ""),
@@ -124,6 +125,7 @@ impl Writer {
         ));
     }
 
+    /// Add a metadata record (`"ph": "M"`).
     fn meta(&mut self, kind: &str, process: i64, thread: i64, args: Arguments<'_>) {
         let ts = self.stamp(20_000);
         self.record(format_args!(
@@ -132,20 +134,20 @@ impl Writer {
         ));
     }
 
-    /// Add a record that names a process of the trace.
+    /// Add records of the name, label and sort index of a process.
     pub fn process(&mut self, process: i64, label: &str, order: i64) {
         self.meta("process_name", process, 0, format_args!("\"name\": \"python\""));
         self.meta("process_labels", process, 0, format_args!("\"labels\": \"{label}\""));
         self.meta("process_sort_index", process, 0, format_args!("\"sort_index\": {order}"));
     }
 
-    /// Add a record that names a thread or stream of the trace.
+    /// Add records of the name and sort index of a thread or stream.
     pub fn thread(&mut self, process: i64, thread: i64, name: &str) {
         self.meta("thread_name", process, thread, format_args!("\"name\": \"{name}\""));
         self.meta("thread_sort_index", process, thread, format_args!("\"sort_index\": {thread}"));
     }
 
-    /// Add the profiler's own span and the marks of its start and stop.
+    /// Add the profiler's own span and the marks of its start and stop; times in ns.
     pub fn recording(&mut self, start: i64, duration: i64, stop: i64) {
         let (begin, whole, stop) = (self.stamp(start), self.micros(duration), self.stamp(stop));
         self.record(format_args!(
@@ -171,7 +173,7 @@ impl Writer {
         &self.text
     }
 
-    /// Close the list and the file; `base` is the base of its times, ns since 1970.
+    /// Close the event list and the file; `name` is its `traceName`, and `base` the base of its times in ns since 1970.
     #[must_use]
     pub fn finish(mut self, name: &str, base: i64) -> String {
         let _ = write!(
@@ -182,6 +184,7 @@ impl Writer {
     }
 }
 
+/// Append a time in ns as microseconds.
 fn push_micros(out: &mut String, ns: i64, short: bool) {
     let sign = if ns < 0 { "-" } else { "" };
     let (whole, rest) = (ns.abs() / 1000, ns.abs() % 1000);
@@ -191,6 +194,7 @@ fn push_micros(out: &mut String, ns: i64, short: bool) {
     };
 }
 
+/// Append a text as a JSON string.
 fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {

@@ -33,7 +33,7 @@
 use crate::kineto::{Writer, quote};
 use std::fmt::Write;
 
-/// JSON of a trace in text form. See the module's description.
+/// Convert a mini trace, in the text form of the module's description, to JSON in Kineto's format.
 ///
 /// # Panics
 /// If a line is invalid; the message has its number and the expected form.
@@ -43,7 +43,7 @@ pub fn trace(text: &str) -> String {
     MiniTrace::new(text).json()
 }
 
-/// A trace in text form to which lines can be added, for tests that repeat events.
+/// A mini trace to which a test can add lines, to repeat events for example.
 ///
 /// ```
 /// use stackline_testkit::mini::MiniTrace;
@@ -62,7 +62,7 @@ pub struct MiniTrace {
     file: String,
 }
 
-/// Time of an event in ns.
+/// Parsed time of an event in ns: a span or an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Time {
     Span { start: i64, duration: i64 },
@@ -83,7 +83,7 @@ impl MiniTrace {
         trace
     }
 
-    /// Add lines; returns the position of the last record in the file's list.
+    /// Add lines of a mini trace; returns the position of the last record in the file's event list.
     ///
     /// # Panics
     /// If a line is invalid.
@@ -92,7 +92,7 @@ impl MiniTrace {
         self.add_at(0, text)
     }
 
-    /// Add lines whose times count from `offset_us` µs.
+    /// Add lines whose times count from `offset_us` µs; returns the position of the last record.
     ///
     /// # Panics
     /// If a line is invalid.
@@ -112,22 +112,23 @@ impl MiniTrace {
         format!("{{{}\"traceEvents\": [{}\n]}}\n", self.file, self.records.text())
     }
 
+    /// Add one line of a mini trace; an error is the expected form.
     fn add_line(&mut self, line: &str, offset: i64) -> Result<(), &'static str> {
         if line.is_empty() || line.starts_with('#') {
             return Ok(());
         }
-        let (first, rest) = word(line);
+        let (first, rest) = split_word(line);
         match first {
             "file" if rest == "-" => self.file.clear(),
             "file" => {
-                for (key, value) in arguments(rest)? {
+                for (key, value) in parse_arguments(rest)? {
                     let _ = write!(self.file, "{}: {value}, ", quote(key));
                 }
             }
             "process" | "thread" => {
-                let (track, rest) = word(rest);
-                let (track, _) = track_of(track);
-                for (key, value) in arguments(rest)? {
+                let (track, rest) = split_word(rest);
+                let (track, _) = parse_track(track);
+                for (key, value) in parse_arguments(rest)? {
                     let (kind, key) = (quote(&format!("{first}_{key}")), quote(key));
                     self.record(&format!("\"ph\": \"M\", \"name\": {kind}, {track}, \"args\": {{{key}: {value}}}"));
                 }
@@ -137,16 +138,17 @@ impl MiniTrace {
         Ok(())
     }
 
+    /// Add an event from the parts of its line.
     fn event(&mut self, track: &str, rest: &str, offset: i64) -> Result<(), &'static str> {
-        let (category, rest) = word(rest);
-        let (name, time, rest) = name_and_time(rest)?;
+        let (category, rest) = split_word(rest);
+        let (name, time, rest) = parse_name_and_time(rest)?;
         let (phase, when) = match time {
             Time::Span { start, duration } => {
                 ('X', format!("{}, \"dur\": {}", self.records.stamp(offset + start), self.records.micros(duration)))
             }
             Time::Point { phase, at } => (phase, self.records.stamp(offset + at)),
         };
-        let (track, mut args) = track_of(track);
+        let (track, mut args) = parse_track(track);
         let mut body = format!("\"ph\": \"{phase}\", ");
         if category != "-" {
             let _ = write!(body, "\"cat\": {}, ", quote(category));
@@ -157,7 +159,7 @@ impl MiniTrace {
         }
         let object = rest.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
         args.extend(object.filter(|pairs| !pairs.is_empty()).map(str::to_owned));
-        let pairs = if object.is_some() { Vec::new() } else { arguments(rest)? };
+        let pairs = if object.is_some() { Vec::new() } else { parse_arguments(rest)? };
         for (key, value) in pairs {
             match key.strip_prefix('.') {
                 Some(field) => {
@@ -179,14 +181,14 @@ impl MiniTrace {
     }
 }
 
-/// The first word of a text, and the rest.
-fn word(text: &str) -> (&str, &str) {
+/// Split a text into its first word and the rest, without the white space in between.
+fn split_word(text: &str) -> (&str, &str) {
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     (first, rest.trim_start())
 }
 
-/// Fields of a track, and the arguments that it adds.
-fn track_of(text: &str) -> (String, Vec<String>) {
+/// Parse a track such as `10/11` or `gpu0/7`: JSON fields of process and thread, and arguments that a GPU adds.
+fn parse_track(text: &str) -> (String, Vec<String>) {
     let on_gpu = text.strip_prefix("gpu").filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let Some((process, thread)) = on_gpu.unwrap_or(text).split_once('/') else {
         return (format!("\"pid\": {}", value_of_word(text)), Vec::new());
@@ -196,18 +198,18 @@ fn track_of(text: &str) -> (String, Vec<String>) {
     (track, args.unwrap_or_default())
 }
 
-/// The name (as JSON), the time after it, and the rest.
-fn name_and_time(text: &str) -> Result<(String, Time, &str), &'static str> {
+/// Parse name and time of an event at the start of `text`: the name as JSON, the time, and the remaining text.
+fn parse_name_and_time(text: &str) -> Result<(String, Time, &str), &'static str> {
     const EXPECTED: &str = "TRACK CATEGORY NAME TIME, with TIME in µs as START..END, START+DURATION or @INSTANT";
     if text.starts_with('"') {
         let (name, rest) = text.split_at(json_end(text).ok_or("a name whose quotes close")?);
-        let (time, rest) = word(rest.trim_start());
-        return Ok((name.to_owned(), time_of(time).ok_or(EXPECTED)?, rest));
+        let (time, rest) = split_word(rest.trim_start());
+        return Ok((name.to_owned(), parse_time(time).ok_or(EXPECTED)?, rest));
     }
     let mut rest = text;
     while !rest.is_empty() {
-        let (time, after) = word(rest);
-        if let Some(time) = time_of(time) {
+        let (time, after) = split_word(rest);
+        if let Some(time) = parse_time(time) {
             let name = text[..text.len() - rest.len()].trim_end();
             return Ok((quote(name), time, after));
         }
@@ -216,7 +218,8 @@ fn name_and_time(text: &str) -> Result<(String, Time, &str), &'static str> {
     Err(EXPECTED)
 }
 
-fn time_of(word: &str) -> Option<Time> {
+/// Parse a time such as `10..30`, `10+20` or `@10`, in µs; `None` if `word` has another form.
+fn parse_time(word: &str) -> Option<Time> {
     if let Some((phase, at)) = word.split_once('@') {
         let mut letters = phase.chars();
         let phase = letters.next().unwrap_or('i');
@@ -230,7 +233,7 @@ fn time_of(word: &str) -> Option<Time> {
     Some(Time::Span { start: nanoseconds(start)?, duration: nanoseconds(duration)? })
 }
 
-/// Nanoseconds of a number of µs with up to three decimals.
+/// Parse a number of µs with up to three decimals as nanoseconds.
 fn nanoseconds(text: &str) -> Option<i64> {
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
     let (whole, decimals) = digits.split_once('.').unwrap_or((digits, "0"));
@@ -243,8 +246,8 @@ fn nanoseconds(text: &str) -> Option<i64> {
     Some(sign * (whole.checked_mul(1000)? + decimals))
 }
 
-/// Pairs of a key and a value, which is JSON.
-fn arguments(text: &str) -> Result<Vec<(&str, String)>, &'static str> {
+/// Parse pairs of the form `KEY=VALUE`; the values become JSON.
+fn parse_arguments(text: &str) -> Result<Vec<(&str, String)>, &'static str> {
     let mut pairs = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
@@ -255,7 +258,7 @@ fn arguments(text: &str) -> Result<Vec<(&str, String)>, &'static str> {
                 (value.to_owned(), after)
             }
             false => {
-                let (value, after) = word(after);
+                let (value, after) = split_word(after);
                 (value_of_word(value), after)
             }
         };
@@ -265,7 +268,7 @@ fn arguments(text: &str) -> Result<Vec<(&str, String)>, &'static str> {
     Ok(pairs)
 }
 
-/// JSON of one word: a number, a literal or a quoted word unchanged, otherwise a string.
+/// Convert a word to JSON: a number, a literal or a quoted word is unchanged, others become a string.
 fn value_of_word(word: &str) -> String {
     let is_json = matches!(word, "null" | "true" | "false")
         || word.starts_with('"')
@@ -273,7 +276,7 @@ fn value_of_word(word: &str) -> String {
     if is_json { word.to_owned() } else { quote(word) }
 }
 
-/// End of the string, list or object at the start of `text`.
+/// Length in bytes of the string, list or object at the start of `text`; `None` if it is not closed.
 fn json_end(text: &str) -> Option<usize> {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -294,7 +297,7 @@ fn json_end(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MiniTrace, Time, nanoseconds, time_of, trace};
+    use super::{MiniTrace, Time, nanoseconds, parse_time, trace};
     use serde_json::{Value, json};
 
     fn events(text: &str) -> Vec<Value> {
@@ -358,12 +361,12 @@ mod tests {
 
     #[test]
     fn times_are_exact() {
-        assert_eq!(time_of("10..30"), Some(Time::Span { start: 10_000, duration: 20_000 }));
-        assert_eq!(time_of("0.5+1.001"), Some(Time::Span { start: 500, duration: 1_001 }));
-        assert_eq!(time_of("-2.25..-1"), Some(Time::Span { start: -2_250, duration: 1_250 }));
-        assert_eq!(time_of("@7"), Some(Time::Point { phase: 'i', at: 7_000 }));
+        assert_eq!(parse_time("10..30"), Some(Time::Span { start: 10_000, duration: 20_000 }));
+        assert_eq!(parse_time("0.5+1.001"), Some(Time::Span { start: 500, duration: 1_001 }));
+        assert_eq!(parse_time("-2.25..-1"), Some(Time::Span { start: -2_250, duration: 1_250 }));
+        assert_eq!(parse_time("@7"), Some(Time::Point { phase: 'i', at: 7_000 }));
         assert_eq!(
-            (time_of("10"), time_of("1.0001..2"), time_of("a@b"), time_of("ab@1"), time_of("a+b")),
+            (parse_time("10"), parse_time("1.0001..2"), parse_time("a@b"), parse_time("ab@1"), parse_time("a+b")),
             (None, None, None, None, None)
         );
         assert_eq!(

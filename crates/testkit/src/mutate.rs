@@ -7,8 +7,8 @@ const MAX_LENGTH: usize = 8192;
 /// Largest number of edits of one input.
 const MAX_EDITS: usize = 6;
 
-/// One of `seeds` (or the empty input) with 1 to 6 edits: flipped bits, changed bytes, and parts that are deleted,
-/// repeated, moved, or copied from another seed. The same `number` gives the same bytes.
+/// Make test input `number`: one of `seeds` (or the empty input) with 1 to 6 random edits. The same `number` gives the
+/// same bytes. An edit flips a bit, inserts a byte, or deletes, repeats, moves or replaces a part.
 #[must_use]
 pub fn mutate(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
     let mut rng = Rng::new(number);
@@ -20,8 +20,9 @@ pub fn mutate(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
     bytes
 }
 
+/// Apply one random edit to `bytes`.
 fn edit(rng: &mut Rng, bytes: &mut Vec<u8>, seeds: &[Vec<u8>]) {
-    let part = part(rng, bytes.len());
+    let part = random_range(rng, bytes.len());
     match rng.below(6) {
         0 => {
             if let Some(byte) = bytes.get_mut(part.start) {
@@ -44,14 +45,14 @@ fn edit(rng: &mut Rng, bytes: &mut Vec<u8>, seeds: &[Vec<u8>]) {
         }
         _ => {
             let other = rng.pick(seeds).map_or(&[][..], Vec::as_slice);
-            let copy = other.get(self::part(rng, other.len())).unwrap_or_default().to_vec();
+            let copy = other.get(random_range(rng, other.len())).unwrap_or_default().to_vec();
             bytes.splice(part, copy);
         }
     }
 }
 
 /// Draw a random range within `length` bytes, usually a short one.
-fn part(rng: &mut Rng, length: usize) -> std::ops::Range<usize> {
+fn random_range(rng: &mut Rng, length: usize) -> std::ops::Range<usize> {
     let start = rng.below(length + 1);
     let most = if rng.below(4) == 0 { length } else { 16 };
     start..(start + rng.below(most + 1)).min(length)

@@ -13,7 +13,7 @@ use crate::rng::Rng;
 use stackline_recording::{Metric, Process, Role};
 use writer::StreamWriter;
 
-/// Options of the recording.
+/// Options of the generated recording.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Seed of small variations of all times.
@@ -38,7 +38,7 @@ impl Default for Config {
     }
 }
 
-/// Streams as file name and bytes. The same configuration gives the same bytes.
+/// Recorder streams of all processes: file name and bytes of each. The same configuration gives the same bytes.
 #[must_use]
 pub fn streams(config: &Config) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
@@ -55,6 +55,7 @@ pub fn streams(config: &Config) -> Vec<(String, Vec<u8>)> {
     files
 }
 
+/// Record of a process of the generated recording.
 fn process(config: &Config, rank: u32, pid: u32, parent_pid: u32, role: Role) -> Process {
     Process {
         pid,
@@ -76,6 +77,7 @@ fn process(config: &Config, rank: u32, pid: u32, parent_pid: u32, role: Role) ->
     }
 }
 
+/// Recorder stream of a training process.
 fn training(config: &Config, rank: u32, pid: u32, lasted_ns: Option<u64>) -> Vec<u8> {
     let mut stream = StreamWriter::new(process(config, rank, pid, pid - 1, Role::Main));
     stream.source("python", true, "CPython 3.11.7, frames read raw");
@@ -87,7 +89,7 @@ fn training(config: &Config, rank: u32, pid: u32, lasted_ns: Option<u64>) -> Vec
         for call in script::STEP {
             let slow = if call.path.contains("feed_forward") { config.slower } else { 1 };
             let thread = if call.path.contains("backward:") { autograd } else { main };
-            let path = if config.shapes { script::shaped(call.path) } else { call.path.to_owned() };
+            let path = if config.shapes { script::with_input_shapes(call.path) } else { call.path.to_owned() };
             let node = stream.path(thread, &path);
             let own = rng.jitter(call.ns, 20).max(1).cast_unsigned() * slow;
             stream.add(thread, node, Metric::OperatorTime, own);
@@ -104,6 +106,7 @@ fn training(config: &Config, rank: u32, pid: u32, lasted_ns: Option<u64>) -> Vec
     stream.end(lasted_ns)
 }
 
+/// Recorder stream of a process that loads data.
 fn loading(config: &Config, rank: u32, pid: u32, lasted_ns: Option<u64>) -> Vec<u8> {
     let mut stream = StreamWriter::new(process(config, rank, pid + 1, pid, Role::Fork));
     stream.source("python", true, "CPython 3.11.7, frames read raw");

@@ -16,7 +16,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::scan;
 
-/// Id spaces that are renumbered separately.
+/// Kind of a number (time or id) that is renumbered in each copy, separately from the other kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Space {
     Time,
@@ -31,7 +31,7 @@ enum Space {
 
 const SPACES: usize = 8;
 
-/// A number in an event's text that differs between copies.
+/// A number in the text of an event that differs between copies: position, kind and original value.
 #[derive(Debug, Clone, Copy)]
 struct Patch {
     /// Position relative to the event's first byte: start, length.
@@ -41,7 +41,7 @@ struct Patch {
     value: i64,
 }
 
-/// The parsed input.
+/// The parsed input trace: its events, and the numbers that differ between copies.
 struct Template<'a> {
     text: &'a [u8],
     layout: scan::Layout,
@@ -96,7 +96,8 @@ impl<'a> Template<'a> {
         Ok(template)
     }
 
-    /// Write copy number `copy`, at most `left` events of it; returns the number of remaining events.
+    /// Write copy number `copy`, at most `left` events of it; returns the number of events that are still to be
+    /// written.
     fn write_copy(&self, copy: i64, mut left: u64, mut first: bool, out: &mut dyn Write) -> Result<u64> {
         let mut from = 0;
         for (range, to, repeats) in &self.events {
@@ -115,6 +116,7 @@ impl<'a> Template<'a> {
         Ok(left)
     }
 
+    /// Write one event with the numbers of copy `copy`.
     fn write_event(&self, range: Range<usize>, patches: &[Patch], copy: i64, out: &mut dyn Write) -> Result<()> {
         let mut done = range.start;
         for patch in patches {
@@ -128,7 +130,7 @@ impl<'a> Template<'a> {
     }
 }
 
-/// Decimal digits without the formatter, which would cost as much as all other work.
+/// Write an integer in decimal, faster than the formatter of the standard library.
 fn write_number(out: &mut dyn Write, value: i64) -> Result<()> {
     let mut digits = [0_u8; 20];
     let (mut at, mut rest) = (digits.len(), value.unsigned_abs());
@@ -148,7 +150,7 @@ fn write_number(out: &mut dyn Write, value: i64) -> Result<()> {
     Ok(())
 }
 
-/// Properties of an event other than its patches.
+/// Repetition, start and end of an input event.
 #[derive(Debug, Default)]
 struct Event {
     repeats: bool,
@@ -159,6 +161,7 @@ struct Event {
 }
 
 impl Event {
+    /// Read the properties of an event, and append its patches to `patches`.
     fn read(text: &[u8], range: Range<usize>, patches: &mut Vec<Patch>) -> Option<Self> {
         let mut event = Self { repeats: true, ..Self::default() };
         let (mut args, mut id, mut duration, mut async_copy) = (None, None, 0, false);
@@ -173,15 +176,15 @@ impl Event {
                     async_copy = value == b"\"ac2g\"" || value.starts_with(b"\"async");
                 }
                 b"ts" => {
-                    if let Some((len, start)) = whole(value) {
+                    if let Some((len, start)) = leading_integer(value) {
                         (event.start, event.timed) = (start, true);
                         patches.push(patch(base, member.value.start, len, Space::Time, start));
                     }
                 }
-                b"dur" => duration = whole(value).map_or(0, |(_, n)| n),
-                b"id" => id = whole(value).map(|(len, n)| (member.value.start, len, n)),
+                b"dur" => duration = leading_integer(value).map_or(0, |(_, n)| n),
+                b"id" => id = leading_integer(value).map(|(len, n)| (member.value.start, len, n)),
                 b"name" if value.starts_with(b"\"ProfilerStep#") => {
-                    if let Some((len, step)) = whole(&value[14..]) {
+                    if let Some((len, step)) = leading_integer(&value[14..]) {
                         patches.push(patch(base, member.value.start + 14, len, Space::Step, step));
                     }
                 }
@@ -204,8 +207,8 @@ impl Event {
                     _ => return,
                 };
                 let start = member.value.start;
-                if let Some((len, value)) =
-                    whole(&text[member.value]).filter(|(_, n)| *n > 0 || (*n == 0 && space == Space::EventIndex))
+                if let Some((len, value)) = leading_integer(&text[member.value])
+                    .filter(|(_, n)| *n > 0 || (*n == 0 && space == Space::EventIndex))
                 {
                     patches.push(patch(base, start, len, space, value));
                 }
@@ -220,8 +223,8 @@ fn patch(base: usize, at: usize, len: usize, space: Space, value: i64) -> Patch 
     Patch { at: (at - base) as u32, len: len as u32, space, value }
 }
 
-/// Leading integer of a number: its length in bytes and its value.
-fn whole(value: &[u8]) -> Option<(usize, i64)> {
+/// Parse the digits of a JSON number before its decimal point: length in bytes and value. `None` with an exponent.
+fn leading_integer(value: &[u8]) -> Option<(usize, i64)> {
     let len = value.iter().position(|b| !(b.is_ascii_digit() || *b == b'-')).unwrap_or(value.len());
     let number = std::str::from_utf8(&value[..len]).ok()?.parse().ok()?;
     // With an exponent, the integer part has another meaning.

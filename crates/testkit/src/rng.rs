@@ -4,7 +4,7 @@
 //! crate. Therefore this crate has its own generator (SplitMix64; Steele, Lea and Flood, OOPSLA 2014), because one of
 //! a dependency could change.
 
-/// SplitMix64: 64 bits of state, passes the usual statistical tests, never repeats within 2^64 draws.
+/// Random number generator SplitMix64: 64 bits of state, never repeats within 2^64 draws.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
@@ -46,7 +46,7 @@ impl Rng {
         items.get(self.below(items.len()))
     }
 
-    /// Up to `count` different numbers out of `0..n`, ascending.
+    /// Draw up to `count` different numbers out of `0..n`, ascending.
     pub fn sample(&mut self, n: usize, count: usize) -> Vec<usize> {
         let mut chosen = std::collections::BTreeSet::new();
         while chosen.len() < count.min(n) {

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-/// First byte at or after `at` that is not white space.
+/// Position of the first byte at or after `at` that is not white space.
 #[must_use]
 pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(u8::is_ascii_whitespace) {
@@ -31,7 +31,7 @@ pub fn string_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// End of the value of any type that begins at `at`.
+/// End (one past the last byte) of the JSON value of any type that begins at `at`.
 #[must_use]
 pub fn value_end(text: &[u8], at: usize) -> Option<usize> {
     match *text.get(at)? {
@@ -45,6 +45,7 @@ pub fn value_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
+/// End of the JSON object or array that begins at `at`.
 fn container_end(text: &[u8], at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let mut at = at;
@@ -67,7 +68,7 @@ fn container_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Ranges of one member of an object: the key with its quotes, and the value.
+/// Byte ranges of one member of a JSON object: the key with its quotes, and the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// The key, quotes included.
@@ -112,7 +113,7 @@ pub(crate) fn each_member(text: &[u8], at: usize, mut visit: impl FnMut(Member))
     Some(at + 1)
 }
 
-/// Position of the next item after a value that ended at `at`: after a comma, or at the closing bracket.
+/// Position of the next item (or closing bracket) after a JSON value that ended at `at`.
 fn next_item(text: &[u8], at: usize) -> Option<usize> {
     let at = skip_space(text, at);
     match *text.get(at)? {
@@ -155,7 +156,7 @@ pub fn layout(text: &[u8]) -> Option<Layout> {
     }
 }
 
-/// Byte ranges of the events of the array that spans `array`.
+/// Byte ranges of the elements of the JSON array that spans `array`.
 #[must_use]
 pub fn elements(text: &[u8], array: &Range<usize>) -> Option<Vec<Range<usize>>> {
     let mut found = Vec::new();

@@ -2,7 +2,7 @@
 
 use stackline_model::{Table, Values};
 
-/// Values of a text column; empty for rows without one.
+/// Values of a text column of a table, one per row; empty for rows without a value.
 ///
 /// # Panics
 /// If the table has no text column of this name.
@@ -15,7 +15,7 @@ pub fn texts(table: &Table, column: &str) -> Vec<String> {
     }
 }
 
-/// Values of an integer column; -1 for rows without one.
+/// Values of an integer column of a table, one per row; -1 for rows without a value.
 ///
 /// # Panics
 /// If the table has no integer column of this name.

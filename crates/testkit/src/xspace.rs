@@ -7,7 +7,7 @@
 //! assert!(!space(&[Plane::new(0, "/host:CPU").with(line)], &["host"]).is_empty());
 //! ```
 
-/// Value of an argument.
+/// Value of an argument of an event or a plane.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stat {
     /// `int64_value`.
@@ -24,7 +24,7 @@ pub enum Stat {
     Bytes(Vec<u8>),
 }
 
-/// An event; times in ps, the start relative to its line.
+/// An event of an XSpace file; times in ps, the start relative to its line.
 #[derive(Clone, Debug)]
 pub struct Event {
     name: String,
@@ -47,7 +47,7 @@ impl Event {
     }
 }
 
-/// A line: a thread or a stream.
+/// A line of an XSpace file: the events of a thread or a stream.
 #[derive(Clone, Debug)]
 pub struct Line {
     id: i64,
@@ -70,7 +70,7 @@ impl Line {
     }
 }
 
-/// Common data of events of one name.
+/// Short name and arguments that all events of one name have.
 #[derive(Clone, Debug)]
 struct Kind {
     name: String,
@@ -78,7 +78,7 @@ struct Kind {
     stats: Vec<(String, Stat)>,
 }
 
-/// A plane: a host, a device, or metadata of programs.
+/// A plane of an XSpace file: the lines of a host or a device, or metadata of programs.
 #[derive(Clone, Debug)]
 pub struct Plane {
     id: i64,
@@ -131,8 +131,8 @@ pub struct Instruction<'a> {
     pub line: (&'a str, u64),
 }
 
-/// Serialize a program (`HloProto`) of one computation, as in files of JAX before 0.8: with a source line for each
-/// instruction.
+/// Serialize an XLA program (`HloProto`) of one computation, with a source line for each instruction, as in files of
+/// JAX before 0.8.
 pub fn program(name: &str, instructions: &[Instruction<'_>]) -> Vec<u8> {
     let mut computation = bytes(1, b"main");
     for instruction in instructions {
@@ -151,17 +151,18 @@ pub fn program(name: &str, instructions: &[Instruction<'_>]) -> Vec<u8> {
     bytes(1, &[bytes(1, name.as_bytes()), bytes(3, &computation)].concat())
 }
 
-/// Encode planes and host names as the bytes of an XSpace file.
+/// Serialize planes and host names as an XSpace file.
 pub fn space(planes: &[Plane], hosts: &[&str]) -> Vec<u8> {
-    let planes = planes.iter().map(|plane| bytes(1, &encode(plane)));
+    let planes = planes.iter().map(|plane| bytes(1, &encode_plane(plane)));
     planes.chain(hosts.iter().map(|host| bytes(4, host.as_bytes()))).collect::<Vec<_>>().concat()
 }
 
-/// Texts by number, counted from 1.
+/// List of distinct texts, each with a number, counted from 1.
 #[derive(Default)]
 struct Names(Vec<String>);
 
 impl Names {
+    /// Number of a text in the list; a new text is added.
     fn number(&mut self, name: &str) -> u64 {
         let at = self.0.iter().position(|own| own == name).unwrap_or_else(|| {
             self.0.push(name.to_owned());
@@ -188,8 +189,8 @@ impl Names {
     }
 }
 
-/// In protobuf's order of fields: names follow the records that refer to them.
-fn encode(plane: &Plane) -> Vec<u8> {
+/// Serialize a plane in protobuf's order of fields: names follow the records that refer to them.
+fn encode_plane(plane: &Plane) -> Vec<u8> {
     let (mut names, mut kinds) = (Names::default(), Names::default());
     let mut lines = Vec::new();
     for line in &plane.lines {
@@ -232,6 +233,7 @@ fn encode(plane: &Plane) -> Vec<u8> {
     [id, bytes(2, plane.name.as_bytes()), lines, table, texts, own].concat()
 }
 
+/// Encode a protobuf varint.
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
@@ -242,10 +244,12 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
+/// Encode a protobuf field that is an integer.
 fn number(field: u64, value: u64) -> Vec<u8> {
     [varint(field << 3), varint(value)].concat()
 }
 
+/// Encode a protobuf field that has a length: bytes, a text or a message.
 fn bytes(field: u64, value: &[u8]) -> Vec<u8> {
     [varint(field << 3 | 2), varint(value.len() as u64), value.to_vec()].concat()
 }

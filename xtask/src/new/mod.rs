@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::files;
 
-/// A kind of thing that is registered by one line.
+/// Kind of item that can be added to the repository (rule, analysis, source, query): its skeleton, files and list.
 struct Kind {
     noun: &'static str,
     /// Skeleton of its file.
@@ -16,14 +16,14 @@ struct Kind {
     list: &'static str,
     /// Entry of the list.
     entry: &'static str,
-    order: Order,
+    order: EntryPosition,
     /// Steps that remain.
     next: &'static str,
 }
 
-/// Position of an entry in its list.
+/// Position of a new entry in its list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum EntryPosition {
     /// At the end: lists in the order of codes or of output.
     Last,
     /// By `name: "…"`.
@@ -38,7 +38,7 @@ const KINDS: [Kind; 4] = [
         page: None,
         list: "crates/findings/src/rules/mod.rs",
         entry: "    {name}::RULE,\n",
-        order: Order::Last,
+        order: EntryPosition::Last,
         next: "Write its page: STACKLINE_BLESS=1 cargo nextest run -p stackline-analyze -E 'test(findings_docs)'",
     },
     Kind {
@@ -48,7 +48,7 @@ const KINDS: [Kind; 4] = [
         page: Some(("docs/analyses/{dashed}.md", include_str!("analysis_page.txt"))),
         list: "crates/analyze/src/analyses/mod.rs",
         entry: "    {name}::ANALYSIS,\n",
-        order: Order::Last,
+        order: EntryPosition::Last,
         next: "Accept its snapshot: cargo insta test --accept -p stackline-analyze -- demo_snapshots\n\
                Write its Python method: ./dev test, or with the package built .venv/bin/python -P python/generate_methods.py",
     },
@@ -59,7 +59,7 @@ const KINDS: [Kind; 4] = [
         page: Some(("docs/formats/{dashed}.md", include_str!("source_page.txt"))),
         list: "crates/ingest/src/sources/mod.rs",
         entry: "    Source { name: \"{dashed}\", sniff: {name}::sniff, read: Traces({name}::open), run_of: none },\n",
-        order: Order::ByName,
+        order: EntryPosition::ByName,
         next: "Add a file that a program wrote to fixtures/, with a snapshot of its model in crates/ingest/tests\n\
                Add it to the table of fuzz targets in fuzz/README.md, or write a target",
     },
@@ -73,13 +73,13 @@ const KINDS: [Kind; 4] = [
                 arguments: RANK,\n        columns: &[],\n        first: {name}::first,\n        order: 0,\n        \
                 answer: {name}::answer,\n        #[cfg(test)]\n        \
                 typescript: Declarations::add::<{name}::Document>,\n    },\n",
-        order: Order::ByName,
+        order: EntryPosition::ByName,
         next: "Write its TypeScript: STACKLINE_UPDATE_TYPES=1 cargo nextest run -p stackline-query -E 'test(typescript_types)'\n\
                Add its page, if it has one: web/src/pages/{dashed}.tsx, a line in PAGES of web/src/state.ts, and one in Page of web/src/main.tsx",
     },
 ];
 
-/// Writes the skeleton of a kind under a name, registers it and prints the steps that remain.
+/// Write the skeleton of a kind under a name, register it, and print the steps that remain.
 pub(crate) fn run(kind: &str, name: &str) -> Result<()> {
     let nouns = || KINDS.map(|kind| kind.noun).join(", ");
     let Some(kind) = KINDS.iter().find(|known| known.noun == kind) else {
@@ -87,7 +87,7 @@ pub(crate) fn run(kind: &str, name: &str) -> Result<()> {
     };
     ensure!(is_name(name), "{name}: a name has lower-case letters, digits and underscores, and starts with a letter");
     let code = next_code()?;
-    let fill = |text: &str| filled(text, name, &code);
+    let fill = |text: &str| fill_placeholders(text, name, &code);
     let mut files = vec![(fill(kind.file), fill(kind.skeleton))];
     files.extend(kind.page.map(|(path, text)| (fill(path), fill(text))));
     for (path, _) in &files {
@@ -113,15 +113,15 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// A skeleton with its name: `{name}`, `{dashed}`, `{words}`, `{code}`.
-fn filled(text: &str, name: &str, code: &str) -> String {
+/// Replace the placeholders of a skeleton: `{name}`, `{dashed}`, `{words}`, `{code}`.
+fn fill_placeholders(text: &str, name: &str, code: &str) -> String {
     text.replace("{name}", name)
         .replace("{dashed}", &name.replace('_', "-"))
         .replace("{words}", &name.replace('_', " "))
         .replace("{code}", code)
 }
 
-/// The code after the highest one of all rules, such as `SL066`.
+/// Code for a new rule, after the highest one of all rules, such as `SL066`.
 fn next_code() -> Result<String> {
     let mut highest = 0;
     for path in files::listed()?.iter().filter(|path| path.starts_with("crates/findings/src/")) {
@@ -130,13 +130,13 @@ fn next_code() -> Result<String> {
     Ok(format!("SL{:03}", highest + 1))
 }
 
-/// Number of the highest code that a file declares; 0 if it declares none.
+/// Number of the highest rule code that a file declares; 0 if it declares none.
 fn highest_code(text: &str) -> u32 {
     let codes = text.split("code: \"SL").skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok());
     codes.max().unwrap_or(0)
 }
 
-/// A file with `mod NAME;` in the alphabetical order of its modules.
+/// Add `mod NAME;` to the text of a file, in the alphabetical order of its modules. `None` if it has no modules.
 fn with_module(list: &str, name: &str) -> Option<String> {
     let module = |line: &str| Some(line.rsplit_once("mod ")?.1.strip_suffix(';')?.to_owned());
     let is_module = |line: &&str| !line.starts_with(' ') && module(line).is_some();
@@ -153,15 +153,15 @@ fn with_module(list: &str, name: &str) -> Option<String> {
     Some(all.join("\n") + "\n")
 }
 
-/// A file with an entry more in the list `ALL`.
-fn with_entry(list: &str, entry: &str, order: Order) -> Option<String> {
+/// Add an entry to the list `ALL` in the text of a file. `None` if it has no such list.
+fn with_entry(list: &str, entry: &str, order: EntryPosition) -> Option<String> {
     let from = list.find("pub const ALL")?;
     let from = from + list[from..].find("[\n")? + 2;
     let end = from + list[from..].find("\n];")? + 1;
     let name_of = |text: &str| Some(text.split_once("name: \"")?.1.split('"').next()?.to_owned());
     let starts = list[from..end].match_indices("\n    ").map(|(at, _)| from + at + 1);
     let entries = std::iter::once(from).chain(starts).filter(|&at| !list[at + 4..].starts_with([' ', '}']));
-    let is_later = |at: &usize| order == Order::ByName && name_of(&list[*at..]) > name_of(entry);
+    let is_later = |at: &usize| order == EntryPosition::ByName && name_of(&list[*at..]) > name_of(entry);
     let at = entries.into_iter().find(is_later).unwrap_or(end);
     Some(format!("{}{entry}{}", &list[..at], &list[at..]))
 }
@@ -177,21 +177,21 @@ mod tests {
         assert!(module("b").contains("mod a;\nmod b;\n#[cfg(test)]\nmod c;"));
         assert!(module("d").contains("mod c;\nmod d;\n\npub"));
         let entry = |name: &str, order| with_entry(list, &format!("    X {{ name: \"{name}\" }},\n"), order).unwrap();
-        assert!(entry("b", Order::ByName).contains("\"a\" },\n    X { name: \"b\" },\n    X {\n"));
-        assert!(entry("b", Order::Last).ends_with("    },\n    X { name: \"b\" },\n];\n"));
-        assert!(entry("d", Order::ByName).ends_with("    },\n    X { name: \"d\" },\n];\n"));
-        assert_eq!(with_entry("no list", "", Order::Last), None);
+        assert!(entry("b", EntryPosition::ByName).contains("\"a\" },\n    X { name: \"b\" },\n    X {\n"));
+        assert!(entry("b", EntryPosition::Last).ends_with("    },\n    X { name: \"b\" },\n];\n"));
+        assert!(entry("d", EntryPosition::ByName).ends_with("    },\n    X { name: \"d\" },\n];\n"));
+        assert_eq!(with_entry("no list", "", EntryPosition::Last), None);
     }
 
     #[test]
     fn lists_of_this_repository_take_an_entry_of_each_kind() {
         for kind in &KINDS {
             let list = read(kind.list).unwrap();
-            let entry = filled(kind.entry, "zz_new", "SL999");
+            let entry = fill_placeholders(kind.entry, "zz_new", "SL999");
             let with = with_module(&list, "zz_new").and_then(|list| with_entry(&list, &entry, kind.order)).unwrap();
             assert!(with.contains("\nmod zz_new;\n") && with.contains(&entry), "{}", kind.noun);
             assert_eq!(with.len(), list.len() + "mod zz_new;\n".len() + entry.len(), "{}", kind.noun);
-            let text = filled(kind.skeleton, "zz_new", "SL999");
+            let text = fill_placeholders(kind.skeleton, "zz_new", "SL999");
             assert!(text.starts_with("//! ") && !text.contains("{name}") && text.contains("#[test]"), "{}", kind.noun);
         }
     }

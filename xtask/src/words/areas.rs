@@ -1,6 +1,6 @@
 //! Areas of text whose wording is checked.
 
-/// Kind of text that an area takes from its files.
+/// Kind of text that is checked in the files of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Text {
     /// Prose of Markdown pages.
@@ -19,7 +19,7 @@ pub(super) enum Text {
     FunctionNames,
 }
 
-/// A kind of text in a set of files.
+/// Area of the wording check: its name, and the kind of text in its files.
 #[derive(Debug)]
 pub(super) struct Area {
     pub(super) name: &'static str,
@@ -44,7 +44,7 @@ pub(super) const AREAS: &[Area] = &[
 const GENERATED_PAGES: &[&str] = &["docs/diff-example.md", "docs/findings/README.md"];
 
 /// Names of the areas that a file belongs to.
-pub(super) fn of_file(path: &str) -> Vec<&'static str> {
+pub(super) fn areas_of_file(path: &str) -> Vec<&'static str> {
     let (_, extension) = path.rsplit_once('.').unwrap_or_default();
     // Declarations written from Rust, and inputs.
     let is_given = path.starts_with("web/src/generated/") || path.starts_with("fixtures/");
@@ -63,7 +63,7 @@ pub(super) fn of_file(path: &str) -> Vec<&'static str> {
     }
 }
 
-/// Area of a page in Markdown.
+/// Name of the area of a Markdown page.
 fn page_area(path: &str) -> &'static str {
     let is_rule = path.starts_with("docs/findings/SL") || GENERATED_PAGES.contains(&path);
     match path.starts_with("docs/cli/") {
@@ -73,7 +73,7 @@ fn page_area(path: &str) -> &'static str {
     }
 }
 
-/// Files of tests and of programs that tests run.
+/// True for files of tests and of programs that tests run.
 fn is_test(path: &str) -> bool {
     path.contains("/tests/")
         || ["tests.rs", "testing.rs", ".test.ts", "testing.ts"].iter().any(|end| path.ends_with(end))
@@ -81,31 +81,31 @@ fn is_test(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{AREAS, of_file};
+    use super::{AREAS, areas_of_file};
 
     #[test]
     fn areas_of_files() {
-        assert_eq!(of_file("docs/how-to/a.md"), ["docs"]);
-        assert_eq!(of_file("README.md"), ["docs"]);
-        assert_eq!(of_file("docs/findings/SL001-hotspot.md"), ["rule-pages"]);
-        assert_eq!(of_file("docs/cli/diff.md"), ["help"]);
-        assert_eq!(of_file("crates/a/src/b.rs"), ["doc-comments", "messages", "file-names", "function-names"]);
-        assert_eq!(of_file("web/src/b.tsx"), ["doc-comments", "page-text", "file-names"]);
+        assert_eq!(areas_of_file("docs/how-to/a.md"), ["docs"]);
+        assert_eq!(areas_of_file("README.md"), ["docs"]);
+        assert_eq!(areas_of_file("docs/findings/SL001-hotspot.md"), ["rule-pages"]);
+        assert_eq!(areas_of_file("docs/cli/diff.md"), ["help"]);
+        assert_eq!(areas_of_file("crates/a/src/b.rs"), ["doc-comments", "messages", "file-names", "function-names"]);
+        assert_eq!(areas_of_file("web/src/b.tsx"), ["doc-comments", "page-text", "file-names"]);
         for test in ["crates/a/tests/b.rs", "crates/a/src/b/tests.rs"] {
-            assert_eq!(of_file(test), ["doc-comments", "file-names", "function-names"]);
+            assert_eq!(areas_of_file(test), ["doc-comments", "file-names", "function-names"]);
         }
-        assert_eq!(of_file("python/a/b.pyi"), ["docstrings", "python-messages", "file-names"]);
-        assert_eq!(of_file("python/tests/test_a.py"), ["docstrings", "file-names"]);
-        assert_eq!(of_file("web/src/a.test.ts"), ["doc-comments", "file-names"]);
+        assert_eq!(areas_of_file("python/a/b.pyi"), ["docstrings", "python-messages", "file-names"]);
+        assert_eq!(areas_of_file("python/tests/test_a.py"), ["docstrings", "file-names"]);
+        assert_eq!(areas_of_file("web/src/a.test.ts"), ["doc-comments", "file-names"]);
         for none in ["web/src/generated/a.ts", "fixtures/a.py", "dev"] {
-            assert!(of_file(none).is_empty(), "{none}");
+            assert!(areas_of_file(none).is_empty(), "{none}");
         }
     }
 
     #[test]
     fn every_area_of_a_file_is_listed() {
         for path in ["a.md", "docs/cli/a.md", "docs/findings/SL1.md", "a/src/b.rs", "a/src/b.ts", "a.py"] {
-            for name in of_file(path) {
+            for name in areas_of_file(path) {
                 assert!(AREAS.iter().any(|area| area.name == name), "{name}");
             }
         }

@@ -3,7 +3,7 @@
 /// Indentation from which on a line of `--help` continues the text above.
 const HELP_INDENT: usize = 6;
 
-/// Paragraphs of `--help`, from the code block of a page: an option and its text are two paragraphs.
+/// Paragraphs of `--help` in the code block of a page, each with its line. An option and its text are two paragraphs.
 pub(super) fn paragraphs(page: &str) -> Vec<(usize, String)> {
     let mut parts: Vec<(usize, String)> = Vec::new();
     let mut is_open = false;

@@ -16,7 +16,7 @@ const LEAST_SPACES: usize = 1;
 /// Characters of a line of wrapped prose, at least.
 const LEAST_WRAPPED: usize = 60;
 
-/// Reader of source code, at a position.
+/// Position in source code, from which text is read and consumed.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     rest: &'a str,
@@ -28,26 +28,29 @@ impl<'a> Reader<'a> {
         Self { rest: source, line: 1 }
     }
 
+    /// Line number of the position, counted from 1.
     pub(super) fn line(&self) -> usize {
         self.line
     }
 
+    /// Next character, without consuming it; `None` at the end.
     pub(super) fn peek(&self) -> Option<char> {
         self.rest.chars().next()
     }
 
+    /// True if the source continues with `text`.
     pub(super) fn starts_with(&self, text: &str) -> bool {
         self.rest.starts_with(text)
     }
 
-    /// Take the next character.
+    /// Consume the next character and return it; `None` at the end.
     pub(super) fn take_any(&mut self) -> Option<char> {
         let c = self.peek()?;
         self.skip(c.len_utf8());
         Some(c)
     }
 
-    /// Skip bytes. Returns them.
+    /// Consume `length` bytes and return them.
     pub(super) fn skip(&mut self, length: usize) -> &'a str {
         let (skipped, rest) = self.rest.split_at(length);
         self.rest = rest;
@@ -55,14 +58,14 @@ impl<'a> Reader<'a> {
         skipped
     }
 
-    /// Skip a text if the source goes on with it.
+    /// Consume `text` if the source continues with it; true if it does.
     pub(super) fn take(&mut self, text: &str) -> bool {
         let is_next = self.starts_with(text);
         self.skip(if is_next { text.len() } else { 0 });
         is_next
     }
 
-    /// Text up to `end`, which is consumed too, or up to the end of the source.
+    /// Consume the source up to and including `end`, or up to its own end; returns it without `end`.
     pub(super) fn take_past(&mut self, end: &str) -> &'a str {
         let length = self.rest.find(end).unwrap_or(self.rest.len());
         let text = self.skip(length);
@@ -70,16 +73,17 @@ impl<'a> Reader<'a> {
         text
     }
 
+    /// Consume the longest run of characters that satisfy `is_part`, and return it.
     pub(super) fn take_while(&mut self, is_part: impl Fn(char) -> bool) -> &'a str {
         self.skip(self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len()))
     }
 
-    /// Take an identifier, keyword or number.
+    /// Consume an identifier, keyword or number, and return it; empty if none follows.
     pub(super) fn take_word(&mut self) -> &'a str {
         self.take_while(is_word)
     }
 
-    /// Append the next character of a literal, with escapes replaced.
+    /// Consume the next character of a literal and append it to `text`, with escapes replaced.
     pub(super) fn take_char(&mut self, text: &mut String) {
         match self.take_any() {
             Some('\\') => match self.take_any() {
@@ -94,7 +98,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Line break within a literal. Wrapped prose goes on after a long line, in lower case and without indentation.
+    /// Append a line break within a literal to `text`. Wrapped prose continues after a long line, in lower case and
+    /// without indentation; otherwise the line ends.
     fn break_line(&self, text: &mut String) {
         let last = text.rsplit(['\n', LINE_END]).next().unwrap_or_default();
         let goes_on = last.chars().count() >= LEAST_WRAPPED && self.rest.starts_with(char::is_lowercase);
@@ -103,12 +108,13 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// True for letters, digits and the underscore.
 pub(super) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Lines of a literal if they are prose.
-pub(super) fn lines((first, text): Part) -> Vec<Part> {
+/// Lines of a literal that are prose, each with its line number in the source.
+pub(super) fn prose_lines((first, text): Part) -> Vec<Part> {
     let mut line = first;
     let part = move |part: &str| {
         let at = line;
@@ -118,6 +124,7 @@ pub(super) fn lines((first, text): Part) -> Vec<Part> {
     text.split(LINE_END).map(part).filter(|(_, text)| is_prose(text)).collect()
 }
 
+/// True if a text has words and at least one space.
 fn is_prose(text: &str) -> bool {
     has_words(text) && text.trim().matches([' ', '\n']).count() >= LEAST_SPACES
 }

@@ -16,7 +16,7 @@ pub(super) enum Block {
     TableCell,
 }
 
-/// A sentence and its line. Code spans are replaced by a backtick.
+/// A sentence of a page, with its line and block. Code spans are replaced by a backtick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
     pub(super) line: usize,
@@ -27,7 +27,8 @@ pub(super) struct Sentence {
 }
 
 impl Sentence {
-    /// Words in lower case, without punctuation. Acronyms and names of arguments such as `WHAT` stay upper case.
+    /// Words of the sentence in lower case, without punctuation. Acronyms and names of arguments such as `WHAT` stay
+    /// upper case.
     pub(super) fn words(&self) -> Vec<String> {
         let bare = |word: &str| {
             let is_sign = |c: char| !c.is_alphanumeric() && c != '`';
@@ -41,7 +42,7 @@ impl Sentence {
     }
 }
 
-/// Splits a page into sentences, in order.
+/// Split a Markdown page into sentences, in order.
 pub(super) fn sentences(page: &str) -> Vec<Sentence> {
     let mut found = Vec::new();
     let mut paragraph: Vec<(usize, &str)> = Vec::new();
@@ -70,9 +71,9 @@ pub(super) fn sentences(page: &str) -> Vec<Sentence> {
             Some('|') => {
                 line.trim_matches('|')
                     .split(" | ")
-                    .for_each(|cell| push(&[(number, cell)], Block::TableCell, &mut found));
+                    .for_each(|cell| push_sentences(&[(number, cell)], Block::TableCell, &mut found));
             }
-            Some('#') => push(&[(number, line.trim_start_matches('#'))], Block::Heading, &mut found),
+            Some('#') => push_sentences(&[(number, line.trim_start_matches('#'))], Block::Heading, &mut found),
             Some(_) => paragraph.push((number, item.unwrap_or(line))),
         }
     }
@@ -88,17 +89,18 @@ fn list_item(line: &str) -> Option<&str> {
     bullet.or(numbered.map(|(_, text)| text))
 }
 
+/// Append the sentences of a paragraph, and clear it.
 fn end_paragraph(paragraph: &mut Vec<(usize, &str)>, found: &mut Vec<Sentence>) {
-    push(paragraph, Block::Prose, found);
+    push_sentences(paragraph, Block::Prose, found);
     paragraph.clear();
 }
 
-/// Appends the sentences of one block, given by its lines.
-fn push(lines: &[(usize, &str)], block: Block, found: &mut Vec<Sentence>) {
+/// Append the sentences of one block, given by its lines.
+fn push_sentences(lines: &[(usize, &str)], block: Block, found: &mut Vec<Sentence>) {
     let joined = lines.iter().map(|(_, text)| *text).collect::<Vec<_>>().join("\n");
     let Some(&(first_line, _)) = lines.first() else { return };
     let (mut line, mut is_first) = (first_line, true);
-    for sentence in split(&bare(&joined)) {
+    for sentence in split_sentences(&without_markup(&joined)) {
         let text = sentence.trim();
         if text.chars().any(|c| c.is_alphanumeric() || c == '`') {
             let leading = sentence.len() - sentence.trim_start().len();
@@ -110,8 +112,9 @@ fn push(lines: &[(usize, &str)], block: Block, found: &mut Vec<Sentence>) {
     }
 }
 
-/// Text with code spans as single backticks, links as their text, and without emphasis and comments. Line breaks stay.
-fn bare(text: &str) -> String {
+/// Text of Markdown: code spans become single backticks, links their text; emphasis and comments are removed. Line
+/// breaks stay.
+fn without_markup(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find(['`', ']', '<', '*']) {
@@ -125,7 +128,7 @@ fn bare(text: &str) -> String {
     out
 }
 
-/// Replacement for the markup that a text begins with, and the length of the markup.
+/// Replacement for the markup at the start of a text, and the length of the markup in bytes.
 fn markup(text: &str) -> (String, usize) {
     let length_to = |begin: usize, end: &str| text[begin..].find(end).map(|at| begin + at + end.len());
     let found = if text.starts_with("](") {
@@ -145,8 +148,8 @@ fn markup(text: &str) -> (String, usize) {
     (format!("{kept}{}", "\n".repeat(breaks)), length)
 }
 
-/// Parts of a text up to and including each end of a sentence.
-fn split(text: &str) -> Vec<&str> {
+/// Split a text after each end of a sentence.
+fn split_sentences(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut begin = 0;
     for (at, _) in text.match_indices(['.', '?', '!']) {

@@ -1,4 +1,4 @@
-//! Wording of texts: phrases to avoid, length of sentences, American spelling.
+//! Check of the wording of texts: phrases to avoid, length of sentences, American spelling.
 
 mod areas;
 mod help;
@@ -25,7 +25,7 @@ const P95_WORDS: usize = 30;
 /// Longest sentence, in words.
 const MOST_WORDS: usize = 40;
 
-/// Prints the number of findings of each area, or the findings of one.
+/// Print the number of findings of each area, or the findings of one.
 pub(crate) fn run(selected_area: Option<&str>) -> Result<()> {
     if let Some(name) = selected_area.filter(|name| !AREAS.iter().any(|area| area.name == *name)) {
         bail!("no area {name}; the areas are {}", AREAS.iter().map(|area| area.name).collect::<Vec<_>>().join(", "));
@@ -44,15 +44,15 @@ pub(crate) fn run(selected_area: Option<&str>) -> Result<()> {
     if all == 0 { Ok(()) } else { bail!("{all} findings (CONTRIBUTING.md lists the rules)") }
 }
 
-/// Report each finding of all areas.
+/// Report the findings of all areas as faults.
 pub(crate) fn check(paths: &[String], text_of: impl Fn(&str) -> String, faults: &mut Vec<String>) {
     faults.extend(AREAS.iter().flat_map(|area| findings(area, paths, &text_of)));
 }
 
-/// Findings of an area, by file and line.
+/// Check the texts of an area; returns the findings, by file and line.
 fn findings(area: &Area, paths: &[String], text_of: impl Fn(&str) -> String) -> Vec<String> {
     let mut found = Vec::new();
-    for path in paths.iter().filter(|path| areas::of_file(path).contains(&area.name)) {
+    for path in paths.iter().filter(|path| areas::areas_of_file(path).contains(&area.name)) {
         match area.text {
             Text::FileNames => found.extend(names::file_fault(path).map(|fault| format!("{path}: {fault}"))),
             Text::FunctionNames => check_functions(path, &text_of(path), &mut found),
@@ -68,7 +68,7 @@ fn findings(area: &Area, paths: &[String], text_of: impl Fn(&str) -> String) -> 
     found
 }
 
-/// Sentences of a file.
+/// Sentences of one kind of text in a file, with their lines.
 fn sentences(text: Text, path: &str, file: &str) -> Vec<Sentence> {
     let of_parts = |parts: Vec<Part>| {
         let moved = |(line, part): Part| {
@@ -91,13 +91,14 @@ fn sentences(text: Text, path: &str, file: &str) -> Vec<Sentence> {
     }
 }
 
+/// Report the faults in names of functions in a Rust file.
 fn check_functions(path: &str, file: &str, found: &mut Vec<String>) {
     for (line, name) in rust::function_names(file) {
         found.extend(names::name_fault(&name).map(|fault| format!("{path}:{line}: {fault}")));
     }
 }
 
-/// Phrases, spelling and the limit of length.
+/// Report phrases to avoid, British spelling, and too many words in a sentence.
 fn check_sentence(path: &str, text: Text, sentence: &Sentence, found: &mut Vec<String>) {
     let words = sentence.words();
     let line = sentence.line;
@@ -120,7 +121,7 @@ fn check_sentence(path: &str, text: Text, sentence: &Sentence, found: &mut Vec<S
     }
 }
 
-/// Length of a page's sentences at the 95th percentile, tables and headings left out.
+/// Report a page whose sentences are too long at the 95th percentile, tables and headings left out.
 fn check_lengths(path: &str, sentences: &[Sentence], found: &mut Vec<String>) {
     let prose = sentences.iter().filter(|sentence| sentence.block == Block::Prose);
     let mut lengths: Vec<(usize, usize)> = prose.map(|sentence| (sentence.words().len(), sentence.line)).collect();
@@ -137,7 +138,8 @@ fn check_lengths(path: &str, sentences: &[Sentence], found: &mut Vec<String>) {
     }
 }
 
-/// A page below `docs` opens with the question that it answers. Pages of rules are reference pages and open with their summary.
+/// Report a page below `docs` that does not open with the question that it answers. Pages of rules are reference pages
+/// and open with their summary.
 fn check_opening(path: &str, sentences: &[Sentence], found: &mut Vec<String>) {
     // Pages of rules are reference, and examples show output as it is.
     if path.starts_with("docs/findings/SL") || path == "docs/diff-example.md" {
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
 
     fn found(text: Text, path: &str, content: &str) -> Vec<String> {
-        let name = areas::of_file(path)
+        let name = areas::areas_of_file(path)
             .into_iter()
             .find(|name| AREAS.iter().any(|area| area.name == *name && area.text == text));
         let area = Area { name: name.unwrap(), text };

@@ -41,7 +41,7 @@ const PARTS: &[(&str, &str)] = &[
     ("told", "reported, shown"),
 ];
 
-/// Fault of a file's name, without its folders and extension.
+/// Fault of the name of a file, without its folders and extension; `None` if it is fine.
 pub(super) fn file_fault(path: &str) -> Option<String> {
     let file = path.rsplit('/').next().unwrap_or_default();
     let stem = file.split('.').next().unwrap_or_default();
@@ -52,7 +52,7 @@ pub(super) fn file_fault(path: &str) -> Option<String> {
     fault.or_else(|| name_fault(stem))
 }
 
-/// Fault of a name of several words.
+/// Fault of a name with a word to avoid; `None` if it has none.
 pub(super) fn name_fault(name: &str) -> Option<String> {
     let parts = || name.split(['_', '-']);
     let (part, instead) = PARTS.iter().find(|(part, _)| parts().any(|word| word == *part))?;

@@ -8,12 +8,12 @@ pub(super) struct Phrase {
     /// Longer phrases, with the same syntax, in which the words are the right ones.
     pub(super) except: &'static [&'static str],
     /// Part of a text in which the phrase is checked.
-    pub(super) place: Place,
+    pub(super) scope: Scope,
 }
 
 /// Part of a text in which a phrase is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Scope {
     Anywhere,
     /// In the first sentence of a paragraph, cell or comment.
     FirstSentence,
@@ -21,20 +21,24 @@ pub(super) enum Place {
     Comment,
 }
 
+/// Phrase to avoid anywhere in a text.
 const fn phrase(pattern: &'static str, instead: &'static str) -> Phrase {
-    Phrase { pattern, instead, except: &[], place: Place::Anywhere }
+    Phrase { pattern, instead, except: &[], scope: Scope::Anywhere }
 }
 
+/// Phrase to avoid anywhere, outside of longer phrases.
 const fn except(pattern: &'static str, instead: &'static str, except: &'static [&'static str]) -> Phrase {
-    Phrase { pattern, instead, except, place: Place::Anywhere }
+    Phrase { pattern, instead, except, scope: Scope::Anywhere }
 }
 
+/// Phrase to avoid in the first sentence of a block.
 const fn first(pattern: &'static str, instead: &'static str, except: &'static [&'static str]) -> Phrase {
-    Phrase { pattern, instead, except, place: Place::FirstSentence }
+    Phrase { pattern, instead, except, scope: Scope::FirstSentence }
 }
 
+/// Phrase to avoid in the first sentence of a documentation comment or of help.
 const fn comment(pattern: &'static str, instead: &'static str) -> Phrase {
-    Phrase { pattern, instead, except: &[], place: Place::Comment }
+    Phrase { pattern, instead, except: &[], scope: Scope::Comment }
 }
 
 /// All phrases to avoid.
@@ -152,12 +156,12 @@ pub(super) const PHRASES: &[Phrase] = &[
     phrase("other's rule|rules", "external rule"),
 ];
 
-/// Match of a phrase outside of its exceptions.
+/// True if a sentence, given by its words, contains a phrase outside of its exceptions.
 pub(super) fn matches(phrase: &Phrase, words: &[String], is_first: bool, is_comment: bool) -> bool {
-    let is_checked = match phrase.place {
-        Place::Anywhere => true,
-        Place::FirstSentence => is_first,
-        Place::Comment => is_first && is_comment,
+    let is_checked = match phrase.scope {
+        Scope::Anywhere => true,
+        Scope::FirstSentence => is_first,
+        Scope::Comment => is_first && is_comment,
     };
     if !is_checked {
         return false;
@@ -168,7 +172,7 @@ pub(super) fn matches(phrase: &Phrase, words: &[String], is_first: bool, is_comm
     ranges(phrase.pattern, words).iter().any(is_excused)
 }
 
-/// Ranges of words that match a pattern.
+/// Ranges of word indices at which a pattern matches.
 fn ranges(pattern: &str, words: &[String]) -> Vec<(usize, usize)> {
     let (pattern, is_start) = pattern.strip_prefix("^ ").map_or((pattern, false), |rest| (rest, true));
     let parts: Vec<Vec<&str>> = pattern.split(' ').map(|part| part.split('|').collect()).collect();

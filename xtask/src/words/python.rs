@@ -1,22 +1,23 @@
 //! Texts within Python: docstrings and string literals.
 
-use super::literals::{Part, Reader, VALUE, lines};
+use super::literals::{Part, Reader, VALUE, prose_lines};
 
-/// Docstrings of modules, classes, functions and attributes, without examples for doctest.
+/// Docstrings of modules, classes, functions and attributes, with their lines, without examples for doctest.
 pub(super) fn docstrings(source: &str) -> Vec<Part> {
     let of_docs = scan(source).into_iter().filter(|literal| literal.is_docstring);
     of_docs.map(|literal| (literal.line, without_examples(&literal.text))).collect()
 }
 
-/// String literals of several words. Adjacent literals are one.
+/// String literals of several words in code, with their lines. Adjacent literals are one.
 pub(super) fn messages(source: &str) -> Vec<Part> {
     let of_code = scan(source).into_iter().filter(|literal| !literal.is_docstring);
-    of_code.flat_map(|literal| lines((literal.line, literal.text))).collect()
+    of_code.flat_map(|literal| prose_lines((literal.line, literal.text))).collect()
 }
 
 /// Indentation of code within docstrings.
 const CODE_INDENT: usize = 4;
 
+/// A string literal of a Python source.
 struct Literal {
     line: usize,
     text: String,
@@ -24,6 +25,7 @@ struct Literal {
     is_docstring: bool,
 }
 
+/// Find all string literals of a Python source.
 fn scan(source: &str) -> Vec<Literal> {
     let mut reader = Reader::new(source);
     let mut found: Vec<Literal> = Vec::new();
@@ -63,6 +65,7 @@ fn scan(source: &str) -> Vec<Literal> {
     found
 }
 
+/// Depth of brackets after character `c`.
 fn depth_after(c: char, depth: usize) -> usize {
     match c {
         '(' | '[' | '{' => depth + 1,
@@ -71,7 +74,7 @@ fn depth_after(c: char, depth: usize) -> usize {
     }
 }
 
-/// Append an adjacent literal, which begins in a line.
+/// Append an adjacent literal, which begins in line `line` of the source.
 fn join(literal: &mut Literal, text: &str, line: usize) {
     let end = literal.line + literal.text.matches('\n').count();
     let breaks = "\n".repeat(line.saturating_sub(end));
@@ -79,7 +82,7 @@ fn join(literal: &mut Literal, text: &str, line: usize) {
     literal.text = format!("{}{breaks}{text}", literal.text);
 }
 
-/// Text of a literal if the source goes on with one after the prefix. Values of formatted literals are replaced.
+/// Read a string literal after its prefix; `None` if no literal follows. Values of formatted literals are replaced.
 fn literal(reader: &mut Reader<'_>, prefix: &str, is_docstring: bool) -> Option<String> {
     let is_prefix = prefix.len() <= 2 && prefix.chars().all(|c| "rRbBuUfF".contains(c));
     let quotes = if is_prefix { ["\"\"\"", "'''", "\"", "'"] } else { return None };
@@ -101,6 +104,7 @@ fn literal(reader: &mut Reader<'_>, prefix: &str, is_docstring: bool) -> Option<
     Some(text)
 }
 
+/// Skip a value in braces within a formatted literal.
 fn skip_value(reader: &mut Reader<'_>) {
     let mut depth = 0;
     while let Some(c) = reader.take_any() {
@@ -111,7 +115,8 @@ fn skip_value(reader: &mut Reader<'_>) {
     }
 }
 
-/// Docstring without examples: lines from a prompt to the next blank line, and indented blocks after a blank line.
+/// Remove examples from a docstring: lines from a prompt to the next blank line, and indented blocks after a blank
+/// line.
 fn without_examples(text: &str) -> String {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let filled = || text.split('\n').skip(1).filter(|line| !line.trim().is_empty());

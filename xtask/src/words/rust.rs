@@ -1,8 +1,8 @@
 //! Texts within Rust: documentation comments, string literals and names of functions.
 
-use super::literals::{Part, Reader, VALUE, is_word, lines};
+use super::literals::{Part, Reader, VALUE, is_word, prose_lines};
 
-/// Documentation comments, with all other lines blank.
+/// Text of the documentation comments in a Rust source, with all other lines blank.
 pub(super) fn doc_comments(source: &str) -> String {
     let mut text = String::new();
     for line in source.lines().map(str::trim_start) {
@@ -18,7 +18,7 @@ pub(super) fn messages(source: &str) -> Vec<Part> {
     let mut found = Vec::new();
     scan(without_tests(source), |line, token| {
         if let Token::Literal(text) = token {
-            found.extend(lines((line, without_values(&text))));
+            found.extend(prose_lines((line, without_values(&text))));
         }
     });
     found
@@ -41,17 +41,19 @@ pub(super) fn function_names(source: &str) -> Vec<Part> {
     found
 }
 
+/// Source before its module of tests.
 fn without_tests(source: &str) -> &str {
     source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
 }
 
+/// Word, string literal or sign of a Rust source.
 enum Token<'a> {
     Word(&'a str),
     Literal(String),
     Sign,
 }
 
-/// Pass the words, literals and signs of a source on, with their lines. Comments and spaces are left out.
+/// Call `pass` with each word, literal and sign of a Rust source, and its line. Comments and spaces are left out.
 fn scan<'a>(source: &'a str, mut pass: impl FnMut(usize, Token<'a>)) {
     let mut reader = Reader::new(source);
     while let Some(c) = reader.peek() {
@@ -77,7 +79,7 @@ fn scan<'a>(source: &'a str, mut pass: impl FnMut(usize, Token<'a>)) {
     }
 }
 
-/// Skip a comment, which may contain others.
+/// Skip a block comment, which may contain others.
 fn skip_comment(reader: &mut Reader<'_>) {
     let mut depth = 0;
     while reader.peek().is_some() {
@@ -94,7 +96,7 @@ fn skip_comment(reader: &mut Reader<'_>) {
     }
 }
 
-/// Skip a character, or the quote of a lifetime.
+/// Skip a character literal, or the quote of a lifetime.
 fn skip_character(reader: &mut Reader<'_>) {
     reader.take("'");
     if reader.take("\\") {
@@ -105,7 +107,7 @@ fn skip_character(reader: &mut Reader<'_>) {
     }
 }
 
-/// Text of a literal from its opening quote on.
+/// Read a string literal from its opening quote on; returns its text.
 fn literal(reader: &mut Reader<'_>) -> String {
     let mut text = String::new();
     reader.take("\"");
@@ -115,7 +117,7 @@ fn literal(reader: &mut Reader<'_>) -> String {
     text
 }
 
-/// Text with a placeholder for each argument of `format!`.
+/// Replace each argument of `format!` in a text by a placeholder.
 fn without_values(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -138,7 +140,7 @@ fn without_values(text: &str) -> String {
     out + rest
 }
 
-/// Text of a raw literal after its prefix.
+/// Read a raw string literal after its prefix; `None` if no literal follows.
 fn raw_literal(reader: &mut Reader<'_>) -> Option<String> {
     let hashes = reader.take_while(|c| c == '#');
     let is_literal = reader.take("\"");

@@ -104,7 +104,7 @@ const BRITISH_WORDS: &[(&str, &str)] = &[
     ("maths", "math"),
 ];
 
-/// American spelling of a British word.
+/// American spelling (at least of the stem) of a British word; `None` for other words.
 pub(super) fn american(word: &str) -> Option<&'static str> {
     let whole = BRITISH_WORDS.iter().find(|(british, _)| *british == word);
     let start = || BRITISH_STARTS.iter().find(|(british, _)| word.starts_with(british));

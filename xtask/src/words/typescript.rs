@@ -1,6 +1,6 @@
 //! Texts within TypeScript and its JSX: text between tags, attributes that are shown, and string and template literals.
 
-use super::literals::{Part, Reader, VALUE, has_words, is_word, lines};
+use super::literals::{Part, Reader, VALUE, has_words, is_word, prose_lines};
 
 /// Attributes whose values people see or hear.
 const SHOWN: &[&str] =
@@ -9,7 +9,7 @@ const SHOWN: &[&str] =
 /// Words after which `<` begins an element and `/` an expression.
 const BEFORE_VALUE: &[&str] = &["return", "default", "case", "typeof", "in", "of", "yield", "await"];
 
-/// Texts that the page shows, in the order of their lines.
+/// Texts in a TypeScript source that the page shows, with their lines, in order.
 pub(super) fn page_text(source: &str, has_elements: bool) -> Vec<Part> {
     let mut scan = Scan { reader: Reader::new(source), found: Vec::new(), has_elements };
     while scan.reader.peek().is_some() {
@@ -19,7 +19,7 @@ pub(super) fn page_text(source: &str, has_elements: bool) -> Vec<Part> {
     scan.found
 }
 
-/// Documentation comments, with all other lines blank.
+/// Text of the documentation comments in a TypeScript source, with all other lines blank.
 pub(super) fn doc_comments(source: &str) -> String {
     let mut out = String::new();
     let mut is_comment = false;
@@ -35,6 +35,7 @@ pub(super) fn doc_comments(source: &str) -> String {
     out
 }
 
+/// Scanner of a TypeScript source, with the texts found so far.
 struct Scan<'a> {
     reader: Reader<'a>,
     found: Vec<Part>,
@@ -42,7 +43,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Read code up to the brace that ends it, which is consumed.
+    /// Read code up to the closing brace that ends it, and collect its texts. The brace is consumed.
     fn code(&mut self) {
         let mut depth = 0_usize;
         // The last token is an operator or a bracket, so that a value follows.
@@ -62,7 +63,7 @@ impl Scan<'_> {
             is_before_value = false;
             if matches!(c, '"' | '\'' | '`') {
                 let part = (self.reader.line(), self.literal());
-                self.found.extend(lines(part));
+                self.found.extend(prose_lines(part));
             } else if is_word(c) {
                 is_before_value = BEFORE_VALUE.contains(&self.reader.take_word());
             } else if c == '/' && is_value {
@@ -87,7 +88,8 @@ impl Scan<'_> {
         }
     }
 
-    /// Text of a literal, from its quote on. Values within a template are placeholders; their texts are found too.
+    /// Read a literal from its quote on; returns its text. Values within a template are placeholders; their texts are
+    /// collected too.
     fn literal(&mut self) -> String {
         let mut text = String::new();
         let quote = self.reader.take_any().unwrap_or_default();
@@ -105,7 +107,7 @@ impl Scan<'_> {
         text
     }
 
-    /// Skip a regular expression.
+    /// Skip a regular expression literal.
     fn skip_pattern(&mut self) {
         self.reader.take_any();
         let mut is_class = false;
@@ -121,7 +123,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Read an element with its attributes, text and inner elements.
+    /// Read a JSX element with its attributes, text and inner elements, and collect its texts.
     fn element(&mut self) {
         self.reader.take("<");
         self.reader.take_while(|c| !c.is_whitespace() && !matches!(c, '/' | '>' | '{' | ','));
@@ -133,7 +135,7 @@ impl Scan<'_> {
             if self.reader.take("/>") {
                 return;
             } else if self.reader.take(">") {
-                return self.inside();
+                return self.element_content();
             } else if self.reader.take("{") {
                 self.code();
             } else if is_word(c) {
@@ -144,6 +146,7 @@ impl Scan<'_> {
         }
     }
 
+    /// Read an attribute of a JSX element, and collect its text if people see or hear it.
     fn attribute(&mut self) {
         let name = self.reader.take_while(|c| is_word(c) || c == '-');
         if !self.reader.take("=") {
@@ -161,8 +164,8 @@ impl Scan<'_> {
         }
     }
 
-    /// Read the text and the elements between two tags.
-    fn inside(&mut self) {
+    /// Read the text and the inner elements of a JSX element, up to its closing tag, and collect the texts.
+    fn element_content(&mut self) {
         let line = self.reader.line();
         let mut text = String::new();
         while let Some(c) = self.reader.peek() {

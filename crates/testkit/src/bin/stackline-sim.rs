@@ -56,7 +56,7 @@ fn run() -> Result<(), String> {
         }
     }
     let out = out.ok_or("trace needs -o FILE")?;
-    let simulated = simulate(seed, &events.map_or_else(|| Profile::any(seed), |events| large(seed, events)));
+    let simulated = simulate(seed, &events.map_or_else(|| Profile::any(seed), |events| large_profile(seed, events)));
     write(&out, &simulated.json())?;
     match truth {
         Some(path) => write(&path, &simulated.truth_json().map_err(|error| error.to_string())?),
@@ -64,8 +64,8 @@ fn run() -> Result<(), String> {
     }
 }
 
-/// Profile of a training run of about this many events.
-fn large(seed: u64, events: usize) -> Profile {
+/// Profile of a training run whose trace has about `events` slices.
+fn large_profile(seed: u64, events: usize) -> Profile {
     const LAYERS: u32 = 48;
     let probe = simulate(seed, &Profile::large(8, LAYERS));
     let per_step = probe.json().matches("\"ph\": \"X\"").count() / 8;

@@ -69,11 +69,13 @@ impl Arguments {
         Ok(Self { plain, options })
     }
 
+    /// Remove an option from the arguments; returns its value.
     fn take(&mut self, name: &str) -> Option<String> {
         let at = self.options.iter().position(|(known, _)| known == name)?;
         Some(self.options.remove(at).1)
     }
 
+    /// Remove an option from the arguments; returns its value as a number, or the default.
     fn number<T: std::str::FromStr>(&mut self, name: &str, default: T) -> Result<T, String> {
         match self.take(name) {
             Some(text) => text.parse().map_err(|_| format!("--{name} needs a number, not {text:?}")),
@@ -81,6 +83,7 @@ impl Arguments {
         }
     }
 
+    /// Fail if an option is left, since it is unknown.
     fn finish(self) -> Result<(), String> {
         match self.options.first() {
             Some((name, _)) => Err(format!("unknown option --{name}")),
@@ -161,6 +164,7 @@ fn write_streams(run: &Path, streams: Vec<(String, Vec<u8>)>) -> std::io::Result
     Ok(())
 }
 
+/// Read a trace, damage it, and write it to `out`.
 fn break_file(from: &Path, out: &Path, kind: &damage::Kind, seed: u64) -> Result<()> {
     let broken = damage::apply(kind, &io::read(from)?, seed);
     // Kinds that damage the gzip stream have compressed it already.

@@ -6,7 +6,7 @@ use super::Mutation;
 use crate::rng::Rng;
 use crate::scan::{self, Layout, Member};
 
-/// The text, the positions of its events, and the edits so far.
+/// Document of a trace to be damaged: its text, the byte ranges of its events, and the edits so far.
 #[derive(Debug)]
 pub(super) struct Doc<'a> {
     pub(super) text: &'a [u8],
@@ -28,12 +28,12 @@ impl<'a> Doc<'a> {
         scan::members(self.text, self.events[index].start).map_or_else(Vec::new, |found| found.0)
     }
 
-    /// Position of member `key` of event `index`.
+    /// Positions of key and value of member `key` of event `index`.
     pub(super) fn member(&self, index: usize, key: &str) -> Option<Member> {
         self.members(index).into_iter().find(|m| m.name(self.text) == key.as_bytes())
     }
 
-    /// Position of argument `key` of event `index`.
+    /// Positions of key and value of argument `key` of event `index`.
     pub(super) fn argument(&self, index: usize, key: &str) -> Option<Member> {
         self.arguments(index).into_iter().find(|m| m.name(self.text) == key.as_bytes())
     }
@@ -50,7 +50,7 @@ impl<'a> Doc<'a> {
     }
 
     /// True if event `index` is a slice of one of these categories (lower case, as in current versions of Kineto).
-    pub(super) fn is(&self, index: usize, categories: &[&str]) -> bool {
+    pub(super) fn is_slice_of(&self, index: usize, categories: &[&str]) -> bool {
         let found = self.value(index, "cat");
         self.value(index, "ph") == b"\"X\""
             && found.len() > 2
@@ -59,7 +59,7 @@ impl<'a> Doc<'a> {
 
     /// True if event `index` is a slice on a GPU.
     pub(super) fn on_gpu(&self, index: usize) -> bool {
-        self.is(index, &["kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"])
+        self.is_slice_of(index, &["kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"])
     }
 
     /// True if event `index` is a slice.
@@ -67,12 +67,12 @@ impl<'a> Doc<'a> {
         self.value(index, "ph") == b"\"X\""
     }
 
-    /// Indices of all events of the trace that satisfy `is_candidate`.
+    /// Indices of all events of the trace that satisfy `is_candidate`, in file order.
     pub(super) fn all(&self, is_candidate: impl Fn(&Self, usize) -> bool) -> Vec<usize> {
         (0..self.events.len()).filter(|&index| is_candidate(self, index)).collect()
     }
 
-    /// One to `most` random events that satisfy `is_candidate`.
+    /// Indices of one to `most` random events that satisfy `is_candidate`; empty if no event does.
     pub(super) fn some(&self, rng: &mut Rng, most: usize, is_candidate: impl Fn(&Self, usize) -> bool) -> Vec<usize> {
         let found = self.all(is_candidate);
         let count = 1 + rng.below(most);
@@ -89,7 +89,7 @@ impl<'a> Doc<'a> {
         self.replace(at..at, bytes);
     }
 
-    /// Add arguments (text without the enclosing braces) to event `index`.
+    /// Add an edit that adds arguments (text without the enclosing braces) to event `index`.
     pub(super) fn add_arguments(&mut self, index: usize, text: &str) {
         match self.member(index, "args").filter(|m| self.text[m.value.start] == b'{') {
             Some(args) => {
@@ -100,7 +100,7 @@ impl<'a> Doc<'a> {
         }
     }
 
-    /// Add whole events (text, separated by commas) at the end of the array.
+    /// Add an edit that appends whole events (text, separated by commas) to the event array.
     pub(super) fn add_events(&mut self, text: &str) {
         match self.events.last() {
             Some(last) => self.insert(last.end, format!(",\n  {text}")),
@@ -108,7 +108,7 @@ impl<'a> Doc<'a> {
         }
     }
 
-    /// Add a member (text `"key": value`) to the header; false for a bare array.
+    /// Add an edit that adds a member (text `"key": value`) to the header; returns false for a bare array.
     pub(super) fn add_header(&mut self, text: &str) -> bool {
         if self.layout.object {
             self.insert(scan::skip_space(self.text, 0) + 1, format!("\n  {text},"));

@@ -15,7 +15,7 @@ mod times;
 use crate::rng::Rng;
 use doc::Doc;
 
-/// Part of the trace that a reader should return.
+/// Part of a damaged trace that a reader must still return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kept {
@@ -29,7 +29,7 @@ pub enum Kept {
     Nothing,
 }
 
-/// A kind of damage.
+/// A kind of damage to traces: the function that applies it, and the expected behavior of a reader.
 #[derive(Debug)]
 pub struct Kind {
     /// Short name, stable, for command lines and test names.
@@ -60,7 +60,7 @@ pub fn kinds() -> &'static [Kind] {
     kinds::KINDS
 }
 
-/// Kind of damage to traces with this name.
+/// Find the kind of damage to traces with this name.
 #[must_use]
 pub fn kind(name: &str) -> Option<&'static Kind> {
     kinds().iter().find(|kind| kind.name == name)

@@ -22,7 +22,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// Number of elements of the forward operator's output.
+    /// Number of elements in the output of the forward operator to which this autograd node belongs.
     pub(super) fn output_elements(self) -> i64 {
         match self {
             Self::Linear { to, .. } => TOKENS * to,
@@ -33,6 +33,7 @@ impl Node {
         }
     }
 
+    /// Name of the autograd node, as in PyTorch.
     fn name(self) -> &'static str {
         match self {
             Self::Embedding => "EmbeddingBackward0",
@@ -46,6 +47,7 @@ impl Node {
         }
     }
 
+    /// Simulate the operators and kernels of the autograd node.
     fn work(self, sim: &mut Sim) {
         let wide = tensor(&[BATCH, LENGTH, WIDTH]);
         match self {
@@ -54,16 +56,16 @@ impl Node {
                 sim.op("aten::t", &[tensor(&[TOKENS, to])], |sim| sim.spend(600));
                 sim.op("aten::mm", &[tensor(&[to, TOKENS]), tensor(&[TOKENS, from])], |sim| sim.gemm(to, from, TOKENS));
                 sim.op("aten::sum", &[tensor(&[TOKENS, to]), Input::Scalar("[0]".to_owned())], |sim| {
-                    sim.moving("void at::native::reduce_kernel<128, 4, at::native::ReduceOp<c10::BFloat16, at::native::func_wrapper_t<c10::BFloat16> > >()", TOKENS * to * 2, 512);
+                    sim.memory_kernel("void at::native::reduce_kernel<128, 4, at::native::ReduceOp<c10::BFloat16, at::native::func_wrapper_t<c10::BFloat16> > >()", TOKENS * to * 2, 512);
                 });
             }
             Self::Embedding => one(sim, "aten::embedding_dense_backward", wide, |sim| {
                 sim.memset(VOCABULARY * WIDTH * 2);
-                sim.moving("void at::native::(anonymous namespace)::embedding_backward_feature_kernel<c10::BFloat16, float, long>(long const*)", TOKENS * WIDTH * 12, 1024);
+                sim.memory_kernel("void at::native::(anonymous namespace)::embedding_backward_feature_kernel<c10::BFloat16, float, long>(long const*)", TOKENS * WIDTH * 12, 1024);
             }),
             Self::LayerNorm => one(sim, "aten::native_layer_norm_backward", wide, |sim| {
-                sim.moving("void at::native::(anonymous namespace)::layer_norm_grad_input_kernel_vectorized<c10::BFloat16, float>(c10::BFloat16 const*)", TOKENS * WIDTH * 8, 128);
-                sim.moving("void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<c10::BFloat16, float>(long, long)", TOKENS * WIDTH * 4, 256);
+                sim.memory_kernel("void at::native::(anonymous namespace)::layer_norm_grad_input_kernel_vectorized<c10::BFloat16, float>(c10::BFloat16 const*)", TOKENS * WIDTH * 8, 128);
+                sim.memory_kernel("void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<c10::BFloat16, float>(long, long)", TOKENS * WIDTH * 4, 256);
             }),
             Self::Attention => one(sim, "aten::_scaled_dot_product_flash_attention_backward", wide, |sim| {
                 let name = "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<64, 128, 128, 8> >(pytorch_flash::Flash_bwd_params)";
@@ -77,21 +79,23 @@ impl Node {
             }),
             Self::Add => sim.spend(900),
             Self::LogSoftmax => one(sim, "aten::_log_softmax_backward_data", tensor(&[TOKENS, VOCABULARY]), |sim| {
-                sim.moving("void at::native::(anonymous namespace)::cunn_SoftMaxBackward<8, c10::BFloat16, float, c10::BFloat16>(c10::BFloat16*)", TOKENS * VOCABULARY * 6, 1024);
+                sim.memory_kernel("void at::native::(anonymous namespace)::cunn_SoftMaxBackward<8, c10::BFloat16, float, c10::BFloat16>(c10::BFloat16*)", TOKENS * VOCABULARY * 6, 1024);
             }),
             Self::NllLoss => one(sim, "aten::nll_loss_backward", tensor(&[TOKENS, VOCABULARY]), |sim| {
                 sim.elementwise("at::native::FillFunctor<c10::BFloat16>", TOKENS * VOCABULARY * 2);
-                sim.moving("void at::native::(anonymous namespace)::nll_loss_backward_reduce_cuda_kernel_2d<c10::BFloat16, long>(c10::BFloat16*)", TOKENS * 64, 32);
+                sim.memory_kernel("void at::native::(anonymous namespace)::nll_loss_backward_reduce_cuda_kernel_2d<c10::BFloat16, long>(c10::BFloat16*)", TOKENS * 64, 32);
             }),
         }
     }
 }
 
+/// Simulate an operator with one input.
 fn one(sim: &mut Sim, name: &str, input: Input, body: impl FnOnce(&mut Sim)) {
     sim.op(name, &[input], |sim| body(sim));
 }
 
-/// Run the tape backward, while the main thread waits in `loss.backward()`.
+/// Simulate the backward pass: run the nodes of the tape on the autograd thread, while the main thread waits in
+/// `loss.backward()`.
 pub(super) fn run(sim: &mut Sim, config: &Config, tape: Vec<Saved>) {
     sim.frame("torch/_tensor.py(570): backward", |sim| {
         sim.frame("torch/autograd/graph.py(815): _engine_run_backward", |sim| {
@@ -104,6 +108,7 @@ pub(super) fn run(sim: &mut Sim, config: &Config, tape: Vec<Saved>) {
     });
 }
 
+/// Simulate the nodes of the tape in reverse order, with an all-reduce for each gradient bucket.
 fn walk(sim: &mut Sim, config: &Config, tape: Vec<Saved>) {
     let (mut filled, mut reductions) = (0, Vec::new());
     for saved in tape.into_iter().rev() {
@@ -130,6 +135,7 @@ fn walk(sim: &mut Sim, config: &Config, tape: Vec<Saved>) {
     }
 }
 
+/// Simulate the accumulation of a gradient of `elements` values.
 fn accumulate(sim: &mut Sim, elements: i64) {
     sim.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", &[], |sim| {
         sim.op("torch::autograd::AccumulateGrad", &[tensor(&[elements])], |sim| {
@@ -143,7 +149,7 @@ fn accumulate(sim: &mut Sim, elements: i64) {
     });
 }
 
-/// Start the all-reduce of a full bucket on the NCCL stream; the event marks its end.
+/// Simulate the all-reduce of a gradient bucket of `elements` values on the NCCL stream; returns the event at its end.
 fn reduce(sim: &mut Sim, config: &Config, elements: i64) -> Recorded {
     let ranks: Vec<i64> = (0..i64::from(config.world)).collect();
     let mut done = None;
@@ -163,6 +169,7 @@ fn reduce(sim: &mut Sim, config: &Config, elements: i64) -> Recorded {
     done.unwrap_or_else(|| sim.record(NCCL))
 }
 
+/// Arguments by which Kineto describes an all-reduce.
 fn collective(elements: i64, ranks: &[i64]) -> Args {
     Args::default()
         .text("Collective name", "allreduce")

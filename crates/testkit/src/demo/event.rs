@@ -21,7 +21,7 @@ impl Args {
     }
 }
 
-/// A slice on a thread or a stream.
+/// A slice of the demo trace (operator, frame, call or GPU work) on a thread or a stream.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
     pub(super) category: &'static str,
@@ -36,7 +36,7 @@ pub(super) struct Event {
     pub(super) flow: Option<Flow>,
 }
 
-/// A `[memory]` instant of the caching allocator.
+/// An allocation or release by the caching allocator, which Kineto writes as a `[memory]` instant.
 #[derive(Debug, Clone)]
 pub(super) struct Memory {
     pub(super) thread: i64,
@@ -67,8 +67,8 @@ pub(super) fn tensor(dims: &[i64]) -> Input {
     Input::Tensor(dims.to_vec(), BF16)
 }
 
-/// Append the four shape arguments in Kineto's order.
-pub(super) fn shapes(args: Args, inputs: &[Input]) -> Args {
+/// Append the inputs of an operator (values, types, strides, dimensions) to its arguments, in Kineto's order.
+pub(super) fn with_inputs(args: Args, inputs: &[Input]) -> Args {
     if inputs.is_empty() {
         return args;
     }
@@ -84,6 +84,7 @@ pub(super) fn shapes(args: Args, inputs: &[Input]) -> Args {
     args.num("Concrete Inputs", concrete).num("Input type", kinds).num("Input Strides", strides).num("Input Dims", dims)
 }
 
+/// Strides of a contiguous tensor of these dimensions.
 fn contiguous(dims: &[i64]) -> Vec<i64> {
     let mut strides = vec![1; dims.len()];
     for i in (1..dims.len()).rev() {

@@ -17,6 +17,7 @@ const LAUNCH_EX: (&str, u32) = ("cudaLaunchKernelExC", 430);
 const COPY_ASYNC: (&str, u32) = ("cudaMemcpyAsync", 41);
 const SET_ASYNC: (&str, u32) = ("cudaMemsetAsync", 51);
 
+/// Arguments of a kernel: registers, shared memory, grid, block and occupancy.
 fn geometry(registers: u32, shared: u32, grid: i64, block: i64) -> Args {
     // 132 multiprocessors with at most 64 warps each; Kineto prints these two with at most six decimals.
     let per_sm = grid as f64 / 132.0;
@@ -32,11 +33,13 @@ fn geometry(registers: u32, shared: u32, grid: i64, block: i64) -> Args {
         .num("est. achieved occupancy %", occupancy)
 }
 
+/// Format a number with at most six decimals.
 fn short(value: f64) -> String {
     format!("{value:.6}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 impl Sim {
+    /// Launch a kernel of about `ns` on the compute stream; returns its end.
     fn kernel(&mut self, name: &str, ns: i64, args: Args, call: (&'static str, u32)) -> i64 {
         let duration = self.rng.jitter(ns, 4).max(900);
         let name = name.to_owned();
@@ -60,13 +63,14 @@ impl Sim {
         self.kernel(&name, bytes / BYTES_PER_NS + 1_400, args, LAUNCH);
     }
 
-    /// Launch a kernel with the given name that moves `bytes` in total.
-    pub(super) fn moving(&mut self, name: &str, bytes: i64, block: i64) {
+    /// Launch a kernel that is limited by memory bandwidth and moves `bytes` in total, with `block` threads per block.
+    pub(super) fn memory_kernel(&mut self, name: &str, bytes: i64, block: i64) {
         let args = geometry(40, 4_096, bytes / 8 / block, block);
         self.kernel(name, bytes / BYTES_PER_NS + 2_100, args, LAUNCH);
     }
 
-    /// Fused attention over `heads` heads of `width`, `length` tokens each, `batch` sequences; `passes` GEMM pairs.
+    /// Launch a fused attention kernel over `batch` sequences of `length` tokens, with `heads` heads of `width`;
+    /// `passes` is its number of GEMM pairs.
     pub(super) fn attention(&mut self, name: &str, batch: i64, heads: i64, length: i64, width: i64, passes: i64) {
         let flops = 4 * batch * heads * length * length * width * passes;
         let args = geometry(255, 164_000, batch * heads * length / 128, 256);
@@ -81,7 +85,7 @@ impl Sim {
         self.launch(Work { category: "gpu_memset", name, duration, stream: COMPUTE, call: SET_ASYNC, args });
     }
 
-    /// Copy a pinned batch to the device on the copy stream.
+    /// Copy `bytes` of a pinned batch to the device on the copy stream.
     pub(super) fn copy_in(&mut self, bytes: i64) {
         let duration = bytes / PCIE_BYTES_PER_NS + 1_500;
         let args = copy_args(bytes, duration);
@@ -98,8 +102,8 @@ impl Sim {
         self.launch(Work { category: "gpu_memcpy", name, duration, stream: COMPUTE, call: COPY_ASYNC, args });
     }
 
-    /// Ring all-reduce of `elements` bfloat16 values among `world` ranks. It begins when the slowest rank has
-    /// arrived.
+    /// Launch a ring all-reduce of `elements` bfloat16 values among `world` ranks on the NCCL stream. Its duration
+    /// includes a random wait for the slowest rank.
     pub(super) fn all_reduce(&mut self, elements: i64, world: u32, args: Args) {
         let world = i64::from(world.max(1));
         let moved = 2 * elements * 2 * (world - 1) / world;
@@ -112,6 +116,7 @@ impl Sim {
     }
 }
 
+/// Arguments of a copy or fill: bytes and bandwidth.
 fn copy_args(bytes: i64, duration: i64) -> Args {
     Args::default().num("bytes", bytes).num("memory bandwidth (GB/s)", bytes as f64 / duration as f64)
 }

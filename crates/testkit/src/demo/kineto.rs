@@ -11,6 +11,7 @@ const BASE_NS: i64 = 1_759_276_800_000_000_000;
 /// Start of the profiler, nanoseconds after the base.
 const STARTED_NS: i64 = 3_817_262_118_402_417;
 
+/// Trace that is being written, and the number of events with an index.
 struct Out {
     json: Writer,
     index: u64,
@@ -39,11 +40,12 @@ pub(super) fn write(sim: &Sim, config: &Config) -> String {
             out.flow(event, flow, "ac2g");
         }
     }
-    out.marks(sim);
+    out.gpu_annotations(sim);
     out.metadata(sim);
     out.json.finish("demo.json", BASE_NS)
 }
 
+/// JSON text before the event list: device, versions and process group.
 fn header(config: &Config) -> String {
     let ranks = numbers(&(0..i64::from(config.world)).collect::<Vec<_>>());
     let device = "\"id\": 0, \"name\": \"NVIDIA H100 80GB HBM3\", \"totalGlobalMem\": 85017755648,\n      \"computeMajor\": 9, \"computeMinor\": 0,\n      \
@@ -62,6 +64,7 @@ fn header(config: &Config) -> String {
 }
 
 impl Out {
+    /// Next value of `Ev Idx`.
     fn index(&mut self) -> u64 {
         self.index += 1;
         self.index - 1
@@ -94,8 +97,8 @@ impl Out {
         ));
     }
 
-    /// Repeat each annotation on the streams that ran its work.
-    fn marks(&mut self, sim: &Sim) {
+    /// Write each annotation again on the streams that ran its work, as `gpu_user_annotation`.
+    fn gpu_annotations(&mut self, sim: &Sim) {
         for (&(op, stream), &(start, end)) in &sim.marked {
             let mut event = sim.ops[op].clone();
             event.category = "gpu_user_annotation";

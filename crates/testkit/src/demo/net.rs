@@ -18,7 +18,7 @@ pub(super) const HEADS: i64 = 16;
 /// Size of the vocabulary.
 pub(super) const VOCABULARY: i64 = 16_000;
 
-/// Data of a forward operator for the backward pass.
+/// Entry of the tape: a forward operator, with the data that its backward node needs.
 #[derive(Debug)]
 pub(super) struct Saved {
     pub(super) node: Node,
@@ -30,7 +30,7 @@ pub(super) struct Saved {
     pub(super) parameters: i64,
 }
 
-/// Run `config.steps` steps and a device synchronization.
+/// Simulate `config.steps` training steps and a final device synchronization.
 pub(super) fn train(sim: &mut Sim, config: &Config) {
     sim.frame("train.py(1): <module>", |sim| {
         sim.frame("train.py(131): main", |sim| {
@@ -45,6 +45,7 @@ pub(super) fn train(sim: &mut Sim, config: &Config) {
     });
 }
 
+/// Simulate one training step: batch, forward and backward pass, optimizer.
 fn one_step(sim: &mut Sim, config: &Config, step: u32) {
     let mut tape = Vec::new();
     load_batch(sim, step);
@@ -58,7 +59,7 @@ fn one_step(sim: &mut Sim, config: &Config, step: u32) {
     });
 }
 
-/// Wait for the loader (sometimes for long) and copy the batch on the copy stream.
+/// Simulate a wait for the data loader (long in every fourth step) and the copy of the batch on the copy stream.
 fn load_batch(sim: &mut Sim, step: u32) {
     let wait = if step % 4 == 2 { 2_600_000 } else { 180_000 };
     sim.frame("torch/utils/data/dataloader.py(701): __next__", |sim| {
@@ -94,6 +95,7 @@ fn read_loss(sim: &mut Sim) {
     sim.frame("<built-in function print>", |sim| sim.spend(700_000));
 }
 
+/// Simulate the forward pass of the model; its operators are added to the tape.
 fn forward(sim: &mut Sim, config: &Config, tape: &mut Vec<Saved>) {
     sim.module("DistributedDataParallel_0", |sim| {
         sim.frame("torch/nn/parallel/distributed.py(1633): forward", |sim| {
@@ -114,7 +116,7 @@ fn forward(sim: &mut Sim, config: &Config, tape: &mut Vec<Saved>) {
     sim.module("CrossEntropyLoss_0", |sim| loss(sim, tape));
 }
 
-/// Run an operator that autograd records: allocate its output, run `body`, add it to the tape.
+/// Simulate an operator that autograd records: allocate its output, run `body`, add the operator to the tape.
 fn differentiable(
     sim: &mut Sim,
     tape: &mut Vec<Saved>,
@@ -140,12 +142,13 @@ fn embedding(sim: &mut Sim, tape: &mut Vec<Saved>) {
             let what = ("aten::embedding", Node::Embedding, VOCABULARY * WIDTH);
             differentiable(sim, tape, what, &inputs, |sim| {
                 let name = "void at::native::(anonymous namespace)::indexSelectLargeIndex<c10::BFloat16, long, unsigned int, 2, 2, -2, true>()";
-                sim.op("aten::index_select", &inputs, |sim| sim.moving(name, TOKENS * WIDTH * 4, 128));
+                sim.op("aten::index_select", &inputs, |sim| sim.memory_kernel(name, TOKENS * WIDTH * 4, 128));
             });
         });
     });
 }
 
+/// Simulate the forward pass of one transformer block.
 fn block(sim: &mut Sim, layer: u32, tape: &mut Vec<Saved>) {
     sim.frame("model.py(71): forward", |sim| {
         layer_norm(sim, 2 * layer, tape);
@@ -181,7 +184,7 @@ fn layer_norm(sim: &mut Sim, index: u32, tape: &mut Vec<Saved>) {
             sim.op("aten::layer_norm", &inputs, |sim| {
                 differentiable(sim, tape, ("aten::native_layer_norm", Node::LayerNorm, 2 * WIDTH), &inputs, |sim| {
                     let name = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>(int, float, c10::BFloat16 const*)";
-                    sim.moving(name, TOKENS * WIDTH * 4, 128);
+                    sim.memory_kernel(name, TOKENS * WIDTH * 4, 128);
                 });
             });
         });
@@ -239,16 +242,16 @@ fn loss(sim: &mut Sim, tape: &mut Vec<Saved>) {
     sim.op("aten::cross_entropy_loss", &[logits.clone(), labels.clone()], |sim| {
         differentiable(sim, tape, ("aten::log_softmax", Node::LogSoftmax, 0), std::slice::from_ref(&logits), |sim| {
             let name = "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float, float>(float*, c10::BFloat16 const*, int)";
-            sim.moving(name, TOKENS * VOCABULARY * 6, 1024);
+            sim.memory_kernel(name, TOKENS * VOCABULARY * 6, 1024);
         });
         differentiable(sim, tape, ("aten::nll_loss_forward", Node::NllLoss, 0), &[logits, labels], |sim| {
             let name = "void at::native::(anonymous namespace)::nll_loss_forward_reduce_cuda_kernel_2d<c10::BFloat16, float, long>(c10::BFloat16*)";
-            sim.moving(name, TOKENS * 64, 32);
+            sim.memory_kernel(name, TOKENS * 64, 32);
         });
     });
 }
 
-/// Fused AdamW: a few multi-tensor kernels per chunk of parameters; then the gradients are freed.
+/// Simulate a fused AdamW step: a few multi-tensor kernels per chunk of parameters, then the host time of `zero_grad`.
 fn optimizer(sim: &mut Sim, config: &Config) {
     let elements = parameters(config);
     sim.frame("torch/optim/optimizer.py(469): wrapper", |sim| {
@@ -261,7 +264,7 @@ fn optimizer(sim: &mut Sim, config: &Config) {
                         let kernel = format!(
                             "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::TensorListMetadata<2>, {name}>(at::native::TensorListMetadata<2>)"
                         );
-                        (0..chunks).for_each(|_| sim.moving(&kernel, elements / chunks * 4, 512));
+                        (0..chunks).for_each(|_| sim.memory_kernel(&kernel, elements / chunks * 4, 512));
                     });
                 }
             });
@@ -271,6 +274,7 @@ fn optimizer(sim: &mut Sim, config: &Config) {
     debug_assert_eq!(sim.thread, MAIN);
 }
 
+/// Number of parameters of the model.
 fn parameters(config: &Config) -> i64 {
     i64::from(config.layers) * 12 * WIDTH * WIDTH + VOCABULARY * WIDTH * 2
 }

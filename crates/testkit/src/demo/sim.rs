@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::event::{Args, Event, Flow, Input, Memory, shapes};
+use super::event::{Args, Event, Flow, Input, Memory, with_inputs};
 use crate::rng::Rng;
 
 /// Process id of the job.
@@ -22,7 +22,7 @@ pub(super) const COPY: usize = 1;
 /// Index of the stream that runs collectives.
 pub(super) const NCCL: usize = 2;
 
-/// A CUDA event that was recorded.
+/// A recorded CUDA event: its stream, the call that recorded it, and the time of its completion.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Recorded {
     correlation: u64,
@@ -31,6 +31,7 @@ pub(super) struct Recorded {
     done: i64,
 }
 
+/// State of a simulated stream, times in ns.
 #[derive(Debug, Default, Clone, Copy)]
 struct Stream {
     /// End of the last enqueued work.
@@ -39,7 +40,7 @@ struct Stream {
     wait: i64,
 }
 
-/// A kernel or copy without its times.
+/// GPU work to be launched: a kernel, copy or fill with its duration, but without a start time.
 #[derive(Debug, Clone)]
 pub(super) struct Work {
     pub(super) category: &'static str,
@@ -53,7 +54,7 @@ pub(super) struct Work {
     pub(super) args: Args,
 }
 
-/// Host clocks, stream queues, id counters, and the events so far.
+/// State of the simulated machine: host clocks, stream queues, id counters, and the events so far.
 #[derive(Debug)]
 pub(super) struct Sim {
     pub(super) rng: Rng,
@@ -120,22 +121,23 @@ impl Sim {
         self.now[self.thread] += self.rng.jitter(ns, 25);
     }
 
-    /// New autograd sequence number in the demo.
+    /// Next autograd sequence number of the demo.
     pub(super) fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
     }
 
-    /// A new id of an arrow from forward to backward.
+    /// Next id of a flow arrow from a forward operator to its backward node.
     pub(super) fn next_flow(&mut self) -> u64 {
         self.flows += 1;
         self.flows
     }
 
+    /// Begin an operator or annotation on the current thread; returns its index in `ops`.
     fn open(&mut self, category: &'static str, name: &str, extra: Args, inputs: &[Input]) -> usize {
         let args = Args::default().num("External id", self.next_external).num("Record function id", self.next_external);
         self.next_external += 1;
-        let args = shapes(Args([args.0, extra.0].concat()), inputs);
+        let args = with_inputs(Args([args.0, extra.0].concat()), inputs);
         let (process, thread, start) = (PROCESS, THREADS[self.thread], self.now[self.thread]);
         let name = name.to_owned();
         self.ops.push(Event { category, name, process, thread, start, duration: 0, args, flow: None });
@@ -143,12 +145,13 @@ impl Sim {
         self.ops.len() - 1
     }
 
+    /// End an operator or annotation at the clock of the current thread.
     fn close(&mut self, index: usize) {
         self.open_ops[self.thread].pop();
         self.ops[index].duration = self.now[self.thread] - self.ops[index].start;
     }
 
-    /// Run `body` inside an operator; returns the operator's index in `ops`.
+    /// Run `body` inside an operator with additional arguments; returns the operator's index in `ops`.
     pub(super) fn op_with(&mut self, name: &str, extra: Args, inputs: &[Input], body: impl FnOnce(&mut Self)) -> usize {
         let index = self.open("cpu_op", name, extra, inputs);
         self.spend(1_800);
@@ -185,6 +188,7 @@ impl Sim {
         self.python(&format!("nn.Module: {name}"), Some(id), body);
     }
 
+    /// Run `body` inside a Python frame, which may be the call of an `nn.Module` with this id.
     fn python(&mut self, name: &str, module: Option<u64>, body: impl FnOnce(&mut Self)) {
         let id = self.next_python;
         self.next_python += 1;
@@ -205,11 +209,11 @@ impl Sim {
         self.frames[index].duration = self.now[self.thread] - self.frames[index].start;
     }
 
-    /// A runtime call that costs about `ns` on the host; returns its correlation id and index in `device`.
+    /// Simulate a runtime call that takes about `ns` on the host; returns its correlation id and index in `device`.
     fn call(&mut self, name: &'static str, callback: u32, ns: i64) -> (u64, usize) {
         let correlation = self.next_correlation;
         self.next_correlation += self.rng.between(1, 4) as u64;
-        let args = self.external().num("cbid", callback).num("correlation", correlation);
+        let args = self.external_id().num("cbid", callback).num("correlation", correlation);
         let (process, thread, start) = (PROCESS, THREADS[self.thread], self.now[self.thread]);
         let duration = self.rng.jitter(ns, 20);
         let (category, name) = ("cuda_runtime", name.to_owned());
@@ -218,22 +222,21 @@ impl Sim {
         (correlation, self.device.len() - 1)
     }
 
-    /// Id of the innermost operator of the current thread.
-    fn external(&self) -> Args {
+    /// Argument `External id` of the innermost open operator or annotation on the current thread; empty without one.
+    fn external_id(&self) -> Args {
         match self.open_ops[self.thread].last() {
             Some(&op) => Args(vec![self.ops[op].args.0[0].clone()]),
             None => Args::default(),
         }
     }
 
-    /// Simulate a runtime call without GPU work. Kineto writes the end of an arrow without start for it; so does this
-    /// function.
+    /// Simulate a runtime call that launches no GPU work. As in Kineto, it has the end of an arrow without a start.
     pub(super) fn query(&mut self, name: &'static str, callback: u32) {
         let (correlation, index) = self.call(name, callback, 900);
         self.device[index].flow = Some(Flow::End(correlation));
     }
 
-    /// Launch simulated GPU work and return the end of its execution.
+    /// Launch simulated GPU work on its stream and return the end of its execution, ns.
     pub(super) fn launch(&mut self, work: Work) -> i64 {
         let issued = self.now[self.thread];
         let (correlation, index) = self.call(work.call.0, work.call.1, 5_200);
@@ -250,7 +253,7 @@ impl Sim {
             let span = self.marked.entry((mark, work.stream)).or_insert((start, end));
             *span = (span.0.min(start), span.1.max(end));
         }
-        let mut args = self.external();
+        let mut args = self.external_id();
         if work.category == "kernel" {
             args = args.num("queued", 0);
         }
@@ -261,6 +264,7 @@ impl Sim {
         end
     }
 
+    /// Add a GPU activity or synchronization record with the end of its arrow.
     fn push_device(
         &mut self,
         category: &'static str,
@@ -274,7 +278,7 @@ impl Sim {
         self.device.push(Event { category, name, process: 0, thread, start, duration, args, flow });
     }
 
-    /// Simulate `cudaEventRecord` on a stream.
+    /// Simulate `cudaEventRecord` on a stream; returns the recorded event.
     pub(super) fn record(&mut self, stream: usize) -> Recorded {
         let (correlation, index) = self.call("cudaEventRecord", 135, 1_300);
         self.device[index].flow = Some(Flow::End(correlation));
@@ -289,7 +293,7 @@ impl Sim {
         let (correlation, index) = self.call("cudaStreamWaitEvent", 147, 1_500);
         self.device[index].flow = Some(Flow::Start(correlation));
         self.streams[stream].wait = self.streams[stream].wait.max(event.done);
-        let args = self.external().text("cuda_sync_kind", "Stream Wait Event");
+        let args = self.external_id().text("cuda_sync_kind", "Stream Wait Event");
         let args = args.num("wait_on_stream", STREAMS[event.stream]);
         let args = args.num("wait_on_cuda_event_record_corr_id", event.correlation);
         let args = args.num("wait_on_cuda_event_id", event.event).num("stream", STREAMS[stream]);
@@ -298,7 +302,7 @@ impl Sim {
         self.push_device("cuda_sync", "Stream Wait Event".to_owned(), STREAMS[stream], span, args, correlation);
     }
 
-    /// Let the host wait for one stream (`Some`) or the whole device (`None`).
+    /// Simulate a synchronization: the host waits for one stream (`Some`) or the whole device (`None`).
     pub(super) fn synchronize(&mut self, stream: Option<usize>) {
         let issued = self.now[self.thread];
         let (call, callback, kind) = match stream {
@@ -314,14 +318,14 @@ impl Sim {
         let end = (issued + self.device[index].duration).max(busy + 3_100);
         self.device[index].duration = end - issued;
         self.now[self.thread] = end + 200;
-        let args = self.external().text("cuda_sync_kind", kind);
+        let args = self.external_id().text("cuda_sync_kind", kind);
         let args = args.num("stream", stream.map_or(4_294_967_295, |s| STREAMS[s]));
         let args = args.num("correlation", correlation).num("device", 0).num("context", 1);
         let thread = stream.map_or(-1, |s| STREAMS[s]);
         self.push_device("cuda_sync", kind.to_owned(), thread, (issued + 400, end - issued - 900), args, correlation);
     }
 
-    /// Allocate a block from the caching allocator.
+    /// Allocate `bytes` from the simulated caching allocator; returns the address and the rounded size of the block.
     pub(super) fn allocate(&mut self, bytes: i64) -> (u64, i64) {
         let bytes = (bytes + 511) / 512 * 512;
         let address = match self.free_blocks.get_mut(&bytes).and_then(Vec::pop) {
@@ -341,6 +345,7 @@ impl Sim {
         self.note_memory(address, -bytes);
     }
 
+    /// Add the record of an allocation (positive `bytes`) or a release (negative).
     fn note_memory(&mut self, address: u64, bytes: i64) {
         self.allocated += bytes;
         self.reserved = self.reserved.max((self.allocated + 0x13f_ffff) / 0x140_0000 * 0x140_0000);

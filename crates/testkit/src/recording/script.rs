@@ -2,7 +2,7 @@
 //! is Python, `module:PATH/CLASS`, `backward:NAME`, `span:NAME` and `native:LIBRARY+OFFSET` have their kind as
 //! prefix, all others are operators. The name of an operator or backward node may be followed by `#` and its inputs.
 
-/// A call in each step.
+/// A call that the generated program makes in each step: path, times and allocated bytes.
 pub(super) struct Call {
     pub(super) path: &'static str,
     /// Exclusive time.
@@ -116,8 +116,8 @@ const INPUTS: &[(&str, &str, &str)] = &[
     ("backward:AddmmBackward0", "f32[64,512]", "f32[64,128]"),
 ];
 
-/// Call path in text form with inputs for those operators that have some.
-pub(super) fn shaped(path: &str) -> String {
+/// Add the input shapes to the operators in a call path, where they are known.
+pub(super) fn with_input_shapes(path: &str) -> String {
     let wide = path.contains("feed_forward");
     let part = |part: &str| match INPUTS.iter().find(|(name, ..)| *name == part) {
         Some((name, in_wide, in_others)) => format!("{name}#{}", if wide { in_wide } else { in_others }),

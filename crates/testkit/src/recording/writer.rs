@@ -3,13 +3,14 @@
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Source, Stats, Thread};
 use std::collections::BTreeMap;
 
+/// Call tree of one thread: node ids by parent and frame, and statistics by node and metric.
 #[derive(Default)]
 struct Tree {
     nodes: BTreeMap<(u32, u32), u32>,
     stats: BTreeMap<(u32, Metric), Stats>,
 }
 
-/// A stream that is being written.
+/// Recorder stream that is being written: its bytes, known definitions and call trees.
 pub(super) struct StreamWriter {
     file: Vec<u8>,
     chunk: ChunkWriter,
@@ -41,6 +42,7 @@ impl StreamWriter {
         }
     }
 
+    /// Append the current chunk to the bytes of the stream.
     fn send(&mut self) {
         if !self.chunk.is_empty() {
             self.file.extend_from_slice(self.chunk.finish());
@@ -48,10 +50,12 @@ impl StreamWriter {
         }
     }
 
+    /// Write the record of a data source, such as Python or PyTorch: its name, state and a detail.
     pub(super) fn source(&mut self, name: &str, on: bool, detail: &str) {
         self.push(&Record::Source(Source { name: name.to_owned(), on, detail: detail.to_owned() }));
     }
 
+    /// Write the record of a thread; returns its index, counted from 0.
     pub(super) fn thread(&mut self, tid: u32, torch_id: u64, name: &str) -> u32 {
         let id = self.trees.len() as u32;
         self.trees.push(Tree::default());
@@ -59,6 +63,7 @@ impl StreamWriter {
         id
     }
 
+    /// Id of a text, written to the stream if new.
     fn text(&mut self, text: &str) -> u32 {
         if let Some(&id) = self.texts.get(text) {
             return id;
@@ -69,6 +74,7 @@ impl StreamWriter {
         id
     }
 
+    /// Id of a native library, written to the stream if new.
     fn library(&mut self, path: &str) -> u32 {
         if let Some(&id) = self.libraries.get(path) {
             return id;
@@ -80,6 +86,7 @@ impl StreamWriter {
         id
     }
 
+    /// Id of a frame, written to the stream if new.
     fn frame(&mut self, text: &str) -> u32 {
         if let Some(&id) = self.frames.get(text) {
             return id;
@@ -91,6 +98,7 @@ impl StreamWriter {
         id
     }
 
+    /// Parse the text form of a frame, such as `FUNCTION@FILE:LINE`.
     fn key(&mut self, text: &str) -> FrameKey {
         if let Some(name) = text.strip_prefix("backward:") {
             return match name.split_once('#') {
@@ -121,12 +129,14 @@ impl StreamWriter {
         }
     }
 
-    /// Node of the call tree at the end of a path, written to the stream if new.
+    /// Node of the call tree at the end of a path, whose frames are separated by `|`; new nodes are written to the
+    /// stream.
     pub(super) fn path(&mut self, thread: u32, path: &str) -> u32 {
         path.split('|').fold(0, |parent, part| self.child(thread, parent, part))
     }
 
-    /// Node of a frame below another one (0: the root). Nodes are numbered from 1 in the order of their creation.
+    /// Node of the call tree for frame `part` below `parent` (0: the root), written if new. Nodes are numbered from 1
+    /// in the order of their creation.
     pub(super) fn child(&mut self, thread: u32, parent: u32, part: &str) -> u32 {
         let frame = self.frame(part);
         let tree = &mut self.trees[thread as usize];

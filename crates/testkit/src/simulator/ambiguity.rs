@@ -9,11 +9,11 @@ use crate::simulator::names;
 use crate::simulator::program::{Kind, Program, Role};
 use crate::simulator::run::{Cause, Outcome, Segment, State};
 
-/// The trace allows another cause than the real one.
+/// Error: the trace allows another cause than the real one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ambiguous;
 
-/// The end of an event that may release a wait.
+/// End of a span that may release a waiting thread: time, start, thread and kind.
 #[derive(Debug, Clone, Copy)]
 struct End {
     at: i64,
@@ -22,6 +22,7 @@ struct End {
     what: What,
 }
 
+/// Kind of the end of a span that may release a waiting thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     /// A top-level span of a worker or of the pinning thread.
@@ -35,7 +36,7 @@ enum What {
 }
 
 /// Check that a run's trace determines the cause of each wait; an error if one is ambiguous.
-pub(crate) fn check(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
+pub(crate) fn check_causes(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     let ends = ends(outcome);
     for (thread, (role, segments)) in outcome.threads.iter().enumerate() {
         let last = segments.len();
@@ -49,10 +50,11 @@ pub(crate) fn check(program: &Program, outcome: &Outcome) -> Result<(), Ambiguou
             return Err(Ambiguous);
         }
     }
-    check_room(program, outcome)?;
+    check_full_queues(program, outcome)?;
     check_levels(program, outcome)
 }
 
+/// All ends of spans in a run that may release a waiting thread, in order of time.
 fn ends(outcome: &Outcome) -> Vec<End> {
     let mut ends = Vec::new();
     for span in &outcome.spans {
@@ -74,6 +76,7 @@ fn ends(outcome: &Outcome) -> Vec<End> {
     ends
 }
 
+/// Check that the trace determines the cause of one segment of a thread, if the segment is a wait.
 fn check_segment(
     outcome: &Outcome,
     ends: &[End],
@@ -119,7 +122,7 @@ fn is_burst(end: &End, gap: &Segment, first: bool) -> bool {
     end.what == What::Burst && end.start <= gap.start && end.at > gap.start && !first
 }
 
-/// Check that kernels of one level of a graph overlap, so that none looks like the next level.
+/// Check that kernels in one level of a CUDA graph overlap, so that none can be taken for the next level.
 fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     for pair in outcome.activities.windows(2) {
         let [a, b] = pair else { continue };
@@ -135,8 +138,9 @@ fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
 /// all calls.
 const HELD_UP: i64 = 3;
 
-/// The length of a queue is not in a trace: only calls that take much longer than others show that it was full.
-fn check_room(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
+/// Check that on each stream with a full queue, a blocked call took much longer than usual calls. A trace shows a full
+/// queue only by such calls.
+fn check_full_queues(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     let mut held_up: Vec<(u32, usize)> = Vec::new();
     for segment in outcome.threads.iter().flat_map(|(_, segments)| segments) {
         if let (Some(call), State::Waited { cause: Cause::Op { op, .. }, .. }) = (segment.span, segment.state) {

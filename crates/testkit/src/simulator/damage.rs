@@ -6,7 +6,7 @@ use crate::simulator::Simulated;
 use crate::simulator::kineto::{self, View};
 use crate::simulator::program::{Kind, Role};
 
-/// Kind of damage to a trace.
+/// Kind of damage to the trace of a simulated program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Damage {
@@ -32,7 +32,7 @@ pub enum Damage {
     LostThreads,
 }
 
-/// A damaged trace and a summary of its missing records.
+/// Damaged trace of a simulated program, and a summary of its missing records.
 #[derive(Debug, Clone)]
 pub struct Damaged {
     /// The trace.
@@ -47,7 +47,8 @@ pub struct Damaged {
 }
 
 impl Damaged {
-    /// Shift the device times against which claims are checked, as a reader does that corrects the device's clock.
+    /// Shift the GPU times against which claims are checked by `by_ns`, for a reader that corrects the clock of the
+    /// GPU.
     #[must_use]
     pub fn shifted(mut self, by_ns: i64) -> Self {
         for (start, end) in &mut self.view.times {
@@ -59,7 +60,7 @@ impl Damaged {
 }
 
 impl Simulated {
-    /// Trace of the simulated program with all of this damage.
+    /// Write the trace of the simulated program with all kinds of damage in `damages`.
     #[must_use]
     pub fn damaged(&self, damages: &[Damage], seed: u64) -> Damaged {
         let mut rng = Rng::new(seed);
@@ -90,12 +91,14 @@ impl Simulated {
         Damaged { json, lost_operations, lost_launches, lost_threads, view }
     }
 
+    /// Leave out the records of the spans that `which` selects.
     fn hide(&self, view: &mut View, which: impl Fn(&crate::simulator::run::SpanRecord) -> bool) {
         for (hidden, span) in view.hidden_spans.iter_mut().zip(&self.outcome.spans) {
             *hidden |= which(span);
         }
     }
 
+    /// Leave out the records of `percent` of the GPU operations; returns their number.
     fn lose_operations(&self, view: &mut View, rng: &mut Rng, percent: u32) -> usize {
         let mut lost = 0;
         for hidden in &mut view.hidden_activities {
@@ -107,6 +110,7 @@ impl Simulated {
         lost
     }
 
+    /// Leave out the records of `percent` of the launch calls; returns their number.
     fn lose_launches(&self, view: &mut View, rng: &mut Rng, percent: u32) -> usize {
         let mut calls: Vec<u32> = self.outcome.activities.iter().map(|activity| activity.call).collect();
         calls.dedup();
@@ -117,6 +121,7 @@ impl Simulated {
         calls.len()
     }
 
+    /// Leave out the records of random threads other than the main thread, at least of one.
     fn lose_threads(&self, view: &mut View, rng: &mut Rng) {
         let others: Vec<Role> = self.outcome.threads.iter().map(|t| t.0).filter(|&r| r != Role::Main).collect();
         let mut lost: Vec<Role> = others.iter().copied().filter(|_| rng.below(2) == 0).collect();

@@ -81,7 +81,7 @@ pub(crate) fn apply(mut program: Program, edit: &Edit) -> Option<Program> {
     done.then_some(program)
 }
 
-/// Edits that may apply to a simulated program.
+/// Edits to try on a simulated program; not all of them change it.
 pub(crate) fn candidates(program: &Program) -> Vec<Edit> {
     let text = |name: &str| name.to_owned();
     let mut edits = vec![Edit::OverlapCollectives, Edit::MoreWorkers(1), Edit::MoreWorkers(2)];
@@ -108,6 +108,7 @@ fn scaled(ns: i64, factor: f64) -> i64 {
     (ns as f64 * factor).round() as i64
 }
 
+/// Call `change` with each GPU operation whose name contains `name`; true if there is one.
 fn change_ops(program: &mut Program, name: &str, change: impl Fn(&mut Op)) -> bool {
     let mut found = false;
     for op in program.ops.iter_mut().filter(|op| op.name.contains(name)) {
@@ -117,7 +118,7 @@ fn change_ops(program: &mut Program, name: &str, change: impl Fn(&mut Op)) -> bo
     found
 }
 
-/// Run `change` over every list of steps; true if it changed any.
+/// Call `change` with the steps of each thread and of each DataLoader item; true if any call returned true.
 fn each_thread(program: &mut Program, mut change: impl FnMut(&mut Vec<Op>, &mut Vec<Step>) -> bool) -> bool {
     let Program { threads, ops, loader, .. } = program;
     let own = threads.iter_mut().map(|thread| &mut thread.steps);
@@ -125,14 +126,16 @@ fn each_thread(program: &mut Program, mut change: impl FnMut(&mut Vec<Op>, &mut 
     own.chain(items).fold(false, |any, steps| change(ops, steps) | any)
 }
 
+/// Keep the steps that satisfy `keep`; true if any was removed.
 fn retain(steps: &mut Vec<Step>, keep: impl FnMut(&Step) -> bool) -> bool {
     let before = steps.len();
     steps.retain(keep);
     steps.len() < before
 }
 
-/// For each step, true if it is inside a span of this name, including the opening and closing steps.
-fn inside(steps: &[Step], name: &str) -> Vec<bool> {
+/// For each step, true if it is inside a span whose name contains `name`; the opening and closing steps count as
+/// inside.
+fn mark_steps_in_spans(steps: &[Step], name: &str) -> Vec<bool> {
     let mut open: Vec<bool> = Vec::new();
     let mut within = 0;
     let mut marks = Vec::with_capacity(steps.len());
@@ -149,8 +152,10 @@ fn inside(steps: &[Step], name: &str) -> Vec<bool> {
     marks
 }
 
+/// Remove synchronizing calls and queries by name or enclosing span; true if there was one. Blocking copies become
+/// asynchronous.
 fn remove_syncs(ops: &mut [Op], steps: &mut Vec<Step>, target: &str) -> bool {
-    let marks = inside(steps, target);
+    let marks = mark_steps_in_spans(steps, target);
     let mut any = false;
     let old = std::mem::take(steps);
     for (step, marked) in old.into_iter().zip(marks) {
@@ -168,9 +173,10 @@ fn remove_syncs(ops: &mut [Op], steps: &mut Vec<Step>, target: &str) -> bool {
     any
 }
 
+/// Multiply the host time inside spans of a name by `factor`; true if there was any.
 fn scale_host(steps: &mut [Step], target: &str, factor: f64) -> bool {
     let mut any = false;
-    let marks = inside(steps, target);
+    let marks = mark_steps_in_spans(steps, target);
     for (marked, step) in marks.into_iter().zip(steps) {
         if let (
             true,
@@ -190,6 +196,7 @@ fn scale_host(steps: &mut [Step], target: &str, factor: f64) -> bool {
     any
 }
 
+/// Remove the waits of other streams for collectives; true if there was one.
 fn overlap(program: &mut Program) -> bool {
     let mut on_collectives = vec![false; program.records.len()];
     for step in program.threads.iter().flat_map(|thread| &thread.steps) {
@@ -201,6 +208,7 @@ fn overlap(program: &mut Program) -> bool {
     each_thread(program, |_, steps| retain(steps, |step| !waits(step)))
 }
 
+/// Add `more` DataLoader workers to the program, each with a prefetched index; true if an index is requested earlier.
 fn more_workers(program: &mut Program, more: usize) -> bool {
     let Some(loader) = &mut program.loader else { return false };
     let ahead = loader.workers.min(loader.items.len());
@@ -223,9 +231,10 @@ fn more_workers(program: &mut Program, more: usize) -> bool {
     true
 }
 
-/// Outermost spans of this name in a program, from the opening to the closing step.
-fn spans(steps: &[Step], name: &str) -> Vec<std::ops::Range<usize>> {
-    let marks = inside(steps, name);
+/// Ranges of steps inside the outermost spans whose name contains `name`; spans that follow each other directly share a
+/// range.
+fn ranges_of_spans(steps: &[Step], name: &str) -> Vec<std::ops::Range<usize>> {
+    let marks = mark_steps_in_spans(steps, name);
     let mut found = Vec::new();
     let mut start = None;
     for (i, step) in steps.iter().enumerate() {
@@ -242,9 +251,10 @@ fn spans(steps: &[Step], name: &str) -> Vec<std::ops::Range<usize>> {
     found
 }
 
+/// Merge the kernels of one stream in each span of a name into the first one; true if there were several.
 fn fuse(ops: &mut [Op], steps: &mut Vec<Step>, name: &str) -> bool {
     let mut gone = vec![false; steps.len()];
-    for span in spans(steps, name) {
+    for span in ranges_of_spans(steps, name) {
         let mut first: Option<usize> = None;
         for i in span {
             let Step::Launch { ops: launched, .. } = &steps[i] else { continue };
@@ -266,9 +276,10 @@ fn fuse(ops: &mut [Op], steps: &mut Vec<Step>, name: &str) -> bool {
     retain(steps, |_| !gone.next().unwrap_or(false))
 }
 
+/// Replace all launches in each span of a name by one graph launch; true if there was such a span.
 fn graph(steps: &mut Vec<Step>, name: &str) -> bool {
     let mut any = false;
-    for span in spans(steps, name).into_iter().rev() {
+    for span in ranges_of_spans(steps, name).into_iter().rev() {
         let body = &steps[span.clone()];
         let plain = |step: &Step| {
             matches!(step, Step::Open(_) | Step::Close | Step::Spend(_) | Step::Call { .. } | Step::Launch { .. })

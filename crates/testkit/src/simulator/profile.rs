@@ -2,7 +2,7 @@
 
 use crate::rng::Rng;
 
-/// Features of the generated programs. [`Profile::any`] draws some, [`Profile::plain`] has none.
+/// Features of simulated programs. [`Profile::any`] draws some, [`Profile::plain`] has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     /// Training steps, each in a `ProfilerStep#N`; 0: no annotation, one pass.

@@ -6,7 +6,7 @@ use crate::simulator::run::{self, Cause, Outcome};
 use crate::simulator::truth::Walk;
 use crate::simulator::{Edit, Profile, Truth, ambiguity, edit};
 
-/// A program after its run.
+/// A simulated program together with its run and its true critical path.
 #[derive(Debug, Clone)]
 pub struct Simulated {
     pub(crate) program: Program,
@@ -15,7 +15,7 @@ pub struct Simulated {
     draws: u64,
 }
 
-/// Critical path of one training step.
+/// True critical path of one training step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Name of the annotation, `ProfilerStep#N`.
@@ -37,32 +37,33 @@ pub fn simulate(seed: u64, profile: &Profile) -> Simulated {
     }
 }
 
+/// Draw and simulate one program; `None` if it never ends, or its trace is ambiguous and must not be.
 fn attempt(seed: u64, profile: &Profile, draws: u64) -> Option<Simulated> {
     let mut program = program::generate(seed, profile);
     let outcome = run::run(&mut program, true).ok()?;
     let walk = Walk::new(&program, &outcome);
-    let (cause, alone) = walk.end()?;
-    if profile.unique && (!alone || !outcome.is_unique || ambiguity::check(&program, &outcome).is_err()) {
+    let (cause, alone) = walk.last_activity()?;
+    if profile.unique && (!alone || !outcome.is_unique || ambiguity::check_causes(&program, &outcome).is_err()) {
         return None;
     }
-    let truth = walk.truth(0, cause);
+    let truth = walk.critical_path(0, cause);
     Some(Simulated { program, outcome, truth, draws })
 }
 
 impl Simulated {
-    /// Critical path of the whole program, from time 0 to the last end.
+    /// True critical path of the whole program, from time 0 to the last end.
     #[must_use]
     pub fn truth(&self) -> &Truth {
         &self.truth
     }
 
-    /// Paths of the steps, each on the main thread from the start to the end of the annotation.
+    /// True critical path of each training step, on the main thread from the start to the end of its annotation.
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
         let walk = Walk::new(&self.program, &self.outcome);
         let is_main = |thread: usize| self.outcome.threads[thread].0 == Role::Main;
         let steps = self.outcome.spans.iter().filter(|s| s.name.starts_with("ProfilerStep#") && is_main(s.thread));
-        let path = |s: &run::SpanRecord| walk.truth(s.start, Cause::Thread { thread: s.thread, at: s.end });
+        let path = |s: &run::SpanRecord| walk.critical_path(s.start, Cause::Thread { thread: s.thread, at: s.end });
         steps.map(|s| Step { name: s.name.to_string(), truth: path(s) }).collect()
     }
 
@@ -97,8 +98,8 @@ impl Simulated {
         self.program.queue_limit
     }
 
-    /// Number and priority of each stream. Kernels of this device never compete for its units, so that a priority has
-    /// no effect; it is only recorded, as in real traces.
+    /// Number and priority of each stream in the trace. Kernels of this device never compete for its units, so that a
+    /// priority has no effect; it is only recorded, as in real traces.
     pub fn streams(&self) -> impl Iterator<Item = (i64, i32)> {
         self.program.streams.iter().map(|stream| (stream.number, stream.priority))
     }
@@ -115,7 +116,8 @@ impl Simulated {
         self.outcome.spans.len()
     }
 
-    /// The edited program, run with the durations and lags of the original. `None` if an edit has nothing to change.
+    /// Apply edits to the program and run it with the durations and lags of the original. `None` if an edit has nothing
+    /// to change.
     #[must_use]
     pub fn rerun(&self, edits: &[Edit]) -> Option<Self> {
         let mut program = self.program.clone();
@@ -123,17 +125,17 @@ impl Simulated {
             program = edit::apply(program, edit)?;
         }
         let outcome = run::run(&mut program, false).ok()?;
-        Some(Self { draws: self.draws, ..Self::after(program, outcome)? })
+        Some(Self { draws: self.draws, ..Self::from_run(program, outcome)? })
     }
 
-    /// Combine a program with its run and its critical path; `None` if no work ever ran.
-    pub(crate) fn after(program: Program, outcome: Outcome) -> Option<Self> {
+    /// Combine a program and the results of its run, and compute its critical path; `None` if no work ever ran.
+    pub(crate) fn from_run(program: Program, outcome: Outcome) -> Option<Self> {
         let walk = Walk::new(&program, &outcome);
-        let truth = walk.truth(0, walk.end()?.0);
+        let truth = walk.critical_path(0, walk.last_activity()?.0);
         Some(Self { program, outcome, truth, draws: 0 })
     }
 
-    /// Critical path of the program after an edit; `None` if the edit has nothing to change.
+    /// Critical path of the program after an edit and a new run; `None` if the edit has nothing to change.
     #[must_use]
     pub fn edit(&self, edit: &Edit) -> Option<Truth> {
         self.rerun(std::slice::from_ref(edit)).map(|edited| edited.truth)
@@ -146,7 +148,7 @@ impl Simulated {
         all.into_iter().filter(|edit| edit::apply(self.program.clone(), edit).is_some()).collect()
     }
 
-    /// Number of draws that were refused because their trace was ambiguous.
+    /// Number of programs drawn before this one and refused, because their trace was ambiguous or they never ended.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.draws

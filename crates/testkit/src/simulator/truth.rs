@@ -8,7 +8,7 @@ use crate::simulator::program::Program;
 use crate::simulator::run::record::Category;
 use crate::simulator::run::{Cause, Outcome, State};
 
-/// Segment of the real critical path. Times in ns since the start of the profiler.
+/// Segment of the true critical path. Times in ns since the start of the profiler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TrueSegment {
     /// Begin of the segment.
@@ -23,7 +23,7 @@ pub struct TrueSegment {
     pub event: String,
 }
 
-/// Critical path of a window, with its composition.
+/// True critical path of a time window: its segments, and its time by category.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Truth {
     /// Start of the window, ns since the start of the profiler.
@@ -38,9 +38,9 @@ pub struct Truth {
     pub hops: Vec<TrueSegment>,
 }
 
-/// Position of the backward pass.
+/// Position of the backward pass: a thread or a GPU operation.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum Position {
     Thread(usize),
     Op(usize),
 }
@@ -62,8 +62,8 @@ impl<'a> Walk<'a> {
         Self { program, outcome, placed }
     }
 
-    /// Activity of the run that ended last, and true if it was the only one at that time. `None` if no work ever ran.
-    pub(crate) fn end(&self) -> Option<(Cause, bool)> {
+    /// Last event of the run, on a thread or the GPU, and true if no other one ended then. `None` if no work ever ran.
+    pub(crate) fn last_activity(&self) -> Option<(Cause, bool)> {
         let threads = self.outcome.threads.iter().enumerate().filter_map(|(thread, (_, segments))| {
             let at = segments.last()?.end;
             Some((at, Cause::Thread { thread, at }))
@@ -76,15 +76,15 @@ impl<'a> Walk<'a> {
         Some((found.1, at_last.next().is_none()))
     }
 
-    /// Critical path of the simulated run from `start` to `cause`.
-    pub(crate) fn truth(&self, start: i64, cause: Cause) -> Truth {
+    /// Follow the causes back from `cause` to time `start`; returns the critical path in between.
+    pub(crate) fn critical_path(&self, start: i64, cause: Cause) -> Truth {
         let (mut place, end) = split(cause);
         let mut at = end;
         let mut hops = Vec::new();
         while at > start {
             let (from, cause, lag) = match place {
-                Place::Op(op) => self.leave_op(op, at, start, &mut hops),
-                Place::Thread(thread) => match self.leave_thread(thread, at, start, &mut hops) {
+                Position::Op(op) => self.leave_op(op, at, start, &mut hops),
+                Position::Thread(thread) => match self.leave_thread(thread, at, start, &mut hops) {
                     Some(left) => left,
                     None => break,
                 },
@@ -104,15 +104,18 @@ impl<'a> Walk<'a> {
         Truth { start_ns: start, end_ns: end, window_ns: end - start, bound_by_ns, hops }
     }
 
+    /// Follow the critical path back through a GPU operation; returns its start, the cause of its start, and the
+    /// category of the lag.
     fn leave_op(&self, op: usize, at: i64, start: i64, hops: &mut Vec<TrueSegment>) -> (i64, Cause, Option<Category>) {
         let activity = &self.outcome.activities[self.placed[op]];
         let category = self.program.ops[op].work.category();
         let name = self.program.ops[op].name.to_string();
-        self.hop(hops, (activity.start.max(start), at), category, Place::Op(op), name);
+        self.hop(hops, (activity.start.max(start), at), category, Position::Op(op), name);
         (activity.start, activity.cause, Some(activity.lag))
     }
 
-    /// Follow the critical path back through a thread's time; `None` if the thread has no earlier time.
+    /// Follow the critical path back through a segment of a thread; `None` if the thread has no earlier one. Returns as
+    /// `leave_op`.
     fn leave_thread(
         &self,
         thread: usize,
@@ -124,35 +127,37 @@ impl<'a> Walk<'a> {
         let segment = &segments[segments.partition_point(|s| s.start < at).checked_sub(1)?];
         match segment.state {
             State::Own(category) => {
-                let name = self.name(Place::Thread(thread), at);
-                self.hop(hops, (segment.start.max(start), at), category, Place::Thread(thread), name);
+                let name = self.name(Position::Thread(thread), at);
+                self.hop(hops, (segment.start.max(start), at), category, Position::Thread(thread), name);
                 Some((segment.start, Cause::Thread { thread, at: segment.start }, None))
             }
             State::Waited { cause, category } => Some((at, cause, Some(category))),
         }
     }
 
+    /// Append a segment to the critical path, unless it is empty.
     fn hop(
         &self,
         hops: &mut Vec<TrueSegment>,
         (start_ns, end_ns): (i64, i64),
         category: Category,
-        place: Place,
+        place: Position,
         event: String,
     ) {
         if end_ns > start_ns {
             let track = match place {
-                Place::Thread(thread) => crate::simulator::kineto::thread_label(self.outcome.threads[thread].0),
-                Place::Op(op) => format!("stream {}", self.program.streams[self.program.ops[op].stream].number),
+                Position::Thread(thread) => crate::simulator::kineto::thread_label(self.outcome.threads[thread].0),
+                Position::Op(op) => format!("stream {}", self.program.streams[self.program.ops[op].stream].number),
             };
             hops.push(TrueSegment { start_ns, end_ns, category: category.name(), track, event });
         }
     }
 
-    fn name(&self, place: Place, at: i64) -> String {
+    /// Name of the GPU operation, or of the innermost span of the thread at time `at`.
+    fn name(&self, place: Position, at: i64) -> String {
         match place {
-            Place::Op(op) => self.program.ops[op].name.to_string(),
-            Place::Thread(thread) => {
+            Position::Op(op) => self.program.ops[op].name.to_string(),
+            Position::Thread(thread) => {
                 let segments = &self.outcome.threads[thread].1;
                 let segment = segments.partition_point(|s| s.start < at).checked_sub(1).map(|i| &segments[i]);
                 let span = segment.and_then(|segment| segment.span);
@@ -162,9 +167,10 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn split(cause: Cause) -> (Place, i64) {
+/// Position and time of a cause.
+fn split(cause: Cause) -> (Position, i64) {
     match cause {
-        Cause::Thread { thread, at } => (Place::Thread(thread), at),
-        Cause::Op { op, at } => (Place::Op(op), at),
+        Cause::Thread { thread, at } => (Position::Thread(thread), at),
+        Cause::Op { op, at } => (Position::Op(op), at),
     }
 }

@@ -5,8 +5,8 @@ use crate::simulator::Profile;
 use crate::simulator::program::{self, Kind, Op, Program, Role, Sequence, Span, Step, Work};
 use std::collections::BTreeMap;
 
-/// Draw a program of a profile that `shape` may change: streams, copies, graphs, dependent launches, locks, workers
-/// and a short queue as in [`Profile::any`], without work that rules would correctly report.
+/// Draw a clean program of a random profile, which `shape` may change. It has streams, copies, graphs, dependent
+/// launches, locks, workers and a short queue as in [`Profile::any`], without work that rules would correctly report.
 pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
     let mut rng = Rng::new(seed ^ 0x000c_1ea0_0000);
     let mut profile = Profile {
@@ -26,7 +26,7 @@ pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
     };
     shape(&mut profile);
     let mut program = program::generate(seed, &profile);
-    without_backward_that_is_slow(&mut program, &mut rng);
+    limit_backward_times(&mut program, &mut rng);
     for op in &mut program.ops {
         // These names mean float32 without tensor cores.
         if op.name.contains("sgemm") {
@@ -58,17 +58,19 @@ pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
 }
 
 /// Number of training steps of a simulated program.
-pub(super) fn passes(program: &Program) -> usize {
+pub(super) fn count_training_steps(program: &Program) -> usize {
     let is_step = |step: &&Step| matches!(step, Step::Open(span) if span.name.starts_with("ProfilerStep#"));
     main(program).iter().filter(is_step).count()
 }
 
+/// Steps of the main thread of a simulated program.
 pub(super) fn main(program: &Program) -> &[Step] {
     program.threads.iter().find(|thread| thread.role == Role::Main).map_or(&[], |thread| &thread.steps)
 }
 
-/// The backward pass of each operator takes about one to two times as long as its forward pass.
-fn without_backward_that_is_slow(program: &mut Program, rng: &mut Rng) {
+/// Set the kernel times of the backward pass so that each operator takes about one to two times as long backward as
+/// forward.
+fn limit_backward_times(program: &mut Program, rng: &mut Rng) {
     let (mut forward, mut backward): (BTreeMap<u64, Vec<usize>>, BTreeMap<u64, Vec<usize>>) = Default::default();
     for thread in &program.threads {
         let mut open: Vec<Option<Sequence>> = Vec::new();
@@ -87,7 +89,7 @@ fn without_backward_that_is_slow(program: &mut Program, rng: &mut Rng) {
     }
     let total = |ops: &[Op], indices: &[usize]| -> i64 { indices.iter().map(|&op| ops[op].duration).sum() };
     // Equal in each step.
-    let of_step = (backward.len() / passes(program).max(1)).max(1);
+    let of_step = (backward.len() / count_training_steps(program).max(1)).max(1);
     let percents: Vec<i64> = (0..of_step).map(|_| rng.between(90, 210)).collect();
     for (i, (number, indices)) in backward.into_iter().enumerate() {
         let Some(before) = forward.get(&number) else { continue };
@@ -102,7 +104,7 @@ fn without_backward_that_is_slow(program: &mut Program, rng: &mut Rng) {
     }
 }
 
-/// Positions in each step at which work can be inserted.
+/// Positions in the threads of a program at which work can be inserted, by training step.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     /// By step: before all other work.
@@ -126,6 +128,7 @@ impl Slots {
         slots
     }
 
+    /// Find the positions in the steps of the main thread.
     fn find_on_main(&mut self, steps: &[Step]) {
         // For each open span: true for a step, true for a module.
         let mut open: Vec<(bool, bool)> = Vec::new();
@@ -152,6 +155,7 @@ impl Slots {
         }
     }
 
+    /// Find the positions in the steps of the autograd thread.
     fn find_on_autograd(&mut self, steps: &[Step]) {
         let mut depth = 0;
         let mut nodes = Vec::new();

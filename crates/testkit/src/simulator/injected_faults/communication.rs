@@ -2,18 +2,18 @@
 
 use super::Kind;
 use super::injector::{At, FaultInjector};
-use super::kernels::without;
+use super::kernels::without_spans;
 use crate::rng::Rng;
 use crate::simulator::names;
 use crate::simulator::program::build::{Builder, COLLECTIVE, COMPUTE};
 use crate::simulator::program::{Step, Work};
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind::gone("collective without overlap", "SL019", not_overlapped),
-    Kind::gone("collective that waits for a slower rank", "SL023", waits_for_others).also(&["SL019", "SL031"]),
-    Kind::gone("search for unused parameters", "SL021", search),
+    Kind::removable("collective without overlap", "SL019", not_overlapped),
+    Kind::removable("collective that waits for a slower rank", "SL023", waits_for_others).also(&["SL019", "SL031"]),
+    Kind::removable("search for unused parameters", "SL021", search),
     Kind::assumed("sums of which each rank keeps a part", "SL020", sums_of_shards).also(&["SL019"]),
-    Kind::gone("gradients reduced in each of several passes", "SL022", accumulation).also(&["SL019"]),
+    Kind::removable("gradients reduced in each of several passes", "SL022", accumulation).also(&["SL019"]),
     Kind::assumed("a collective for each parameter", "SL044", one_by_one).also(&["SL012", "SL019"]),
 ];
 
@@ -24,7 +24,7 @@ const ALL_REDUCE: Names = ["c10d::allreduce_", "nccl:all_reduce", names::ALL_RED
 const BROADCAST: Names =
     ["c10d::broadcast_", "nccl:broadcast", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"];
 
-/// Launch an all-reduce on a separate stream; returns its operation and the record of its end.
+/// Launch an all-reduce of `ns` nanoseconds on a separate stream; returns its operation and the record of its end.
 fn all_reduce(b: &mut Builder<'_>, ns: i64) -> (usize, usize) {
     collective(b, ALL_REDUCE, (1 << 20, ns))
 }
@@ -56,13 +56,13 @@ fn collective(
     found
 }
 
-/// One to three collectives in each step for which other work waits at once, each of 5 to 30 % of the step. Repaired:
-/// no work waits for them.
+/// Inject one to three collectives per step for which other work waits at once, each of 5 to 30 % of the step.
+/// Repaired: no work waits for them.
 fn not_overlapped(p: &mut FaultInjector<'_>) {
-    let count = p.some(1, 3);
-    let ns = p.part(5, 30);
-    p.both(At::Forward, count, |p| {
-        let faulty = p.write(|b| {
+    let count = p.draw_count(1, 3);
+    let ns = p.draw_step_part(5, 30);
+    p.insert_both(At::Forward, count, |p| {
+        let faulty = p.build_steps(|b| {
             b.python("torch/distributed/distributed_c10d.py(2501): all_reduce", |b| {
                 let ns = b.rng.jitter(ns, 5);
                 let (_, done) = all_reduce(b, ns);
@@ -79,16 +79,16 @@ fn not_overlapped(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// One or two collectives in each step for which other work waits; one to three of all take 3 to 12 times as long as
-/// the others, because another rank is late.
+/// Inject one or two collectives per step for which other work waits. One to three of them in total take 3 to 12 times
+/// as long as the others, because another rank is late. Repaired: all take as long as usual.
 fn waits_for_others(p: &mut FaultInjector<'_>) {
-    let count = p.some(1, 2);
-    let (ns, times) = (p.part(3, 10), p.b.rng.between(3, 12));
+    let count = p.draw_count(1, 2);
+    let (ns, times) = (p.draw_step_part(3, 10), p.b.rng.between(3, 12));
     let all = count * p.passes();
-    let late = p.some(1, 3).min((all - 1) / 2);
+    let late = p.draw_count(1, 3).min((all - 1) / 2);
     let which = p.b.rng.sample(all, late);
     let mut call = 0;
-    p.faster(At::Forward, count, |b| {
+    p.insert_faster(At::Forward, count, |b| {
         let mut repaired_durations = Vec::new();
         b.python("torch/distributed/distributed_c10d.py(2501): all_reduce", |b| {
             let usual = b.rng.jitter(ns, 4);
@@ -104,29 +104,29 @@ fn waits_for_others(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// Each step searches unused parameters, for 0.5 to 1.5 times the step.
+/// Inject a search for unused parameters into each step, for 0.5 to 1.5 times the step.
 fn search(p: &mut FaultInjector<'_>) {
-    let ns = p.part(50, 150);
-    p.gone(At::Forward, 1, |b| {
+    let ns = p.draw_step_part(50, 150);
+    p.insert_removable(At::Forward, 1, |b| {
         b.python("torch/nn/parallel/distributed.py(1639): forward", |b| {
             b.op("torch.distributed.ddp.reducer::search_unused_parameters", |b| b.spend_about(ns, 8));
         });
     });
 }
 
-/// One to four buckets of gradients in each step are reduced, each for 2 to 10 % of the step; after the update the
-/// parameters are gathered from the ranks that computed them. Repaired: each reduction takes half the time.
+/// Inject all-reduces of one to four gradient buckets per step, each for 2 to 10 % of the step. A broadcast of the
+/// parameters follows at the end of the step. Repaired: each all-reduce takes half the time, as a reduce-scatter would.
 fn sums_of_shards(p: &mut FaultInjector<'_>) {
-    let (count, ns) = (p.some(1, 4), p.part(2, 10));
-    let places = p.places(At::Forward, count).len() as i64;
-    p.faster(At::Forward, places as usize, |b| {
+    let (count, ns) = (p.draw_count(1, 4), p.draw_step_part(2, 10));
+    let places = p.draw_positions(At::Forward, count).len() as i64;
+    p.insert_faster(At::Forward, places as usize, |b| {
         let ns = b.rng.jitter(ns, 4);
         let (op, done) = all_reduce(b, ns);
         b.wait(COMPUTE, done);
         vec![(op, ns / 2)]
     });
-    p.both(At::End, 1, |p| {
-        let steps = p.write(|b| {
+    p.insert_both(At::End, 1, |p| {
+        let steps = p.build_steps(|b| {
             let ns = b.rng.jitter(ns * places / 2, 4);
             let (_, done) = collective(b, BROADCAST, (places << 20, ns));
             b.wait(COMPUTE, done);
@@ -138,23 +138,23 @@ fn sums_of_shards(p: &mut FaultInjector<'_>) {
 /// Elements of two bytes that a collective moves per ns: 50 GB/s.
 const ELEMENTS_PER_NS: i64 = 25;
 
-/// After the update, 24 to 48 parameters are averaged over the ranks, by one collective each: 8 to 30 % of the step
-/// in latencies. Every second one is a bias and takes hardly more than a latency. Repaired: one collective moves all
-/// of them, with one latency and the time of all data.
+/// Inject one all-reduce for each of 24 to 48 parameters at the end of each step: 8 to 30 % of the step in latencies.
+/// Every second parameter is a bias and takes hardly more than a latency. Repaired: one collective moves all of them,
+/// with one latency and the time of all data.
 fn one_by_one(p: &mut FaultInjector<'_>) {
-    let count = p.some(24, 48);
-    let latency = (p.part(8, 30) / count as i64).max(12_000);
+    let count = p.draw_count(24, 48);
+    let latency = (p.draw_step_part(8, 30) / count as i64).max(12_000);
     let size = |i: usize, rng: &mut Rng| if i.is_multiple_of(2) { 1 << rng.between(12, 16) } else { 512 };
     let sizes: Vec<i64> = (0..count).map(|i| size(i, &mut p.b.rng)).collect();
     let all = [sizes.iter().sum()];
-    p.both(At::End, 1, |p| {
-        let faulty = p.write(|b| average(b, &sizes, latency));
-        let repaired = p.write(|b| average(b, &all, latency));
+    p.insert_both(At::End, 1, |p| {
+        let faulty = p.build_steps(|b| average(b, &sizes, latency));
+        let repaired = p.build_steps(|b| average(b, &all, latency));
         (faulty, repaired)
     });
 }
 
-/// Launch a collective for each of these numbers of elements; other work waits for the last one.
+/// Launch an all-reduce for each of `sizes` (numbers of elements); other work waits for the last one.
 fn average(b: &mut Builder<'_>, sizes: &[i64], latency: i64) {
     b.python("train.py(31): average_parameters", |b| {
         let mut last = None;
@@ -170,16 +170,16 @@ fn average(b: &mut Builder<'_>, sizes: &[i64], latency: i64) {
     });
 }
 
-/// Each step of the optimizer has two to four passes, each with one to three buckets that are reduced, each for 3 to
-/// 10 % of the step, while no other work runs. Repaired: only the last pass reduces.
+/// Inject two to four passes into each step, each with all-reduces of one to three gradient buckets. An all-reduce
+/// takes 3 to 10 % of the step, while no other work runs. Repaired: only the last pass has all-reduces.
 fn accumulation(p: &mut FaultInjector<'_>) {
     const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
-    let (count, buckets, ns) = (p.some(2, 4), p.some(1, 3), p.part(3, 10));
-    let mut places = p.places(At::Forward, count);
+    let (count, buckets, ns) = (p.draw_count(2, 4), p.draw_count(1, 3), p.draw_step_part(3, 10));
+    let mut places = p.draw_positions(At::Forward, count);
     places.sort_unstable();
     for (i, &place) in places.iter().enumerate() {
         for pass in 0..p.passes() {
-            let faulty = p.write(|b| {
+            let faulty = p.build_steps(|b| {
                 b.annotation("DistributedDataParallel.forward", |b| {
                     b.operator_of("aten::addmm", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_nn", 20_000);
                 });
@@ -195,10 +195,10 @@ fn accumulation(p: &mut FaultInjector<'_>) {
             });
             let mut repaired = faulty.clone();
             if i + 1 < places.len() {
-                repaired = without(&faulty, "c10d::allreduce_");
+                repaired = without_spans(&faulty, "c10d::allreduce_");
                 repaired.retain(|step| !matches!(step, Step::Wait { .. }));
             }
-            p.put((At::Forward, place, pass), faulty, repaired);
+            p.insert((At::Forward, place, pass), faulty, repaired);
         }
     }
 }

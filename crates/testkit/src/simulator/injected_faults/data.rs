@@ -12,9 +12,9 @@ use crate::simulator::program::{self, Program, Span, Step};
 pub(super) const STARVED: &str = "too few DataLoader workers";
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind::gone(STARVED, "SL009", slow_items).also(&["SL031"]).shape(with_workers),
-    Kind::gone("DataLoader without workers", "SL009", load_inline).also(&["SL005"]).shape(without_workers),
-    Kind::gone("images are resized in the step", "SL010", resize).also(&["SL009", "SL005"]).shape(without_workers),
+    Kind::removable(STARVED, "SL009", slow_items).also(&["SL031"]).shape(with_workers),
+    Kind::removable("DataLoader without workers", "SL009", load_inline).also(&["SL005"]).shape(without_workers),
+    Kind::removable("images are resized in the step", "SL010", resize).also(&["SL009", "SL005"]).shape(without_workers),
 ];
 
 fn with_workers(profile: &mut Profile) {
@@ -28,7 +28,7 @@ fn without_workers(profile: &mut Profile) {
     profile.workers = 0;
 }
 
-/// Each item takes its worker 1.2 to 3 times as long as would be in time. Repaired: two more workers.
+/// Let each item take its DataLoader worker 1.2 to 3 times as long as would be in time. Repaired: two more workers.
 fn slow_items(p: &mut FaultInjector<'_>) {
     p.whole = Some(|program| {
         if let Some(more) = edit::apply(program.clone(), &Edit::MoreWorkers(2)) {
@@ -36,7 +36,7 @@ fn slow_items(p: &mut FaultInjector<'_>) {
         }
     });
     let workers = p.b.program.loader.as_ref().map_or(1, |loader| loader.workers);
-    let ns = p.part(120, 300) * workers as i64;
+    let ns = p.draw_step_part(120, 300) * workers as i64;
     let frames = |items: &[Step]| items.iter().filter(|step| is_item(step)).count().max(1) as i64;
     let each = p.b.program.loader.as_ref().and_then(|loader| loader.items.iter().map(|items| frames(items)).max());
     let (each, rng) = (ns / each.unwrap_or(1), &mut p.b.rng);
@@ -47,7 +47,7 @@ fn is_item(step: &Step) -> bool {
     matches!(step, Step::Open(span) if span.name.contains("__getitem__"))
 }
 
-/// Set the time that workers take for the parts of an item, in ns.
+/// Replace the time in ns that DataLoader workers take for each part of an item by the result of `set`.
 pub(super) fn set_items(program: &mut Program, mut set: impl FnMut(i64) -> i64) {
     for items in program.loader.iter_mut().flat_map(|loader| &mut loader.items) {
         let mut opened = false;
@@ -68,23 +68,25 @@ pub(super) fn set_items(program: &mut Program, mut set: impl FnMut(i64) -> i64) 
     }
 }
 
+/// Add the frames of a DataLoader iterator's `__next__`, with the steps of `body` inside.
 fn take(b: &mut Builder<'_>, iterator: &'static str, body: impl FnOnce(&mut Builder<'_>)) {
     b.annotation(iterator, |b| b.python("torch/utils/data/dataloader.py(701): __next__", body));
 }
 
-/// Remaining work with fast enough workers: an item is ready when it is requested.
+/// Add the steps that take an item from workers that are fast enough, so that it is ready.
 fn take_from_workers(b: &mut Builder<'_>) {
     take(b, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", |b| {
         b.python(names::QUEUE_GET, |b| b.spend(8_000, 30_000));
     });
 }
 
-/// The main thread loads each batch of 2 to 8 items itself, for 0.3 to 2 times the step.
+/// Inject the loading of a batch of 2 to 8 items by the main thread into each step, for 0.3 to 2 times the step.
+/// Repaired: workers load it.
 fn load_inline(p: &mut FaultInjector<'_>) {
-    let items = p.some(2, 8);
-    let ns = p.part(30, 200) / items as i64;
-    p.both(At::Start, 1, |p| {
-        let faulty = p.write(|b| {
+    let items = p.draw_count(2, 8);
+    let ns = p.draw_step_part(30, 200) / items as i64;
+    p.insert_both(At::Start, 1, |p| {
+        let faulty = p.build_steps(|b| {
             take(b, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
                 b.python(names::FETCH, |b| {
                     for _ in 0..items {
@@ -94,18 +96,18 @@ fn load_inline(p: &mut FaultInjector<'_>) {
                 });
             });
         });
-        (faulty, p.write(take_from_workers))
+        (faulty, p.build_steps(take_from_workers))
     });
 }
 
-/// The main thread loads each batch itself, mostly by resizing 2 to 8 images, for 0.3 to 2 times the step. Repaired:
-/// the images are small from the beginning.
+/// Inject the loading of a batch of 2 to 8 images by the main thread into each step. Resizing them takes 0.3 to 2 times
+/// the step. Repaired: the images are small from the beginning.
 fn resize(p: &mut FaultInjector<'_>) {
     const RESIZE: &str = "PIL/Image.py(2203): resize";
-    let items = p.some(2, 8);
-    let ns = p.part(30, 200) / items as i64;
-    p.both(At::Start, 1, |p| {
-        let faulty = p.write(|b| {
+    let items = p.draw_count(2, 8);
+    let ns = p.draw_step_part(30, 200) / items as i64;
+    p.insert_both(At::Start, 1, |p| {
+        let faulty = p.build_steps(|b| {
             take(b, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
                 b.python(names::FETCH, |b| {
                     for _ in 0..items {

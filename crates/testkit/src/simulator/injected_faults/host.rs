@@ -2,47 +2,48 @@
 
 use super::Kind;
 use super::injector::{At, FaultInjector};
-use super::kernels::without;
+use super::kernels::without_spans;
 use crate::simulator::Profile;
 use crate::simulator::program::build::{Builder, COMPUTE};
 use crate::simulator::program::{self, Span, Step, Target, Work, extras};
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind::gone("item() in the step", "SL004", item),
-    Kind::gone("nonzero() in the step", "SL004", nonzero),
-    Kind::gone("torch.cuda.synchronize() in the step", "SL004", synchronize),
-    Kind::gone("gc.collect() in the step", "SL025", collect).also(&["SL005"]),
-    Kind::gone("Python collects garbage", "SL025", collect_by_itself).also(&["SL031"]).shape(more_steps),
-    Kind::gone("logging in the step", "SL029", logging).also(&["SL004", "SL005"]),
-    Kind::gone("recompilation", "SL026", recompile).also(&["SL031", "SL005"]).shape(more_steps),
-    Kind::gone("graph breaks", "SL027", graph_breaks).also(&["SL005"]),
-    Kind::gone("one slow step", "SL031", slow_step).also(&["SL005"]).shape(more_steps),
+    Kind::removable("item() in the step", "SL004", item),
+    Kind::removable("nonzero() in the step", "SL004", nonzero),
+    Kind::removable("torch.cuda.synchronize() in the step", "SL004", synchronize),
+    Kind::removable("gc.collect() in the step", "SL025", collect).also(&["SL005"]),
+    Kind::removable("Python collects garbage", "SL025", collect_by_itself).also(&["SL031"]).shape(more_steps),
+    Kind::removable("logging in the step", "SL029", logging).also(&["SL004", "SL005"]),
+    Kind::removable("recompilation", "SL026", recompile).also(&["SL031", "SL005"]).shape(more_steps),
+    Kind::removable("graph breaks", "SL027", graph_breaks).also(&["SL005"]),
+    Kind::removable("one slow step", "SL031", slow_step).also(&["SL005"]).shape(more_steps),
     Kind::assumed("Python code that all wait for", "SL005", slow_code).least(6.0),
     Kind::assumed("busy Python without a GPU", "SL043", busy_python).least(12.0),
-    Kind::gone("cudaMalloc in each step", "SL024", allocate).also(&["SL005"]),
+    Kind::removable("cudaMalloc in each step", "SL024", allocate).also(&["SL005"]),
     Kind::assumed("a loop of small operators", "SL038", small_operators).also(&["SL005", "SL012"]),
-    Kind::gone("a wait for another thread", "SL039", wait_for_others).also(&["SL005"]),
-    Kind::measured("pauses of the profiler", "SL033", profiler_pauses).also(&["SL005"]),
+    Kind::removable("a wait for another thread", "SL039", wait_for_others).also(&["SL005"]),
+    Kind::of_measurement("pauses of the profiler", "SL033", profiler_pauses).also(&["SL005"]),
 ];
 
-/// Give the simulated program eight to twelve steps.
+/// Give the program of a profile eight to twelve training steps.
 pub(super) fn more_steps(profile: &mut Profile) {
     profile.steps = 8 + profile.steps % 5;
 }
 
-/// One to three calls of `item()` in each step, between modules or at its end, as a blocking copy or as a copy and a
+/// Inject one to three calls of `item()` per step, between modules or at its end, as a blocking copy or as a copy and a
 /// wait.
 fn item(p: &mut FaultInjector<'_>) {
     let at = if p.b.chance(40) { At::End } else { At::Forward };
-    let count = p.some(1, 3);
-    p.gone(at, count, |b| b.python("train.py(88): log_loss", extras::item));
+    let count = p.draw_count(1, 3);
+    p.insert_removable(at, count, |b| b.python("train.py(88): log_loss", extras::item));
 }
 
-/// One or two calls of `nonzero()` in each step. Repaired: the code runs without the number of elements.
+/// Inject one or two calls of `nonzero()` per step. Repaired: without the copy of the number of elements and the wait
+/// for it.
 fn nonzero(p: &mut FaultInjector<'_>) {
-    let count = p.some(1, 2);
-    p.both(At::Forward, count, |p| {
-        let faulty = p.write(|b| b.python("model.py(61): select", |b| b.op("aten::nonzero", select)));
+    let count = p.draw_count(1, 2);
+    p.insert_both(At::Forward, count, |p| {
+        let faulty = p.build_steps(|b| b.python("model.py(61): select", |b| b.op("aten::nonzero", select)));
         let mut wait = false;
         let stays = |step: &Step| {
             let is_removed = matches!(step, Step::Sync { .. })
@@ -56,6 +57,7 @@ fn nonzero(p: &mut FaultInjector<'_>) {
     });
 }
 
+/// Add the two kernels of `nonzero()`, with a copy of the number of elements and a wait in between.
 fn select(b: &mut Builder<'_>) {
     let counting = "void at_cuda_detail::cub::DeviceReduceKernel<at_cuda_detail::cub::DeviceReducePolicy<bool, int>>()";
     let writing = "void at_cuda_detail::cub::DeviceSelectSweepKernel<at_cuda_detail::cub::DispatchSelectIf<long>>()";
@@ -70,40 +72,40 @@ fn select(b: &mut Builder<'_>) {
     b.injected_kernel(writing, second);
 }
 
-/// One or two device synchronizations in each step.
+/// Inject one or two device synchronizations per step.
 fn synchronize(p: &mut FaultInjector<'_>) {
     let at = if p.b.chance(50) { At::End } else { At::Forward };
-    let count = p.some(1, 2);
-    p.gone(at, count, |b| {
+    let count = p.draw_count(1, 2);
+    p.insert_removable(at, count, |b| {
         b.python("train.py(64): timed", |b| {
             b.python("torch/cuda/__init__.py(985): synchronize", |b| b.sync(Target::Device));
         });
     });
 }
 
-/// An explicit garbage collection in each step, for 0.4 to 1.5 times the step.
+/// Inject an explicit garbage collection at the end of each step, for 0.4 to 1.5 times the step.
 fn collect(p: &mut FaultInjector<'_>) {
-    let ns = p.part(40, 150);
-    p.gone(At::End, 1, |b| {
+    let ns = p.draw_step_part(40, 150);
+    p.insert_removable(At::End, 1, |b| {
         b.python("train.py(70): free", |b| {
             b.python("<built-in method collect of module object at 0x7f52d1b40e50>", |b| b.spend_about(ns, 5));
         });
     });
 }
 
-/// Automatic garbage collections at random points after the first step: in every to every third step, each for 0.5 to
-/// 3 times the step.
+/// Inject automatic garbage collections at random points after the first step: in every to every third step, each for
+/// 0.5 to 3 times the step.
 fn collect_by_itself(p: &mut FaultInjector<'_>) {
-    let (every, ns) = (p.some(1, 3), p.part(50, 300));
-    for pass in (p.some(1, 2)..p.passes()).step_by(every) {
-        let place = p.places(At::Forward, 1).first().copied().unwrap_or(0);
-        let faulty = p.write(|b| b.python("Python GC", |b| b.spend_about(ns, 30)));
-        p.put((At::Forward, place, pass), faulty, Vec::new());
+    let (every, ns) = (p.draw_count(1, 3), p.draw_step_part(50, 300));
+    for pass in (p.draw_count(1, 2)..p.passes()).step_by(every) {
+        let place = p.draw_positions(At::Forward, 1).first().copied().unwrap_or(0);
+        let faulty = p.build_steps(|b| b.python("Python GC", |b| b.spend_about(ns, 30)));
+        p.insert((At::Forward, place, pass), faulty, Vec::new());
     }
 }
 
-/// One to three calls in each step that write to a terminal or a file, together for 0.3 to 1.2 times the step; some
-/// of them first read a number from the GPU.
+/// Inject one to three calls per step that write to a terminal or a file, together for 0.3 to 1.2 times the step. In
+/// some programs each call first reads a number from the GPU.
 fn logging(p: &mut FaultInjector<'_>) {
     const FRAMES: &[&str] = &[
         "<built-in function print>",
@@ -113,10 +115,10 @@ fn logging(p: &mut FaultInjector<'_>) {
         "wandb/sdk/wandb_run.py(1703): log",
     ];
     let frame = FRAMES[p.b.rng.below(FRAMES.len())];
-    let (count, reads) = (p.some(1, 3), p.b.chance(40));
+    let (count, reads) = (p.draw_count(1, 3), p.b.chance(40));
     let at = if count == 1 { At::End } else { At::Forward };
-    let ns = p.part(30, 120) / count as i64;
-    p.gone(at, count, |b| {
+    let ns = p.draw_step_part(30, 120) / count as i64;
+    p.insert_removable(at, count, |b| {
         b.python("train.py(95): report", |b| {
             b.python(frame, |b| {
                 if reads {
@@ -128,26 +130,26 @@ fn logging(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// In one to three steps after the first one, a function is compiled again, each time for 1 to 6 times the step.
+/// Inject one to three recompilations of a function, in steps after the first one, each for 1 to 6 times the step.
 fn recompile(p: &mut FaultInjector<'_>) {
-    let (times, ns) = (p.some(1, 3), p.part(100, 600));
-    let place = p.places(At::Forward, 1).first().copied().unwrap_or(0);
+    let (times, ns) = (p.draw_count(1, 3), p.draw_step_part(100, 600));
+    let place = p.draw_positions(At::Forward, 1).first().copied().unwrap_or(0);
     for pass in p.b.rng.sample(p.passes() - 1, times) {
-        let faulty = p.write(|b| {
+        let faulty = p.build_steps(|b| {
             b.python("model.py(30): forward", |b| {
                 b.python("torch/_dynamo/convert_frame.py(1080): _compile", |b| b.spend_about(ns, 30));
             });
         });
-        p.put((At::Forward, place, pass + 1), faulty, Vec::new());
+        p.insert((At::Forward, place, pass + 1), faulty, Vec::new());
     }
 }
 
-/// One to three functions in each step have a graph break; the lookup of the second part takes 0.2 to 0.8 times the
-/// step.
+/// Inject one to three functions with a graph break per step. The cache lookups of their second parts take 0.4 to 1.2
+/// times the step in total.
 fn graph_breaks(p: &mut FaultInjector<'_>) {
-    let count = p.some(1, 3);
-    let ns = p.part(40, 120) / count as i64;
-    p.both(At::Forward, count, |p| {
+    let count = p.draw_count(1, 3);
+    let ns = p.draw_step_part(40, 120) / count as i64;
+    p.insert_both(At::Forward, count, |p| {
         let parts = |b: &mut Builder<'_>, is_injected: bool| {
             b.python("model.py(30): forward", |b| {
                 b.op("Torch-Compiled Region: 0/0", |b| {
@@ -164,35 +166,36 @@ fn graph_breaks(p: &mut FaultInjector<'_>) {
                 });
             });
         };
-        let faulty = p.write(|b| parts(b, true));
-        let repaired = without(&faulty, "TorchDynamo Cache Lookup");
+        let faulty = p.build_steps(|b| parts(b, true));
+        let repaired = without_spans(&faulty, "TorchDynamo Cache Lookup");
         (faulty, repaired)
     });
 }
 
-/// One step waits, unlike the others, for 0.5 to 4 times the step.
+/// Inject a wait of 1.5 to 5 times the step at the end of one step.
 fn slow_step(p: &mut FaultInjector<'_>) {
-    let ns = p.part(150, 500);
+    let ns = p.draw_step_part(150, 500);
     let pass = 1 + p.b.rng.below(p.passes() - 2);
-    let faulty = p.write(|b| b.python("train.py(140): evaluate", |b| b.spend_about(ns, 0)));
-    p.put((At::End, 0, pass), faulty, Vec::new());
+    let faulty = p.build_steps(|b| b.python("train.py(140): evaluate", |b| b.spend_about(ns, 0)));
+    p.insert((At::End, 0, pass), faulty, Vec::new());
 }
 
-/// A Python function that occupies the host for 0.5 to 2.5 times the step. Repaired: half of it.
+/// Inject a Python function into each step that occupies the host for 0.5 to 2.5 times the step. Repaired: half as
+/// long.
 fn slow_code(p: &mut FaultInjector<'_>) {
-    let ns = p.part(50, 250).max(400_000);
+    let ns = p.draw_step_part(50, 250).max(400_000);
     halved(p, ns);
 }
 
-/// A CPU program, in which a Python function takes as long as 1 to 4 steps of the original program with a GPU.
-/// Repaired: half of it.
+/// Convert the program to a CPU program with a Python function in each step. The function takes as long as 1 to 4 steps
+/// of the original program with a GPU. Repaired: half as long.
 fn busy_python(p: &mut FaultInjector<'_>) {
     p.on_the_cpu();
-    let ns = p.part(100, 400).max(400_000);
+    let ns = p.draw_step_part(100, 400).max(400_000);
     halved(p, ns);
 }
 
-/// A Python function in each step that takes about this many ns. Repaired: half of it.
+/// Inject a Python function into each step that takes about `ns`. Repaired: half as long.
 fn halved(p: &mut FaultInjector<'_>, ns: i64) {
     let half = |steps: &[Step]| {
         let halved = |step: &Step| match step {
@@ -201,20 +204,20 @@ fn halved(p: &mut FaultInjector<'_>, ns: i64) {
         };
         steps.iter().map(halved).collect()
     };
-    p.both(At::Forward, 1, |p| {
-        let faulty = p.write(|b| b.python("train.py(120): build_mask", |b| b.spend_about(ns, 5)));
+    p.insert_both(At::Forward, 1, |p| {
+        let faulty = p.build_steps(|b| b.python("train.py(120): build_mask", |b| b.spend_about(ns, 5)));
         let repaired = half(&faulty);
         (faulty, repaired)
     });
 }
 
-/// One to three allocations by the driver in each step, with or without a previous free, each for 0.2 to 0.6 times
-/// the step. Repaired: memory is available.
+/// Inject one to three calls of `cudaMalloc` per step, with or without a `cudaFree` before, each for 0.2 to 0.6 times
+/// the step. Repaired: no call.
 fn allocate(p: &mut FaultInjector<'_>) {
-    let (count, frees) = (p.some(1, 3), p.b.chance(50));
-    let ns = p.part(20, 60);
-    p.both(At::Forward, count, |p| {
-        let faulty = p.write(|b| {
+    let (count, frees) = (p.draw_count(1, 3), p.b.chance(50));
+    let ns = p.draw_step_part(20, 60);
+    p.insert_both(At::Forward, count, |p| {
+        let faulty = p.build_steps(|b| {
             b.python("model.py(48): grow", |b| {
                 b.op("aten::empty", |b| {
                     if frees {
@@ -232,15 +235,15 @@ fn allocate(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// A loop in each step that calls one CPU operator at least 60 times, for 0.5 to 1.5 times the step. Repaired: one
+/// Inject a loop per step that calls one CPU operator at least 60 times, for 0.5 to 1.5 times the step. Repaired: one
 /// call remains.
 fn small_operators(p: &mut FaultInjector<'_>) {
-    let ns = p.part(50, 150);
+    let ns = p.draw_step_part(50, 150);
     let calls = (ns / 9_000).max(60);
     let each = ns / calls;
-    p.both(At::Forward, 1, |p| {
+    p.insert_both(At::Forward, 1, |p| {
         let mut body = |calls: i64| {
-            p.write(|b| {
+            p.build_steps(|b| {
                 b.python("model.py(71): normalize_rows", |b| {
                     for _ in 0..calls {
                         b.spend_about(each / 3, 10);
@@ -253,7 +256,7 @@ fn small_operators(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// A function in each step waits for another thread or process, for 0.4 to 1.5 times the step.
+/// Inject a wait for another thread or process at the end of each step, for 0.4 to 1.5 times the step.
 fn wait_for_others(p: &mut FaultInjector<'_>) {
     const FRAMES: &[&str] = &[
         "concurrent/futures/_base.py(428): result",
@@ -262,22 +265,22 @@ fn wait_for_others(p: &mut FaultInjector<'_>) {
         "<built-in function sleep>",
     ];
     let frame = FRAMES[p.b.rng.below(FRAMES.len())];
-    let ns = p.part(40, 150);
-    p.gone(At::End, 1, |b| {
+    let ns = p.draw_step_part(40, 150);
+    p.insert_removable(At::End, 1, |b| {
         b.python("train.py(77): save", |b| b.python(frame, |b| b.spend_about(ns, 5)));
     });
 }
 
-/// The profiler stops the program in each step to write its data, for 0.6 to 1.5 times the step.
+/// Inject a pause per step in which the profiler writes its data, for 0.6 to 1.5 times the step.
 fn profiler_pauses(p: &mut FaultInjector<'_>) {
-    let ns = p.part(60, 150);
-    p.gone(At::End, 1, |b| {
+    let ns = p.draw_step_part(60, 150);
+    p.insert_removable(At::End, 1, |b| {
         b.span(Span::new(program::Kind::Overhead, "Activity Buffer Request"), (1, 9), (1, 9), |b| b.spend_about(ns, 5));
     });
 }
 
 impl Builder<'_> {
-    /// Add a step that spends about `ns` in the open span itself, varied at random by up to `percent` %.
+    /// Add a step of about `ns` of exclusive time, varied at random by up to `percent` %.
     pub(super) fn spend_about(&mut self, ns: i64, percent: i64) {
         let own = self.rng.jitter(ns, percent).max(1);
         self.steps.push(Step::Spend(own));

@@ -1,7 +1,7 @@
 //! Injection of a fault into a program, and of its repair into a copy.
 
 use super::base::Slots;
-use super::kernels::without;
+use super::kernels::without_spans;
 use crate::rng::Rng;
 use crate::simulator::Profile;
 use crate::simulator::program::build::{Builder, COMPUTE};
@@ -22,7 +22,7 @@ pub(super) enum At {
     Backward,
 }
 
-/// Steps that are inserted into a thread, in both programs.
+/// Steps to be inserted at a position of a thread: with the fault, and repaired.
 struct Insert {
     role: Role,
     at: usize,
@@ -30,7 +30,7 @@ struct Insert {
     repaired: Vec<Step>,
 }
 
-/// A program into which a fault is injected, and the changes of its repair.
+/// Program into which a fault is injected: planned insertions, and changes of the repair.
 pub(super) struct FaultInjector<'a> {
     pub(super) b: Builder<'a>,
     slots: Slots,
@@ -50,15 +50,16 @@ impl<'a> FaultInjector<'a> {
         Self { b, slots, step_ns, inserts: Vec::new(), repaired_durations: Vec::new(), whole: None }
     }
 
-    /// Remove the operators of a name from the program, before any insertion.
+    /// Remove all operators of this name from the program, before any insertion.
     pub(super) fn drop_from_base(&mut self, operator: &str) {
         for thread in &mut self.b.program.threads {
-            thread.steps = without(&thread.steps, operator);
+            thread.steps = without_spans(&thread.steps, operator);
         }
         self.slots = Slots::new(&self.b.program);
     }
 
-    /// Turn the program into a CPU program, before any insertion: operators compute for as long as their kernels.
+    /// Convert the program to a CPU program, before any insertion: each launch becomes host time of the length of its
+    /// kernels.
     pub(super) fn on_the_cpu(&mut self) {
         let program = &mut self.b.program;
         let ops = &program.ops;
@@ -79,7 +80,7 @@ impl<'a> FaultInjector<'a> {
         self.slots.start.len()
     }
 
-    /// First GPU operation of a step on the main thread, if any.
+    /// First GPU operation that the main thread launches in training step `pass` or later.
     pub(super) fn first_op(&self, pass: usize) -> Option<usize> {
         let from = *self.slots.start.get(pass)?;
         super::base::main(&self.b.program).iter().skip(from).find_map(|step| match step {
@@ -89,18 +90,18 @@ impl<'a> FaultInjector<'a> {
         })
     }
 
-    /// Draw `low` to `high` percent of a training step's duration, in ns.
-    pub(super) fn part(&mut self, low: i64, high: i64) -> i64 {
+    /// Draw a time in ns, of `low` to `high` percent of a training step's duration.
+    pub(super) fn draw_step_part(&mut self, low: i64, high: i64) -> i64 {
         self.step_ns * self.b.rng.between(low, high) / 100
     }
 
     /// Draw the number of positions for a fault, in `low..=high`.
-    pub(super) fn some(&mut self, low: usize, high: usize) -> usize {
+    pub(super) fn draw_count(&mut self, low: usize, high: usize) -> usize {
         low + self.b.rng.below(high + 1 - low)
     }
 
-    /// Draw random positions of a kind, which are equal in all training steps.
-    pub(super) fn places(&mut self, at: At, count: usize) -> Vec<usize> {
+    /// Draw up to `count` indices of positions of kind `at`, the same ones for all training steps.
+    pub(super) fn draw_positions(&mut self, at: At, count: usize) -> Vec<usize> {
         let among = match at {
             At::Forward => &self.slots.forward,
             At::Backward => &self.slots.backward,
@@ -110,14 +111,15 @@ impl<'a> FaultInjector<'a> {
         self.b.rng.sample(least, count)
     }
 
-    /// Take the program steps that `body` writes with the builder.
-    pub(super) fn write(&mut self, body: impl FnOnce(&mut Builder<'a>)) -> Vec<Step> {
+    /// Build program steps: those that `body` adds to the builder.
+    pub(super) fn build_steps(&mut self, body: impl FnOnce(&mut Builder<'a>)) -> Vec<Step> {
         body(&mut self.b);
         std::mem::take(&mut self.b.steps)
     }
 
-    /// Insert program steps at a position of one training step: those with the fault, and the repaired ones.
-    pub(super) fn put(&mut self, (at, place, pass): (At, usize, usize), faulty: Vec<Step>, repaired: Vec<Step>) {
+    /// Plan the insertion of program steps at a position of one training step: `faulty` with the fault, `repaired`
+    /// without.
+    pub(super) fn insert(&mut self, (at, place, pass): (At, usize, usize), faulty: Vec<Step>, repaired: Vec<Step>) {
         let found = match at {
             At::Start => self.slots.start.get(pass),
             At::Update => self.slots.update.get(pass),
@@ -138,25 +140,37 @@ impl<'a> FaultInjector<'a> {
         }
     }
 
-    /// Insert the steps that `body` writes at `count` positions of each training step; the repair removes them.
-    pub(super) fn gone(&mut self, at: At, count: usize, mut body: impl FnMut(&mut Builder<'a>)) {
-        self.both(at, count, |p| (p.write(&mut body), Vec::new()));
+    /// Plan the insertion of the steps that `body` adds, at `count` positions of each training step; the repair removes
+    /// them.
+    pub(super) fn insert_removable(&mut self, at: At, count: usize, mut body: impl FnMut(&mut Builder<'a>)) {
+        self.insert_both(at, count, |p| (p.build_steps(&mut body), Vec::new()));
     }
 
-    /// Insert the results of `body` (with the fault, and repaired) at `count` positions of each training step.
-    pub(super) fn both(&mut self, at: At, count: usize, mut body: impl FnMut(&mut Self) -> (Vec<Step>, Vec<Step>)) {
-        for place in self.places(at, count) {
+    /// Plan the insertion of the steps that `body` returns, with the fault and repaired, at `count` positions of each
+    /// training step.
+    pub(super) fn insert_both(
+        &mut self,
+        at: At,
+        count: usize,
+        mut body: impl FnMut(&mut Self) -> (Vec<Step>, Vec<Step>),
+    ) {
+        for place in self.draw_positions(at, count) {
             for pass in 0..self.passes() {
                 let (faulty, repaired) = body(self);
-                self.put((at, place, pass), faulty, repaired);
+                self.insert((at, place, pass), faulty, repaired);
             }
         }
     }
 
-    /// Insert the steps of `body` at `count` positions of each step; the repair changes the durations of the returned
-    /// operations.
-    pub(super) fn faster(&mut self, at: At, count: usize, mut body: impl FnMut(&mut Builder<'a>) -> Vec<(usize, i64)>) {
-        self.both(at, count, |p| {
+    /// Plan the insertion of the steps that `body` adds, at `count` positions of each training step; the repair sets
+    /// the returned durations (ns) of operations.
+    pub(super) fn insert_faster(
+        &mut self,
+        at: At,
+        count: usize,
+        mut body: impl FnMut(&mut Builder<'a>) -> Vec<(usize, i64)>,
+    ) {
+        self.insert_both(at, count, |p| {
             let repaired_durations = body(&mut p.b);
             p.repaired_durations.extend(repaired_durations);
             let steps = std::mem::take(&mut p.b.steps);
@@ -169,7 +183,7 @@ impl<'a> FaultInjector<'a> {
         self.repaired_durations.push((op, ns));
     }
 
-    /// Insert all planned steps, and return the program with the fault and the repaired one.
+    /// Insert all planned steps; returns the program with the fault and the repaired one.
     pub(super) fn finish(mut self) -> (Program, Program) {
         let mut faulty = self.b.program;
         let mut repaired = faulty.clone();
@@ -194,7 +208,7 @@ impl<'a> FaultInjector<'a> {
 }
 
 impl Builder<'_> {
-    /// Launch a kernel and return the index of its operation.
+    /// Launch a kernel of about `ns` on the compute stream; returns the index of its operation.
     pub(super) fn injected_kernel(&mut self, name: &'static str, ns: i64) -> usize {
         self.launch(Work::Kernel, name, COMPUTE, ns.max(900));
         let op = self.program.ops.len() - 1;
@@ -203,7 +217,7 @@ impl Builder<'_> {
         op
     }
 
-    /// Add an operator that launches one kernel, and return the kernel's index.
+    /// Add an operator that launches one kernel of `ns`; returns the index of the kernel's operation.
     pub(super) fn operator_of(&mut self, operator: &'static str, kernel: &'static str, ns: i64) -> usize {
         let mut op = 0;
         self.op(operator, |b| op = b.injected_kernel(kernel, ns));

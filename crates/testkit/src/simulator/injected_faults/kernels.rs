@@ -7,28 +7,30 @@ use crate::simulator::program::build::Builder;
 use crate::simulator::program::{Sequence, Step, Work};
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind::gone("layout conversions", "SL003", layout),
+    Kind::removable("layout conversions", "SL003", layout),
     Kind::assumed("slow backward", "SL006", backward).shape(with_backward),
     Kind::assumed("backward of indexing", "SL007", index_backward).shape(with_backward),
     Kind::assumed("stalled kernel", "SL008", stalled),
     Kind::assumed("loss not fused", "SL013", loss).shape(with_backward),
-    Kind::gone("attention not fused", "SL014", attention),
+    Kind::removable("attention not fused", "SL014", attention),
     Kind::assumed("no tensor cores", "SL018", products),
-    Kind::gone("kernels that take far longer once", "SL032", outliers).also(&["SL031"]),
+    Kind::removable("kernels that take far longer once", "SL032", outliers).also(&["SL031"]),
     Kind::assumed("blocks that do not fill warps", "SL035", blocks),
-    Kind::gone("a clock that goes down", "SL034", low_clock).also(&["SL031", "SL032"]).shape(super::host::more_steps),
+    Kind::removable("a clock that goes down", "SL034", low_clock)
+        .also(&["SL031", "SL032"])
+        .shape(super::host::more_steps),
 ];
 
 fn with_backward(profile: &mut Profile) {
     profile.backward = true;
 }
 
-/// One to four convolutions in each step, with layout conversions before and after them, each for 0.5 to 6 % of the
-/// step.
+/// Inject one to four convolutions per step, with layout conversions before and after them, each for 0.5 to 6 % of the
+/// step. Repaired: no conversions.
 fn layout(p: &mut FaultInjector<'_>) {
-    let count = p.some(1, 4);
+    let count = p.draw_count(1, 4);
     let (ns, times) = (p.step_ns * p.b.rng.between(5, 60) / 1_000, p.b.rng.between(1, 4));
-    p.both(At::Forward, count, |p| {
+    p.insert_both(At::Forward, count, |p| {
         let convolution = |b: &mut Builder<'_>, converts: bool| {
             b.op("aten::cudnn_convolution", |b| {
                 let convert = |b: &mut Builder<'_>, name: &'static str| {
@@ -46,13 +48,13 @@ fn layout(p: &mut FaultInjector<'_>) {
                 }
             });
         };
-        let faulty = p.write(|b| convolution(b, true));
-        let repaired = p.write(|b| convolution(b, false));
+        let faulty = p.build_steps(|b| convolution(b, true));
+        let repaired = p.build_steps(|b| convolution(b, false));
         (faulty, repaired)
     });
 }
 
-/// After at least three steps, the clock is 12 to 35 % lower, and kernels take correspondingly longer.
+/// Lower the GPU clock by 12 to 35 % after at least three steps, so that kernels take correspondingly longer.
 fn low_clock(p: &mut FaultInjector<'_>) {
     const MHZ: i64 = 1_410;
     let low = MHZ * p.b.rng.between(65, 88) / 100;
@@ -68,40 +70,40 @@ fn low_clock(p: &mut FaultInjector<'_>) {
     }
 }
 
-/// A pair of an operator and a backward node in each step. `write` writes one of them and returns the operations that
-/// the repair changes, with their new durations.
+/// Inject an operator and its backward node into each step. `write` adds the kernels of one of them; it returns the
+/// operations that the repair changes, with their new durations in ns.
 fn pair(
     p: &mut FaultInjector<'_>,
     operator: &'static str,
     node: &'static str,
     mut write: impl FnMut(&mut Builder<'_>, bool) -> Vec<(usize, i64)>,
 ) {
-    let (forward, backward) = (p.places(At::Forward, 1), p.places(At::Backward, 1));
+    let (forward, backward) = (p.draw_positions(At::Forward, 1), p.draw_positions(At::Backward, 1));
     let first = |places: &[usize]| places.first().copied().unwrap_or(0);
     let (forward, backward) = (first(&forward), first(&backward));
     for pass in 0..p.passes() {
         let sequence = p.b.next_sequence();
         let mut repaired_durations = Vec::new();
-        let before = p.write(|b| {
+        let before = p.build_steps(|b| {
             b.numbered(operator, Sequence::Forward(sequence), |b| repaired_durations.extend(write(b, false)));
         });
-        let after = p.write(|b| {
+        let after = p.build_steps(|b| {
             let outer = format!("autograd::engine::evaluate_function: {node}");
             b.numbered(outer, Sequence::Backward(sequence), |b| {
                 b.numbered(node, Sequence::Backward(sequence), |b| repaired_durations.extend(write(b, true)));
             });
         });
         repaired_durations.into_iter().for_each(|(op, ns)| p.set_repaired_duration(op, ns));
-        p.put((At::Forward, forward, pass), before.clone(), before);
-        p.put((At::Backward, backward, pass), after.clone(), after);
+        p.insert((At::Forward, forward, pass), before.clone(), before);
+        p.insert((At::Backward, backward, pass), after.clone(), after);
     }
 }
 
-/// The backward pass of a sampling operator takes 4 to 20 times its forward pass, and 5 to 40 % of the step.
-/// Repaired: two times.
+/// Inject a sampling operator into each step. Its backward pass takes 4 to 20 times its forward pass, and 5 to 40 % of
+/// the step. Repaired: two times.
 fn backward(p: &mut FaultInjector<'_>) {
     let times = p.b.rng.between(4, 20);
-    let ns = p.part(5, 40) / times;
+    let ns = p.draw_step_part(5, 40) / times;
     pair(p, "aten::grid_sampler_2d", "GridSampler2DBackward0", |b, is_backward| {
         if !is_backward {
             b.injected_kernel("void at::native::grid_sampler_2d_kernel<float, int>()", ns);
@@ -116,11 +118,11 @@ fn backward(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// The backward pass of `table[indices]` takes 6 to 60 times its forward pass, and 5 to 40 % of the step. Repaired:
-/// two times.
+/// Inject `table[indices]` into each step. Its backward pass takes 6 to 60 times its forward pass, and 5 to 40 % of the
+/// step. Repaired: two times.
 fn index_backward(p: &mut FaultInjector<'_>) {
     let times = p.b.rng.between(6, 60);
-    let ns = p.part(5, 40) / times;
+    let ns = p.draw_step_part(5, 40) / times;
     let before = ns.max(1_500);
     pair(p, "aten::index", "IndexBackward0", |b, is_backward| {
         if !is_backward {
@@ -145,12 +147,13 @@ fn index_backward(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// A kernel with 25 to 70 % of the step, which stalls for one reason 35 to 80 % of its time. Repaired: half as often.
+/// Inject a kernel of 25 to 70 % of the step, which stalls for one reason 35 to 80 % of its time. Repaired: half of
+/// these stalls.
 fn stalled(p: &mut FaultInjector<'_>) {
-    let (ns, stalled) = (p.part(25, 70), p.b.rng.between(35, 80));
+    let (ns, stalled) = (p.draw_step_part(25, 70), p.b.rng.between(35, 80));
     let samples = p.b.rng.between(400, 9_000);
     let reason = ["memory_dependency", "constant_memory_dependency", "synchronization"][p.b.rng.below(3)];
-    p.faster(At::Forward, 1, |b| {
+    p.insert_faster(At::Forward, 1, |b| {
         let op = b.operator_of(
             "aten::embedding_bag",
             "void at::native::EmbeddingBag_updateOutputKernel_sum_mean<float, int>()",
@@ -170,11 +173,11 @@ fn stalled(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// Softmax and loss in separate kernels: softmax and its backward pass each take 3 to 15 % of the step, the loss 1 to
-/// 4 %. Repaired: softmax takes 0.6 times as long, and the loss no time.
+/// Inject softmax and loss in separate kernels. Softmax and its backward pass each take 3 to 15 % of the step, the loss
+/// 1 to 4 %. Repaired: softmax takes 0.6 times as long, and the loss no time.
 fn loss(p: &mut FaultInjector<'_>) {
-    let (softmax, nll) = (p.part(3, 15), p.part(1, 4));
-    let (forward, backward) = (p.places(At::Forward, 1), p.places(At::Backward, 1));
+    let (softmax, nll) = (p.draw_step_part(3, 15), p.draw_step_part(1, 4));
+    let (forward, backward) = (p.draw_positions(At::Forward, 1), p.draw_positions(At::Backward, 1));
     let first = |places: &[usize]| places.first().copied().unwrap_or(0);
     for pass in 0..p.passes() {
         let mut repaired_durations = Vec::new();
@@ -197,10 +200,10 @@ fn loss(p: &mut FaultInjector<'_>) {
                 }
             });
         };
-        let faulty = p.write(|b| before(b, true));
-        let repaired = without(&faulty, "aten::nll_loss_nd");
-        p.put((At::Forward, first(&forward), pass), faulty, repaired);
-        let faulty = p.write(|b| {
+        let faulty = p.build_steps(|b| before(b, true));
+        let repaired = without_spans(&faulty, "aten::nll_loss_nd");
+        p.insert((At::Forward, first(&forward), pass), faulty, repaired);
+        let faulty = p.build_steps(|b| {
             b.numbered("NllLossBackward0", Sequence::Backward(sequences[1]), |b| {
                 b.operator_of("aten::nll_loss_backward", "void at::native::nll_loss_backward_reduce_cuda_kernel_2d<float, long>()", nll);
             });
@@ -210,14 +213,14 @@ fn loss(p: &mut FaultInjector<'_>) {
                 repaired_durations.push((op, softmax * 6 / 10));
             });
         });
-        let repaired = without(&faulty, "NllLossBackward0");
-        p.put((At::Backward, first(&backward), pass), faulty, repaired);
+        let repaired = without_spans(&faulty, "NllLossBackward0");
+        p.insert((At::Backward, first(&backward), pass), faulty, repaired);
         repaired_durations.into_iter().for_each(|(op, ns)| p.set_repaired_duration(op, ns));
     }
 }
 
-/// Remove the spans of a name with their contents from program steps.
-pub(super) fn without(steps: &[Step], name: &str) -> Vec<Step> {
+/// Copy of program steps without the spans of this name and their contents.
+pub(super) fn without_spans(steps: &[Step], name: &str) -> Vec<Step> {
     let mut kept = Vec::new();
     let mut within = 0;
     for step in steps {
@@ -231,8 +234,8 @@ pub(super) fn without(steps: &[Step], name: &str) -> Vec<Step> {
     kept
 }
 
-/// One to four attentions in each step, with two to four kernels between their products, each for 0.5 to 4 % of the
-/// step. Repaired: these kernels are removed.
+/// Inject one to four attentions per step, with two to four kernels between their matrix products, each for 0.5 to 4 %
+/// of the step. Repaired: these kernels are removed.
 fn attention(p: &mut FaultInjector<'_>) {
     const BETWEEN: &[(&str, &str)] = &[
         ("aten::_softmax", "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, true>()"),
@@ -240,11 +243,11 @@ fn attention(p: &mut FaultInjector<'_>) {
         ("aten::masked_fill_", "void at::native::vectorized_elementwise_kernel<4, at::native::masked_fill_kernel>()"),
         ("aten::native_dropout", "void at::native::(anonymous namespace)::fused_dropout_kernel_vec<float, 4>()"),
     ];
-    let (count, kernels) = (p.some(1, 4), p.some(2, 4));
+    let (count, kernels) = (p.draw_count(1, 4), p.draw_count(2, 4));
     let ns = p.step_ns * p.b.rng.between(5, 40) / 1_000;
     // Scale and mask precede the softmax, and dropout follows it.
     let order: &[usize] = [&[1, 0][..], &[1, 0, 3], &[1, 2, 0, 3]][kernels - 2];
-    p.both(At::Forward, count, |p| {
+    p.insert_both(At::Forward, count, |p| {
         let attend = |b: &mut Builder<'_>, is_injected: bool| {
             b.python("model.py(77): attention", |b| {
                 let product = "nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNT";
@@ -256,36 +259,37 @@ fn attention(p: &mut FaultInjector<'_>) {
                 b.operator_of("aten::bmm", product, ns);
             });
         };
-        let faulty = p.write(|b| attend(b, true));
-        let repaired = p.write(|b| attend(b, false));
+        let faulty = p.build_steps(|b| attend(b, true));
+        let repaired = p.build_steps(|b| attend(b, false));
         (faulty, repaired)
     });
 }
 
-/// One to four float32 products in each step, together for 8 to 40 % of the step. Repaired: they take half as long.
+/// Inject one to four float32 matrix products per step, together for 8 to 40 % of the step. Repaired: they take half as
+/// long.
 fn products(p: &mut FaultInjector<'_>) {
-    let count = p.some(1, 4);
-    let ns = (p.part(8, 40) / count as i64).max(20_000);
+    let count = p.draw_count(1, 4);
+    let ns = (p.draw_step_part(8, 40) / count as i64).max(20_000);
     let name = ["ampere_sgemm_128x64_nn", "ampere_sgemm_64x64_tn", "volta_sgemm_128x128_nt"][p.b.rng.below(3)];
-    p.faster(At::Forward, count, |b| {
+    p.insert_faster(At::Forward, count, |b| {
         let ns = b.rng.jitter(ns, 20);
         vec![(b.operator_of("aten::addmm", name, ns), ns / 2)]
     });
 }
 
-/// One kernel runs six times in each step; one or two of its runs take 6 to 40 times as long as the others, and then
-/// 0.3 to 2 times the step.
+/// Inject a kernel that runs six times per step. One or two of all its executions take 6 to 40 times as long as the
+/// others, and 0.3 to 2 times the step. Repaired: all take as long as usual.
 fn outliers(p: &mut FaultInjector<'_>) {
-    let (long, times) = (p.part(30, 200), p.b.rng.between(6, 40));
+    let (long, times) = (p.draw_step_part(30, 200), p.b.rng.between(6, 40));
     let (ns, each) = (long / times, 6);
     let all = p.passes() * each;
     let most = (all / 20).clamp(1, 2);
-    let count = p.some(1, most);
+    let count = p.draw_count(1, most);
     let which = p.b.rng.sample(all, count);
     let mut run = 0;
-    p.both(At::Forward, 1, |p| {
+    p.insert_both(At::Forward, 1, |p| {
         let mut repaired_durations = Vec::new();
-        let steps = p.write(|b| {
+        let steps = p.build_steps(|b| {
             b.python("model.py(101): mix", |b| {
                 for _ in 0..each {
                     let usual = b.rng.jitter(ns, 3);
@@ -307,13 +311,13 @@ fn outliers(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// One to three kernels in each step, each with 5 to 25 % of the step, whose blocks have 33 to 200 threads, not a
-/// multiple of 32. Repaired: shorter by the share of idle lanes.
+/// Inject one to three kernels per step, each of 5 to 25 % of the step. Their blocks have 33 to 200 threads, not a
+/// multiple of 32. Repaired: shorter by the fraction of idle lanes.
 fn blocks(p: &mut FaultInjector<'_>) {
-    let count = p.some(1, 3);
-    let (ns, threads) = (p.part(5, 25), [33, 36, 40, 48, 72, 80, 100, 144, 200][p.b.rng.below(9)]);
+    let count = p.draw_count(1, 3);
+    let (ns, threads) = (p.draw_step_part(5, 25), [33, 36, 40, 48, 72, 80, 100, 144, 200][p.b.rng.below(9)]);
     let lanes = (threads + 31) / 32 * 32;
-    p.faster(At::Forward, count, |b| {
+    p.insert_faster(At::Forward, count, |b| {
         let op = b.operator_of(
             "aten::upsample_nearest2d",
             "void upsample_nearest2d_out_frame<float, compute>(float const*)",

@@ -7,10 +7,10 @@ use crate::simulator::program::build::Builder;
 use crate::simulator::program::{self, Program, Span, Step, Work};
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind::gone("many small kernels", "SL002", small_kernels).also(&["SL012", "SL036"]),
+    Kind::removable("many small kernels", "SL002", small_kernels).also(&["SL012", "SL036"]),
     Kind::assumed("launch bound", "SL012", |p| p.whole = Some(launch_faster)).shape(short_kernels).also(&["SL002"]),
-    Kind::gone("optimizer not fused", "SL015", optimizer).also(&["SL012", "SL036"]),
-    Kind::gone("elementwise chains that are not compiled", "SL036", not_compiled),
+    Kind::removable("optimizer not fused", "SL015", optimizer).also(&["SL012", "SL036"]),
+    Kind::removable("elementwise chains that are not compiled", "SL036", not_compiled),
 ];
 
 const ELEMENTWISE: &[(&str, &str)] = &[
@@ -21,13 +21,13 @@ const ELEMENTWISE: &[(&str, &str)] = &[
     ("aten::div", "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl<div_true_kernel_cuda>>()"),
 ];
 
-/// Two to six calls in each step of a module that launches 6 to 24 kernels of 1.5 to 7 µs. Repaired: it launches one
-/// kernel of their total duration.
+/// Inject two to six calls per step of a module that launches 6 to 24 kernels of 1.5 to 7 µs. Repaired: one kernel of
+/// their total duration.
 fn small_kernels(p: &mut FaultInjector<'_>) {
-    let (count, kernels, ns) = (p.some(2, 6), p.some(6, 24), p.b.rng.between(1_500, 7_000));
-    p.both(At::Forward, count, |p| {
+    let (count, kernels, ns) = (p.draw_count(2, 6), p.draw_count(6, 24), p.b.rng.between(1_500, 7_000));
+    p.insert_both(At::Forward, count, |p| {
         let mut total = 0;
-        let faulty = p.write(|b| {
+        let faulty = p.build_steps(|b| {
             b.python("nn.Module: NewGELU_77", |b| {
                 for i in 0..kernels {
                     let (operator, kernel) = ELEMENTWISE[i % ELEMENTWISE.len()];
@@ -37,7 +37,7 @@ fn small_kernels(p: &mut FaultInjector<'_>) {
                 }
             });
         });
-        let repaired = p.write(|b| {
+        let repaired = p.build_steps(|b| {
             b.python("nn.Module: NewGELU_77", |b| {
                 b.operator_of("aten::gelu", "triton_poi_fused_gelu_0", total);
             });
@@ -46,7 +46,7 @@ fn small_kernels(p: &mut FaultInjector<'_>) {
     });
 }
 
-/// Kernels of about a twentieth of the usual durations, in twelve to sixteen modules.
+/// Give a profile kernels of about a twentieth of the usual durations, in twelve to sixteen modules.
 fn short_kernels(profile: &mut Profile) {
     profile.layers = 12 + profile.layers % 5;
     profile.gpu_percent = 3 + profile.gpu_percent % 4;
@@ -56,7 +56,7 @@ fn short_kernels(profile: &mut Profile) {
     profile.workers = 0;
 }
 
-/// Reduce the host time of launching operators to a quarter.
+/// Reduce the host time in operators that launch kernels to a quarter.
 fn launch_faster(program: &mut Program) {
     let kernels: Vec<bool> = program.ops.iter().map(|op| op.work == Work::Kernel).collect();
     let launches = |step: &Step| matches!(step, Step::Launch { ops, .. } if ops.clone().any(|op| kernels[op]));
@@ -73,7 +73,7 @@ fn launch_faster(program: &mut Program) {
     }
 }
 
-/// Number of steps of the operator that opens here; 0 if none does.
+/// Number of program steps of the operator that the first of `steps` opens; 0 if it opens none.
 fn operator_at(steps: &[Step]) -> usize {
     let is_operator = |span: &Span| span.kind == program::Kind::Operator;
     if !matches!(steps.first(), Some(Step::Open(span)) if is_operator(span)) {
@@ -87,6 +87,7 @@ fn operator_at(steps: &[Step]) -> usize {
     ends.map_or(0, |end| end + 1)
 }
 
+/// Divide the host time of a step by four.
 fn quarter(step: &mut Step) {
     if let Step::Spend(own)
     | Step::Call { own, .. }
@@ -98,14 +99,15 @@ fn quarter(step: &mut Step) {
     }
 }
 
-/// The optimizer launches 8 to 40 times four kernels of 1.5 to 8 µs. Repaired: one kernel of their total duration.
+/// Inject an optimizer that launches four kernels of 1.5 to 8 µs for each of 8 to 40 parameters. Repaired: one kernel
+/// of their total duration.
 fn optimizer(p: &mut FaultInjector<'_>) {
     const UPDATE: &[&str] = &["aten::mul_", "aten::lerp_", "aten::addcmul_", "aten::addcdiv_"];
     p.drop_from_base("aten::_foreach_addcdiv_");
-    let (parameters, ns) = (p.some(8, 40), p.b.rng.between(1_500, 8_000));
-    p.both(At::Update, 1, |p| {
+    let (parameters, ns) = (p.draw_count(8, 40), p.b.rng.between(1_500, 8_000));
+    p.insert_both(At::Update, 1, |p| {
         let mut total = 0;
-        let faulty = p.write(|b| {
+        let faulty = p.build_steps(|b| {
             for i in 0..parameters * UPDATE.len() {
                 let ns = b.rng.jitter(ns, 20);
                 total += ns;
@@ -114,18 +116,18 @@ fn optimizer(p: &mut FaultInjector<'_>) {
         });
         let fused =
             "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>()";
-        let repaired = p.write(|b| {
+        let repaired = p.build_steps(|b| {
             b.operator_of("aten::_fused_adamw_", fused, total);
         });
         (faulty, repaired)
     });
 }
 
-/// Compiled kernels in each step, and elsewhere two to four chains of 8 to 20 elementwise kernels of 3 to 12 µs.
-/// Repaired: only the longest of each chain remains.
+/// Inject compiled kernels into each step, and two or three sequences of 12 to 24 elementwise kernels of about 3 to 14 µs.
+/// Repaired: only the longest kernel of each sequence remains.
 fn not_compiled(p: &mut FaultInjector<'_>) {
-    p.both(At::End, 1, |p| {
-        let compiled = p.write(|b| {
+    p.insert_both(At::End, 1, |p| {
+        let compiled = p.build_steps(|b| {
             b.op("CompiledFunction", |b| {
                 for _ in 0..4 {
                     let ns = b.rng.between(8_000, 20_000);
@@ -136,8 +138,8 @@ fn not_compiled(p: &mut FaultInjector<'_>) {
         });
         (compiled.clone(), compiled)
     });
-    let (count, length, ns) = (p.some(2, 3), p.some(12, 24), p.b.rng.between(3_000, 12_000));
-    p.both(At::Forward, count, |p| {
+    let (count, length, ns) = (p.draw_count(2, 3), p.draw_count(12, 24), p.b.rng.between(3_000, 12_000));
+    p.insert_both(At::Forward, count, |p| {
         let longest = ns * 12 / 10;
         let gemm = "nvjet_hsh_128x128_64x4_1x2_h_bz_TNN";
         let chain = |b: &mut Builder<'_>, all: usize| {
@@ -151,8 +153,8 @@ fn not_compiled(p: &mut FaultInjector<'_>) {
                 b.operator_of("aten::mm", gemm, 20_000);
             });
         };
-        let faulty = p.write(|b| chain(b, length));
-        let repaired = p.write(|b| chain(b, 1));
+        let faulty = p.build_steps(|b| chain(b, length));
+        let repaired = p.build_steps(|b| chain(b, 1));
         (faulty, repaired)
     });
 }

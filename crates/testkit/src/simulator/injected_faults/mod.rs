@@ -24,7 +24,7 @@ use crate::simulator::run::{self, SpanRecord};
 use crate::simulator::{Profile, Simulated};
 use injector::FaultInjector;
 
-/// A kind of injected fault.
+/// A kind of injected fault: its name, the rule that should find it, and the function that injects it.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// Name of the fault.
@@ -51,29 +51,32 @@ impl std::fmt::Debug for Kind {
 }
 
 impl Kind {
-    /// Kind of fault whose repair removes work.
-    const fn gone(name: &'static str, code: &'static str, inject: fn(&mut FaultInjector<'_>)) -> Self {
+    /// Define a kind of fault whose repair removes work.
+    const fn removable(name: &'static str, code: &'static str, inject: fn(&mut FaultInjector<'_>)) -> Self {
         Self { name, code, also: &[], is_assumed: false, is_gain: true, least: LEAST_PERCENT, shape: |_| {}, inject }
     }
 
-    /// Kind of fault whose repair leaves as much work as the finding assumes.
+    /// Define a kind of fault whose repair leaves as much work as the finding assumes.
     const fn assumed(name: &'static str, code: &'static str, inject: fn(&mut FaultInjector<'_>)) -> Self {
-        Self { is_assumed: true, ..Self::gone(name, code, inject) }
+        Self { is_assumed: true, ..Self::removable(name, code, inject) }
     }
 
-    /// Kind of fault of the measurement: its repair only improves the numbers.
-    const fn measured(name: &'static str, code: &'static str, inject: fn(&mut FaultInjector<'_>)) -> Self {
-        Self { is_gain: false, ..Self::gone(name, code, inject) }
+    /// Define a kind of fault in the measurement, such as pauses of the profiler, which has no estimated gain.
+    const fn of_measurement(name: &'static str, code: &'static str, inject: fn(&mut FaultInjector<'_>)) -> Self {
+        Self { is_gain: false, ..Self::removable(name, code, inject) }
     }
 
+    /// Set the codes of other rules that also report this fault, correctly.
     const fn also(self, also: &'static [&'static str]) -> Self {
         Self { also, ..self }
     }
 
+    /// Set the smallest cost in percent of the step.
     const fn least(self, least: f64) -> Self {
         Self { least, ..self }
     }
 
+    /// Set a change of the profile that the fault requires.
     const fn shape(self, shape: fn(&mut Profile)) -> Self {
         Self { shape, ..self }
     }
@@ -102,7 +105,7 @@ pub struct InjectedFault {
     pub refused: u64,
 }
 
-/// Simulate a program without an injected fault.
+/// Draw and simulate a clean program, without an injected fault.
 #[must_use]
 pub fn clean(seed: u64) -> Simulated {
     let mut draw = 0;
@@ -116,8 +119,8 @@ pub fn clean(seed: u64) -> Simulated {
 }
 
 impl Kind {
-    /// Simulate a program with this fault, and the program without. Its positions, number and size depend on the seed.
-    /// `None` if it costs too little in all drawn programs.
+    /// Draw and simulate a program with this fault, and the same program without it. Positions, number and size of the
+    /// fault depend on the seed. `None` if it costs too little in all drawn programs.
     #[must_use]
     pub fn inject(&self, seed: u64) -> Option<InjectedFault> {
         (0..DRAWS).find_map(|draw| {
@@ -129,9 +132,10 @@ impl Kind {
         })
     }
 
+    /// Draw one program, inject the fault, and simulate both programs; `None` if a simulation fails.
     fn attempt(&self, seed: u64) -> Option<InjectedFault> {
         let base = base::draw(seed, self.shape);
-        let steps = base::passes(&base);
+        let steps = base::count_training_steps(&base);
         let alone = Simulated::run(&mut base.clone(), true)?;
         let (first, last) = alone.step_numbers()?;
         let step_ns = alone.steps_ns(first, last)? / steps.max(1) as i64;
@@ -149,7 +153,7 @@ impl Kind {
 }
 
 impl InjectedFault {
-    /// Cost of the fault in a range of steps, in ns.
+    /// Time in ns that the repair saves in the training steps from `first` to `last`.
     #[must_use]
     pub fn gain_ns(&self, first: i64, last: i64) -> Option<i64> {
         Some(self.faulty.steps_ns(first, last)? - self.repaired.steps_ns(first, last)?)
@@ -161,7 +165,7 @@ impl InjectedFault {
         self.faulty.program.loader.is_some()
     }
 
-    /// Simulate the program with this many more workers, instead of another repair.
+    /// Replace the repaired program by the faulty one with `more` additional DataLoader workers.
     #[must_use]
     pub fn with_workers(self, more: usize) -> Option<Self> {
         let mut program = edit::apply(self.faulty.program.clone(), &Edit::MoreWorkers(more))?;
@@ -174,25 +178,25 @@ impl Simulated {
     /// Run a program. `settle`: as in [`run::run`].
     fn run(program: &mut Program, settle: bool) -> Option<Self> {
         let outcome = run::run(program, settle).ok()?;
-        Self::after(program.clone(), outcome)
+        Self::from_run(program.clone(), outcome)
     }
 
-    /// Steps of the main thread: number, start and end in ns.
+    /// Training steps of the main thread, as number and span.
     fn main_steps(&self) -> impl Iterator<Item = (i64, &SpanRecord)> {
         let is_main = |span: &&SpanRecord| self.outcome.threads[span.thread].0 == Role::Main;
         let number = |span: &SpanRecord| span.name.strip_prefix("ProfilerStep#")?.parse().ok();
         self.outcome.spans.iter().filter(is_main).filter_map(move |span| Some((number(span)?, span)))
     }
 
-    /// Numbers of the first and the last step; `None` if there are none.
+    /// Numbers of the first and the last training step; `None` if there are none.
     #[must_use]
     pub fn step_numbers(&self) -> Option<(i64, i64)> {
         let numbers = || self.main_steps().map(|(number, _)| number);
         Some((numbers().min()?, numbers().max()?))
     }
 
-    /// Time in ns from the end of all GPU work launched before step `first` to the end of all work launched until the
-    /// end of step `last`, both including the host. `None` if there is no such step.
+    /// Duration in ns of the training steps from `first` to `last`, each boundary moved to the end of all GPU work
+    /// launched before it. `None` if there is no such step.
     #[must_use]
     pub fn steps_ns(&self, first: i64, last: i64) -> Option<i64> {
         let steps = || self.main_steps().filter(|(number, _)| (first..=last).contains(number));

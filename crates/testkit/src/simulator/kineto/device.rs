@@ -29,17 +29,19 @@ const CALLBACKS: &[(&str, u32)] = &[
     ("cudaDeviceSynchronize", 165),
 ];
 
+/// Number of a runtime or driver call by its name, as CUPTI numbers them; 1 if unknown.
 fn callback(name: &str) -> u32 {
     CALLBACKS.iter().find(|(known, _)| *known == name).map_or(1, |&(_, number)| number)
 }
 
-/// Bytes that a copy or fill of this duration moves.
-pub(crate) fn bytes(work: Work, ns: i64) -> i64 {
+/// Number of bytes that a copy or fill moves in `ns` nanoseconds, at the bandwidth of its kind.
+pub(crate) fn bytes_moved(work: Work, ns: i64) -> i64 {
     ns * if matches!(work, Work::HostToDevice | Work::DeviceToHost) { 22 } else { 1_200 }
 }
 
 impl Printer<'_> {
-    pub(super) fn calls(&mut self) {
+    /// Write the runtime and driver calls, each launch with the start of an arrow to its GPU work.
+    pub(super) fn write_calls(&mut self) {
         let mut launches = vec![false; self.outcome.spans.len()];
         for activity in &self.outcome.activities {
             launches[activity.call as usize] = true;
@@ -53,7 +55,7 @@ impl Printer<'_> {
             if self.view.hidden_spans[id] {
                 continue;
             }
-            let (external, track) = (self.external(id as u32), self.track(span.thread));
+            let (external, track) = (self.external_id(id as u32), self.track(span.thread));
             let correlation = correlation(id as u32);
             self.json.slice(category, &span.name, track, (span.start, span.end - span.start), |args| {
                 if let Some(external) = external {
@@ -68,7 +70,8 @@ impl Printer<'_> {
         }
     }
 
-    pub(super) fn activities(&mut self) {
+    /// Write the GPU operations, each with the end of the arrow from its launch.
+    pub(super) fn write_activities(&mut self) {
         let mut nodes: BTreeMap<u32, u32> = BTreeMap::new();
         for (i, activity) in self.outcome.activities.iter().enumerate() {
             if self.view.hidden_activities[i] {
@@ -81,6 +84,7 @@ impl Printer<'_> {
         }
     }
 
+    /// Write one GPU operation; `node` is its number within its launch.
     fn activity(&mut self, i: usize, activity: &Activity, node: u32) {
         let op = &self.program.ops[activity.op];
         let category = match op.work {
@@ -90,7 +94,7 @@ impl Printer<'_> {
         };
         let stream = self.program.streams[op.stream].number;
         let correlation = correlation(activity.call);
-        let external = self.external(activity.call);
+        let external = self.external_id(activity.call);
         let (start, end) = self.view.times[i];
         let of_graph = self.outcome.spans[activity.call as usize].name == "cudaGraphLaunch";
         let ns = end - start;
@@ -122,7 +126,7 @@ impl Printer<'_> {
                     args.raw("stall_reasons", stalls);
                 }
             } else {
-                let bytes = op.details.bytes.unwrap_or_else(|| bytes(op.work, ns));
+                let bytes = op.details.bytes.unwrap_or_else(|| bytes_moved(op.work, ns));
                 args.raw("bytes", bytes);
                 args.raw("memory bandwidth (GB/s)", bytes / ns.max(1));
             }
@@ -130,8 +134,8 @@ impl Printer<'_> {
         self.json.flow("ac2g", Flow::End(u64::from(correlation)), (0, stream), start);
     }
 
-    /// Write the counter of the GPU clock: its value at the start, and from some operation on.
-    pub(super) fn clock(&mut self) {
+    /// Write the counter of the GPU clock: its value at the start, and from the first slower kernel on.
+    pub(super) fn write_clock(&mut self) {
         let Some((first, values)) = self.program.clock else { return };
         let activities = self.outcome.activities.iter().zip(&self.view.times);
         let is_slow = |op: usize| op >= first && self.program.ops[op].work == Work::Kernel;
@@ -146,7 +150,8 @@ impl Printer<'_> {
         }
     }
 
-    pub(super) fn syncs(&mut self) {
+    /// Write the `cuda_sync` records of synchronizing calls, event queries and event waits.
+    pub(super) fn write_syncs(&mut self) {
         if self.view.hidden_syncs {
             return;
         }
@@ -165,7 +170,7 @@ impl Printer<'_> {
                 SyncKind::StreamWait(stream, record) => ("Stream Wait Event", number(stream), Some(record)),
             };
             let shown_stream = if sync.kind == SyncKind::Context { 4_294_967_295 } else { track };
-            let external = self.external(sync.call);
+            let external = self.external_id(sync.call);
             let (records, ids) = (&self.outcome.records, &self.program.records);
             self.json.slice("cuda_sync", name, (0, track), at, |args| {
                 if let Some(external) = external {
@@ -186,12 +191,12 @@ impl Printer<'_> {
         }
     }
 
-    /// Write each annotation again on the streams that ran its work.
-    pub(super) fn marks(&mut self) {
+    /// Write each annotation again on the streams that ran its work, as `gpu_user_annotation`.
+    pub(super) fn write_gpu_annotations(&mut self) {
         let mut marked: BTreeMap<(u32, usize), (i64, i64)> = BTreeMap::new();
         for (i, activity) in self.outcome.activities.iter().enumerate() {
             let call = &self.outcome.spans[activity.call as usize];
-            let Some(mark) = self.around(call, |outer| outer.kind == Kind::Annotation) else { continue };
+            let Some(mark) = self.enclosing_span(call, |outer| outer.kind == Kind::Annotation) else { continue };
             if self.view.hidden_activities[i] {
                 continue;
             }

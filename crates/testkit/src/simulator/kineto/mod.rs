@@ -28,7 +28,7 @@ pub(crate) fn ids(role: Role) -> (i64, i64) {
     }
 }
 
-/// Name of a thread in the ground truth.
+/// Name of a thread in the ground truth: `PROCESS/THREAD`.
 pub(crate) fn thread_label(role: Role) -> String {
     let (process, thread) = ids(role);
     format!("{process}/{thread}")
@@ -44,12 +44,12 @@ fn thread_name(role: Role) -> &'static str {
     }
 }
 
-/// Correlation id of a call, by its span.
+/// Correlation id of a runtime or driver call, by the index of its span.
 pub(crate) fn correlation(call: u32) -> u32 {
     call + 1_001
 }
 
-/// Writer of one trace.
+/// Writer of the trace of one simulated run in Kineto's format.
 struct Printer<'a> {
     program: &'a Program,
     outcome: &'a Outcome,
@@ -57,20 +57,21 @@ struct Printer<'a> {
     json: Writer,
 }
 
-/// Trace as JSON text, with the records that `view` keeps.
+/// Write the trace of a simulated run as JSON text, with the records and times of `view`.
 pub(crate) fn write(program: &Program, outcome: &Outcome, view: &View) -> String {
     let json = Writer::new(header(program), STARTED_NS);
     let mut printer = Printer { program, outcome, view, json };
-    printer.spans();
-    printer.calls();
-    printer.activities();
-    printer.syncs();
-    printer.marks();
-    printer.clock();
-    printer.metadata();
+    printer.write_spans();
+    printer.write_calls();
+    printer.write_activities();
+    printer.write_syncs();
+    printer.write_gpu_annotations();
+    printer.write_clock();
+    printer.write_metadata();
     printer.json.finish("simulated.json", BASE_NS)
 }
 
+/// JSON text before the event list: device, versions and process group.
 fn header(program: &Program) -> String {
     let (name, major) =
         if program.dependent_launch { ("NVIDIA H100 80GB HBM3", 9) } else { ("NVIDIA A100-SXM4-80GB", 8) };
@@ -88,12 +89,13 @@ fn header(program: &Program) -> String {
 }
 
 impl Printer<'_> {
+    /// Process id and thread id of thread `thread` in the trace.
     fn track(&self, thread: usize) -> (i64, i64) {
         ids(self.outcome.threads[thread].0)
     }
 
     /// Innermost visible span around `span` that `is_match` accepts.
-    fn around(&self, span: &SpanRecord, is_match: impl Fn(&SpanRecord) -> bool) -> Option<u32> {
+    fn enclosing_span(&self, span: &SpanRecord, is_match: impl Fn(&SpanRecord) -> bool) -> Option<u32> {
         let mut next = span.parent;
         while let Some(id) = next {
             let outer = &self.outcome.spans[id as usize];
@@ -105,16 +107,16 @@ impl Printer<'_> {
         None
     }
 
-    /// The id of the operator or annotation around a call.
-    fn external(&self, call: u32) -> Option<u32> {
-        let around = self.around(&self.outcome.spans[call as usize], |outer| {
+    /// External id of the innermost operator or annotation around a call.
+    fn external_id(&self, call: u32) -> Option<u32> {
+        let around = self.enclosing_span(&self.outcome.spans[call as usize], |outer| {
             matches!(outer.kind, Kind::Operator | Kind::Annotation)
         });
         around.map(|id| id + 1)
     }
 
-    /// Operators, annotations, Python frames and overhead of the profiler.
-    fn spans(&mut self) {
+    /// Write operators, annotations, Python frames and overhead of the profiler.
+    fn write_spans(&mut self) {
         for (id, span) in self.outcome.spans.iter().enumerate() {
             if self.view.hidden_spans[id] {
                 continue;
@@ -128,7 +130,7 @@ impl Printer<'_> {
                     self.backward_flow(span, track);
                 }
                 Kind::Python => {
-                    let parent = self.around(span, |outer| outer.kind == Kind::Python);
+                    let parent = self.enclosing_span(span, |outer| outer.kind == Kind::Python);
                     self.json.slice("python_function", &span.name, track, at, |args| {
                         match parent {
                             Some(parent) => args.raw("Python parent id", parent + 1),
@@ -146,7 +148,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Arrows from an operator to its backward node.
+    /// Write the start of the arrow from a forward operator to its backward node, or its end.
     fn backward_flow(&mut self, span: &SpanRecord, track: (i64, i64)) {
         if !self.program.threads.iter().any(|thread| thread.role == Role::Autograd) {
             return;
@@ -160,7 +162,8 @@ impl Printer<'_> {
         }
     }
 
-    fn metadata(&mut self) {
+    /// Write the names of processes, threads and streams, and the span of the profiler.
+    fn write_metadata(&mut self) {
         let mut processes: Vec<i64> = Vec::new();
         let shown = |thread: &usize| !self.view.hidden_threads.contains(&self.outcome.threads[*thread].0);
         for thread in (0..self.outcome.threads.len()).filter(shown) {
@@ -182,6 +185,7 @@ impl Printer<'_> {
     }
 }
 
+/// Write the arguments of an operator or annotation.
 fn operator_args(args: &mut ArgsText<'_>, id: usize, span: &SpanRecord) {
     args.raw("External id", id + 1);
     args.raw("Record function id", id + 1);

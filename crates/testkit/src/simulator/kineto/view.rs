@@ -3,7 +3,7 @@
 use crate::simulator::program::Role;
 use crate::simulator::run::Outcome;
 
-/// Records that are left out of a trace, and the times of GPU work in it.
+/// Selection of the records of a run that its trace shows, with the times of GPU work in the trace.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     pub(crate) hidden_spans: Vec<bool>,

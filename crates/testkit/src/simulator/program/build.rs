@@ -23,7 +23,7 @@ const STREAMS: [Stream; 7] = [
     Stream { number: 35, priority: 0 },
 ];
 
-/// A program under construction.
+/// Builder of a program, which draws the steps of one thread after the other.
 pub(crate) struct Builder<'a> {
     pub(crate) rng: Rng,
     pub(crate) profile: &'a Profile,
@@ -70,7 +70,7 @@ impl<'a> Builder<'a> {
         Self { rng, profile, program, steps: Vec::new(), sequence, event, kernels: 0, has_equal_steps: None }
     }
 
-    /// Draw the rest of this step as in the previous ones, if steps are alike.
+    /// Reset the random numbers to their state in the first training step, if all training steps shall be alike.
     pub(crate) fn draw_equally(&mut self) {
         if self.profile.has_equal_steps {
             self.rng = self.has_equal_steps.get_or_insert_with(|| self.rng.clone()).clone();
@@ -88,22 +88,25 @@ impl<'a> Builder<'a> {
         self.program.threads.push(Thread { role, steps });
     }
 
+    /// Add a queue with this number of tokens at the beginning; returns its index.
     pub(crate) fn queue(&mut self, tokens: u32) -> usize {
         self.program.queues.push(tokens);
         self.program.queues.len() - 1
     }
 
+    /// Next autograd sequence number of the program.
     pub(crate) fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
     }
 
+    /// Add a step of exclusive time, drawn from `low` to `high` ns.
     pub(crate) fn spend(&mut self, low: i64, high: i64) {
         let own = self.rng.between(low, high);
         self.steps.push(Step::Spend(own));
     }
 
-    /// Add a span with exclusive time before and after `body`.
+    /// Add a span around the steps of `body`, with exclusive time before and after them (ranges in ns).
     pub(crate) fn span(&mut self, span: Span, before: (i64, i64), after: (i64, i64), body: impl FnOnce(&mut Self)) {
         self.steps.push(Step::Open(span));
         self.spend(before.0, before.1);
@@ -112,19 +115,23 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Close);
     }
 
+    /// Add an operator around the steps of `body`.
     pub(crate) fn op(&mut self, name: impl Into<Name>, body: impl FnOnce(&mut Self)) {
         self.span(Span::new(Kind::Operator, name), (700, 3_300), (300, 1_400), body);
     }
 
+    /// Add an operator with an autograd sequence number around the steps of `body`.
     pub(crate) fn numbered(&mut self, name: impl Into<Name>, sequence: Sequence, body: impl FnOnce(&mut Self)) {
         let span = Span { sequence: Some(sequence), ..Span::new(Kind::Operator, name) };
         self.span(span, (600, 2_700), (300, 1_100), body);
     }
 
+    /// Add a Python frame around the steps of `body`.
     pub(crate) fn python(&mut self, name: impl Into<Name>, body: impl FnOnce(&mut Self)) {
         self.span(Span::new(Kind::Python, name), (500, 6_500), (300, 4_200), body);
     }
 
+    /// Add a user annotation around the steps of `body`.
     pub(crate) fn annotation(&mut self, name: impl Into<Name>, body: impl FnOnce(&mut Self)) {
         self.span(Span::new(Kind::Annotation, name), (500, 2_000), (300, 1_200), body);
     }
@@ -136,13 +143,14 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Close);
     }
 
-    /// Add a step that takes a token from a queue; waiting for the token always costs more than finding it.
+    /// Add a step that takes a token from a queue. If it has to wait, it continues `lag` (a range in ns) after the
+    /// token is put; this always takes longer than finding a token.
     pub(crate) fn get(&mut self, queue: usize, lag: (i64, i64)) {
         let (own, lag) = (self.rng.between(600, 1_500), self.rng.between(lag.0, lag.1));
         self.steps.push(Step::Get { queue, own, lag });
     }
 
-    /// Add a frame at whose end a token is put into a queue.
+    /// Add a Python frame, and after it the step `put`, which puts a token into a queue.
     pub(crate) fn put_frame(&mut self, name: &'static str, put: Step) {
         self.steps.push(Step::Open(Span::new(Kind::Python, name)));
         self.spend(1_500, 6_000);
@@ -150,11 +158,13 @@ impl<'a> Builder<'a> {
         self.steps.push(put);
     }
 
+    /// Add a runtime call that does not wait and takes `low` to `high` ns.
     pub(crate) fn call(&mut self, name: &'static str, low: i64, high: i64) {
         let own = self.rng.between(low, high);
         self.steps.push(Step::Call { name: name.into(), own });
     }
 
+    /// Add a GPU operation with random latency and gap to the program; returns its index.
     fn new_op(&mut self, work: Work, name: Name, stream: usize, duration: i64) -> usize {
         let latency = match self.rng.below(20) {
             0 | 1 => -self.rng.between(300, 1_400),
@@ -177,7 +187,7 @@ impl<'a> Builder<'a> {
         self.program.ops.len() - 1
     }
 
-    /// Launch a kernel of a random name and duration.
+    /// Launch a kernel of a random name and duration on a stream.
     pub(crate) fn kernel(&mut self, stream: usize) {
         let name = crate::simulator::names::KERNELS[self.rng.below(crate::simulator::names::KERNELS.len())];
         let scale = self.profile.gpu_percent.max(1);
@@ -232,7 +242,8 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Blocking { name: call.into(), op, ret });
     }
 
-    /// Add a call of `cudaEventRecord`; `again` is a CUDA event that was recorded before.
+    /// Add a call of `cudaEventRecord` for a new event, or for the event of record `again`; returns the index of the
+    /// record.
     pub(crate) fn record(&mut self, stream: usize, again: Option<usize>) -> usize {
         let event = again.map_or_else(
             || {
@@ -247,6 +258,7 @@ impl<'a> Builder<'a> {
         record
     }
 
+    /// Add a call of `cudaStreamWaitEvent`: later work of `stream` waits for `record`.
     pub(crate) fn wait(&mut self, stream: usize, record: usize) {
         let own = self.rng.between(700, 2_400);
         self.steps.push(Step::Wait { stream, record, own });
@@ -264,6 +276,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Sync { name: name.into(), target, own, ret });
     }
 
+    /// Add queries that are repeated until `target`, an event or a stream, is done.
     pub(crate) fn poll(&mut self, target: Target) {
         let name = if matches!(target, Target::Record(_)) { "cudaEventQuery" } else { "cudaStreamQuery" };
         let (own, gap) = (self.rng.between(700, 1_900), self.rng.between(1_500, 9_000));

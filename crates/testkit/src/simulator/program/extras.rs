@@ -8,8 +8,8 @@ const TO_DEVICE: &str = "Memcpy HtoD (Pinned -> Device)";
 const TO_HOST: &str = "Memcpy DtoH (Device -> Pinned)";
 const PAGEABLE: &str = "Memcpy DtoH (Device -> Pageable)";
 
-/// Add one of the features that the profile allows, at random.
-pub(super) fn any(b: &mut Builder<'_>, shared: &host::Shared) {
+/// Add the work of one feature that the profile allows, drawn at random.
+pub(super) fn random_feature(b: &mut Builder<'_>, shared: &host::Shared) {
     let p = b.profile;
     let mut choices: Vec<fn(&mut Builder<'_>, &host::Shared)> = vec![|b, _| fill(b)];
     let mut offer = |on: bool, what: fn(&mut Builder<'_>, &host::Shared)| {
@@ -17,7 +17,7 @@ pub(super) fn any(b: &mut Builder<'_>, shared: &host::Shared) {
             choices.extend([what, what]);
         }
     };
-    offer(p.events, |b, _| record_on_side_stream(b));
+    offer(p.events, |b, _| side_stream_work(b));
     offer(p.syncs, |b, _| wait_for_device(b));
     offer(p.polls, |b, _| poll(b));
     offer(p.copies, |b, _| copies(b));
@@ -28,7 +28,7 @@ pub(super) fn any(b: &mut Builder<'_>, shared: &host::Shared) {
     choices[chosen](b, shared);
 }
 
-/// Copy the batch to the device, if the profile has copies.
+/// Add the copy of the batch to the device and an event wait for it, if the profile has copies.
 pub(super) fn load_batch(b: &mut Builder<'_>) {
     if !b.profile.copies {
         return;
@@ -43,9 +43,10 @@ pub(super) fn load_batch(b: &mut Builder<'_>) {
             b.wait(COMPUTE, copied);
         });
     });
-    super::train::between(b);
+    super::train::time_between_parts(b);
 }
 
+/// Add an operator that fills device memory.
 fn fill(b: &mut Builder<'_>) {
     b.op("aten::zero_", |b| {
         let duration = b.rng.between(1_000, 5_000);
@@ -53,8 +54,9 @@ fn fill(b: &mut Builder<'_>) {
     });
 }
 
-/// Kernels on a second stream: fork by an event, join by another one, in a random order.
-fn record_on_side_stream(b: &mut Builder<'_>) {
+/// Add kernels on a second stream, which waits for an event of the compute stream. Later the compute stream waits for
+/// an event of the second stream.
+fn side_stream_work(b: &mut Builder<'_>) {
     b.python("model.py(57): overlapped", |b| {
         let ready = b.record(COMPUTE, None);
         b.spend(200, 900);
@@ -95,7 +97,7 @@ fn record_on_side_stream(b: &mut Builder<'_>) {
     });
 }
 
-/// Add `Tensor.item()`: a blocking copy, or a copy and a wait.
+/// Add `Tensor.item()`: a blocking copy, or a copy and a synchronization.
 pub(crate) fn item(b: &mut Builder<'_>) {
     b.op("aten::item", |b| {
         b.op("aten::_local_scalar_dense", |b| {
@@ -112,6 +114,7 @@ pub(crate) fn item(b: &mut Builder<'_>) {
     });
 }
 
+/// Add a synchronization with the device, a stream or an event, or `Tensor.item()`.
 fn wait_for_device(b: &mut Builder<'_>) {
     match b.rng.below(4) {
         0 => b.python("torch/cuda/__init__.py(985): synchronize", |b| b.sync(Target::Device)),
@@ -127,6 +130,7 @@ fn wait_for_device(b: &mut Builder<'_>) {
     }
 }
 
+/// Add a Python frame that queries an event or the compute stream until it is done.
 fn poll(b: &mut Builder<'_>) {
     b.python("utils.py(88): wait_until_done", |b| {
         if b.chance(60) {
@@ -139,7 +143,7 @@ fn poll(b: &mut Builder<'_>) {
     });
 }
 
-/// Add copies on two streams, with one engine per direction.
+/// Add one to three copies of random directions, on the copy and the compute stream.
 fn copies(b: &mut Builder<'_>) {
     b.op("aten::copy_", |b| {
         let ready = b.record(COMPUTE, None);
@@ -163,7 +167,7 @@ fn copies(b: &mut Builder<'_>) {
     });
 }
 
-/// Launch a graph: levels of concurrent kernels; the first and the last have one kernel, on the launching stream.
+/// Launch a CUDA graph: levels of concurrent kernels; the first and the last have one kernel, on the launching stream.
 fn graph(b: &mut Builder<'_>) {
     b.python("torch/cuda/graphs.py(88): replay", |b| {
         let mut levels = Vec::new();
@@ -177,6 +181,7 @@ fn graph(b: &mut Builder<'_>) {
     });
 }
 
+/// Add a call of `cudaMalloc`, in some cases after `cudaFree`.
 fn allocate(b: &mut Builder<'_>) {
     b.op("aten::empty", |b| {
         if b.chance(40) {
@@ -187,7 +192,7 @@ fn allocate(b: &mut Builder<'_>) {
     });
 }
 
-/// Take the lock that the second thread uses, too.
+/// Add steps that take the lock shared with the second Python thread, work, and release it.
 pub(super) fn critical_section(b: &mut Builder<'_>, shared: &host::Shared) {
     b.wait_frame(names::ACQUIRE, shared.lock);
     b.spend(200, 900);

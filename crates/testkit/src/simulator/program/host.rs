@@ -4,7 +4,7 @@ use super::build::Builder;
 use super::{Kind, Loader, Role, Span, Step, extras};
 use crate::simulator::names;
 
-/// Queues that threads share.
+/// Queues by which threads of the program wait for each other, and the numbers of DataLoader items.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Queues from the main to the autograd thread, and back.
@@ -40,7 +40,7 @@ impl Shared {
     }
 }
 
-/// Steps in which a DataLoader worker loads one item.
+/// Draw the steps in which a DataLoader worker loads one item.
 fn fetch(b: &mut Builder<'_>) -> Vec<Step> {
     let outer = std::mem::take(&mut b.steps);
     b.python(names::FETCH, |b| {
@@ -53,12 +53,13 @@ fn fetch(b: &mut Builder<'_>) -> Vec<Step> {
     std::mem::replace(&mut b.steps, outer)
 }
 
+/// Add the frame in which the main thread requests an item from a DataLoader worker.
 fn put_index(b: &mut Builder<'_>) {
     b.put_frame(names::QUEUE_PUT, Step::PutIndex);
     b.spend(8_000, 14_000);
 }
 
-/// Give each DataLoader worker its first indices.
+/// Add the frames in which the main thread requests the first item of each DataLoader worker.
 pub(super) fn prefetch(b: &mut Builder<'_>, shared: &Shared) {
     if shared.count == 0 {
         return;
@@ -71,7 +72,8 @@ pub(super) fn prefetch(b: &mut Builder<'_>, shared: &Shared) {
     b.spend(400, 3_000);
 }
 
-/// Wait for the next batch and request another one.
+/// Add the steps that wait for the next batch and request another one. Without workers, the main thread may load it
+/// itself.
 pub(super) fn next_batch(b: &mut Builder<'_>, shared: &Shared) {
     if shared.count == 0 {
         if b.profile.inline_loading {
@@ -96,7 +98,7 @@ pub(super) fn next_batch(b: &mut Builder<'_>, shared: &Shared) {
     b.spend(400, 3_000);
 }
 
-/// Load a batch on the main thread, without workers.
+/// Add the steps in which the main thread loads a batch itself, without workers.
 fn load_inline(b: &mut Builder<'_>) {
     b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
         b.python("torch/utils/data/dataloader.py(701): __next__", |b| {
@@ -108,10 +110,10 @@ fn load_inline(b: &mut Builder<'_>) {
             }
         });
     });
-    super::train::between(b);
+    super::train::time_between_parts(b);
 }
 
-/// Threads other than the main and autograd threads.
+/// Add the pinning thread and the second Python thread to the program, if the profile has them.
 pub(super) fn other_threads(b: &mut Builder<'_>, shared: &Shared) {
     if shared.count > 0 && b.profile.pin_memory {
         for _ in 0..shared.count {

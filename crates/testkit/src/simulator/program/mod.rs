@@ -16,7 +16,7 @@ use crate::simulator::run::record::Category;
 /// Names are usually constants.
 pub(crate) type Name = Cow<'static, str>;
 
-/// Kind of a span.
+/// Kind of a span on a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Operator,
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Overhead,
 }
 
-/// Autograd's number of an operator.
+/// Autograd sequence number of a forward operator or a backward node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sequence {
     Forward(u64),
@@ -41,7 +41,7 @@ pub(crate) struct Inputs {
     pub(crate) types: &'static str,
 }
 
-/// A span that a step opens.
+/// A span on a thread, which a step opens: operator, annotation, Python frame or call.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
     pub(crate) kind: Kind,
@@ -55,7 +55,7 @@ impl Span {
         Self { kind, name: name.into(), sequence: None, inputs: None }
     }
 
-    /// True if the contents of the span are data loading.
+    /// True if the name of the span belongs to data loading.
     pub(crate) fn is_loader(&self) -> bool {
         matches!(self.kind, Kind::Python | Kind::Annotation) && LOADER.iter().any(|mark| self.name.contains(mark))
     }
@@ -116,7 +116,7 @@ impl Work {
     }
 }
 
-/// A GPU operation. All times in ns.
+/// A GPU operation of a program. All times in ns.
 #[derive(Debug, Clone)]
 pub(crate) struct Op {
     pub(crate) work: Work,
@@ -138,7 +138,7 @@ pub(crate) struct Op {
     pub(crate) details: Details,
 }
 
-/// Data in the record of an operation, in addition to its times, if they are not the usual ones.
+/// Values in the trace record of a GPU operation that differ from the usual ones.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Details {
     /// Bytes of a copy.
@@ -153,7 +153,7 @@ pub(crate) struct Details {
     pub(crate) stalls: Option<String>,
 }
 
-/// Target of a synchronizing call.
+/// Work for which a synchronizing call or a query waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     Device,
@@ -163,7 +163,7 @@ pub(crate) enum Target {
     Free,
 }
 
-/// One step of a thread. All times in ns.
+/// One step of a host thread in a simulated program. All times in ns.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Open(Span),
@@ -231,14 +231,14 @@ pub(crate) enum Step {
     PutIndex,
 }
 
-/// A thread and its steps.
+/// A host thread of the program: its role and its steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Thread {
     pub(crate) role: Role,
     pub(crate) steps: Vec<Step>,
 }
 
-/// The DataLoader.
+/// The DataLoader of a program: its workers, and the steps by which they load each item.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Loader {
     pub(crate) workers: usize,
@@ -250,7 +250,7 @@ pub(crate) struct Loader {
     pub(crate) done: usize,
 }
 
-/// A stream of the device.
+/// A stream of the simulated GPU.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stream {
     /// Number of the stream in the trace.
@@ -260,7 +260,7 @@ pub(crate) struct Stream {
     pub(crate) priority: i32,
 }
 
-/// A whole program.
+/// A simulated program: steps of its threads, GPU operations, streams, queues and DataLoader.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     pub(crate) threads: Vec<Thread>,

@@ -42,8 +42,9 @@ pub(crate) fn generate(seed: u64, profile: &Profile) -> Program {
     b.program
 }
 
-/// Time between two parts of a pass: between top-level spans if the main thread has no enclosing frame.
-pub(super) fn between(b: &mut Builder<'_>) {
+/// Add host time between two parts of a pass: a top-level gap if the profile has a second thread with the GIL,
+/// otherwise exclusive time.
+pub(super) fn time_between_parts(b: &mut Builder<'_>) {
     if b.profile.gil {
         let (own, lag) = (b.rng.between(1_000, 9_000), b.rng.between(5_000, 30_000));
         b.steps.push(Step::Gap { own, lag });
@@ -52,6 +53,7 @@ pub(super) fn between(b: &mut Builder<'_>) {
     }
 }
 
+/// Add one training step without its annotation: batch, modules, backward pass or collective, and update.
 fn one_pass(b: &mut Builder<'_>, shared: &host::Shared, autograd: &mut Vec<Step>) {
     host::next_batch(b, shared);
     b.draw_equally();
@@ -64,30 +66,31 @@ fn one_pass(b: &mut Builder<'_>, shared: &host::Shared, autograd: &mut Vec<Step>
                 leaf(b, &mut tape);
             }
         });
-        between(b);
+        time_between_parts(b);
         if b.chance(70) {
-            extras::any(b, shared);
-            between(b);
+            extras::random_feature(b, shared);
+            time_between_parts(b);
         }
     }
     if b.profile.backward && !tape.is_empty() {
         backward(b, shared, autograd, &tape);
-        between(b);
+        time_between_parts(b);
     } else if b.profile.collectives && b.chance(70) {
         let done = b.python_value("torch/distributed/distributed_c10d.py(2501): all_reduce", all_reduce);
-        between(b);
+        time_between_parts(b);
         b.python("torch/distributed/distributed_c10d.py(560): wait", |b| b.wait(COMPUTE, done));
-        between(b);
+        time_between_parts(b);
     }
     if b.chance(50) {
-        extras::any(b, shared);
-        between(b);
+        extras::random_feature(b, shared);
+        time_between_parts(b);
     }
     update(b);
-    between(b);
+    time_between_parts(b);
 }
 
-/// Add an operator of the forward pass, or several.
+/// Add an operator of the forward pass, also to `tape`; in some cases a kernel that Python launches without an
+/// operator.
 fn leaf(b: &mut Builder<'_>, tape: &mut Vec<(usize, u64)>) {
     if b.chance(15) {
         // Launched by Python itself, outside of operators.
@@ -115,7 +118,7 @@ fn leaf(b: &mut Builder<'_>, tape: &mut Vec<(usize, u64)>) {
     b.spend(200, 2_500);
 }
 
-/// Call the engine and wait for it; the nodes run on its thread.
+/// Add the backward pass: the main thread calls the engine and waits; the nodes of `tape` run on the autograd thread.
 fn backward(b: &mut Builder<'_>, shared: &host::Shared, autograd: &mut Vec<Step>, tape: &[(usize, u64)]) {
     let (ready, done) = (shared.ready, shared.finished);
     b.python("torch/_tensor.py(570): backward", |b| {
@@ -137,6 +140,7 @@ fn backward(b: &mut Builder<'_>, shared: &host::Shared, autograd: &mut Vec<Step>
     *autograd = std::mem::replace(&mut b.steps, main);
 }
 
+/// Add the backward nodes of the operators on `tape`, in reverse order, and their collectives.
 fn nodes(b: &mut Builder<'_>, tape: &[(usize, u64)]) {
     let mut reductions = Vec::new();
     for (i, &(which, sequence)) in tape.iter().rev().enumerate() {
@@ -168,7 +172,7 @@ fn nodes(b: &mut Builder<'_>, tape: &[(usize, u64)]) {
     }
 }
 
-/// Launch a collective on a separate stream; returns the record of its end.
+/// Launch an all-reduce on a separate stream; returns the record of its end.
 fn all_reduce(b: &mut Builder<'_>) -> usize {
     let mut done = 0;
     b.op("c10d::allreduce_", |b| {
@@ -188,6 +192,7 @@ fn all_reduce(b: &mut Builder<'_>) -> usize {
     done
 }
 
+/// Add the optimizer: one operator with one to three kernels.
 fn update(b: &mut Builder<'_>) {
     b.python("torch/optim/adamw.py(230): step", |b| {
         b.annotation("Optimizer.step#AdamW.step", |b| {

@@ -7,6 +7,7 @@ use crate::simulator::program::{Op, Program, Target, Work};
 /// An end and its operation.
 type Done = Option<(i64, usize)>;
 
+/// State of a stream during the simulation.
 #[derive(Debug, Default)]
 struct StreamState {
     /// The last operation.
@@ -20,7 +21,7 @@ struct StreamState {
 }
 
 impl StreamState {
-    /// Operation for which a later operation of this stream has to wait: the one that ends last.
+    /// Operation that a later operation of this stream has to wait for: the one that ends last, with its end.
     fn tail(&self) -> Done {
         later(self.last, self.waited)
     }
@@ -31,7 +32,7 @@ impl StreamState {
     }
 }
 
-/// The device.
+/// State of the simulated GPU: streams, copy engines, recorded events and activities.
 #[derive(Debug)]
 pub(super) struct Gpu {
     streams: Vec<StreamState>,
@@ -44,7 +45,7 @@ pub(super) struct Gpu {
     ends: Vec<(i64, usize)>,
 }
 
-/// Launch of an operation.
+/// Launch of a GPU operation: thread, call, and its start and end in ns.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launched {
     pub(super) thread: usize,
@@ -55,7 +56,7 @@ pub(super) struct Launched {
     pub(super) end: Option<i64>,
 }
 
-/// Operation that ends later; the first of equal ones.
+/// Select the operation that ends later; the first of equal ones.
 fn later(a: Done, b: Done) -> Done {
     match (a, b) {
         (Some(x), Some(y)) => Some(if y.0 > x.0 { y } else { x }),
@@ -75,6 +76,7 @@ impl Gpu {
         }
     }
 
+    /// Record a CUDA event on a stream: the event is done when all work of the stream so far is done.
     pub(super) fn record(&mut self, stream: usize, record: usize, call: u32) {
         let state = &self.streams[stream];
         self.records[record] = Recorded { stream, call: Some(call), done: state.tail(), held: state.held().collect() };
@@ -87,19 +89,22 @@ impl Gpu {
         state.waits.extend(&self.records[record].held);
     }
 
+    /// Last operation before a recorded CUDA event, with its end.
     pub(super) fn record_done(&self, record: usize) -> Done {
         self.records[record].done
     }
 
+    /// Operation of a stream that ends last, with its end.
     pub(super) fn stream_done(&self, stream: usize) -> Done {
         self.streams[stream].tail()
     }
 
+    /// Operation of the device that ends last, with its end.
     pub(super) fn device_done(&self) -> Done {
         self.streams.iter().fold(None, |done, stream| later(done, stream.tail()))
     }
 
-    /// All operations for which a call with this target waits.
+    /// All operations that a synchronizing call or query with this target waits for.
     pub(super) fn awaited(&self, target: Target) -> Vec<usize> {
         match target {
             Target::Device | Target::Free => self.streams.iter().flat_map(StreamState::held).collect(),
@@ -108,8 +113,9 @@ impl Gpu {
         }
     }
 
-    /// End of the operation that must be done before `stream` accepts another one, if its queue is full.
-    pub(super) fn room(&self, stream: usize, (limit, shared): (usize, bool)) -> Done {
+    /// Operation that must end before a launch on `stream` returns, with its end. `None` if fewer than `limit`
+    /// operations were launched.
+    pub(super) fn blocking_operation(&self, stream: usize, (limit, shared): (usize, bool)) -> Done {
         if shared {
             return self.ends.get(self.ends.len().checked_sub(limit)?).copied();
         }
@@ -120,7 +126,7 @@ impl Gpu {
 }
 
 impl Run<'_> {
-    /// Prerequisites of `op` on the GPU: the latest one, and all of them.
+    /// Operations that must end before `op` starts: the one that ends last, and all of them.
     fn prerequisites(&mut self, op: usize, graph: Done) -> (Done, Vec<usize>) {
         let spec = &self.program.ops[op];
         let stream = &self.gpu.streams[spec.stream];
@@ -129,7 +135,7 @@ impl Run<'_> {
         let latest = all.iter().fold(None, |latest, &done| later(latest, Some(done)));
         let coincide = all.iter().any(|done| latest.is_some_and(|l| l.0 == done.0 && l.1 != done.1));
         if coincide {
-            self.tie();
+            self.note_tie();
         }
         let waits = &self.gpu.streams[self.program.ops[op].stream].waits;
         let mut after: Vec<usize> = all.iter().map(|done| done.1).chain(waits.iter().copied()).collect();
@@ -138,8 +144,9 @@ impl Run<'_> {
         (latest, after)
     }
 
-    /// Set the times of a launched operation and return its end. `graph`: the prerequisite of the previous level.
-    pub(super) fn place(&mut self, op: usize, launched: Launched, graph: Done) -> i64 {
+    /// Compute start, end and cause of a launched operation, and add its activity; returns its end. `graph` is the last
+    /// operation of the previous graph level.
+    pub(super) fn schedule(&mut self, op: usize, launched: Launched, graph: Done) -> i64 {
         let (latest, after) = self.prerequisites(op, graph);
         let base = launched.end.unwrap_or(launched.start);
         if self.settle {
@@ -179,7 +186,8 @@ impl Run<'_> {
         end
     }
 
-    /// Start of a kernel that may overlap the previous one, if it can.
+    /// Start in ns of a kernel that begins before the previous one ends (programmatic dependent launch); `None` if it
+    /// cannot.
     fn dependent_start(&self, op: usize, latest: Done, arrives: i64) -> Option<i64> {
         let spec = &self.program.ops[op];
         let (end, before) = latest.filter(|_| spec.overlap > 0 && self.program.dependent_launch)?;
@@ -193,7 +201,7 @@ impl Run<'_> {
         (start > started + 300 && arrives < start && !waited).then_some(start)
     }
 
-    /// Adjust the lag if the prerequisite that ends last would not be the binding one.
+    /// Adjust the latency of an operation so that the prerequisite that ends last is the binding one.
     fn settle_latency(&mut self, op: usize, launched: Launched, latest: Done, first: bool) {
         let Op { gap, duration, .. } = self.program.ops[op];
         if launched.end.is_some() {
@@ -226,7 +234,7 @@ impl Run<'_> {
             *latency = ready + 1 - returns;
         }
         if end == returns || end == launched.start {
-            self.tie();
+            self.note_tie();
         }
     }
 }

@@ -8,6 +8,7 @@ use super::{Run, Waiting};
 use crate::simulator::program::{Kind, Name, Role, Span, Target};
 
 impl Run<'_> {
+    /// Open a span on a thread at its current time.
     pub(super) fn open(&mut self, host: usize, span: Span) {
         let id = self.spans.len() as u32;
         let state = &mut self.hosts[host];
@@ -18,6 +19,8 @@ impl Run<'_> {
         self.spans.push(SpanRecord { thread: host, kind, name, sequence, inputs, parent, start, end: start });
     }
 
+    /// Close the innermost open span of a thread. After a top-level Python frame, threads that wait for its GIL
+    /// continue.
     pub(super) fn close(&mut self, host: usize) {
         let state = &mut self.hosts[host];
         let Some(id) = state.open.pop() else { return };
@@ -30,6 +33,7 @@ impl Run<'_> {
         }
     }
 
+    /// Category of a thread's exclusive time, by its innermost open span.
     fn category(&self, host: usize) -> Category {
         let state = &self.hosts[host];
         let innermost = state.open.last().map(|&id| self.spans[id as usize].kind);
@@ -47,6 +51,7 @@ impl Run<'_> {
         }
     }
 
+    /// Add a segment from the current time of a thread to `end`, which becomes its current time.
     fn segment(&mut self, host: usize, end: i64, state: State) {
         let thread = &mut self.hosts[host];
         let (start, span) = (thread.clock, thread.open.last().copied());
@@ -56,23 +61,26 @@ impl Run<'_> {
         }
     }
 
+    /// Advance the time of a thread by `ns` of exclusive time.
     pub(super) fn own(&mut self, host: usize, ns: i64) {
         let state = State::Own(self.category(host));
         let end = self.hosts[host].clock + ns;
         self.segment(host, end, state);
     }
 
-    /// Note that the thread was blocked until `done` and continues at `end`.
+    /// Add a wait of a thread for a GPU operation that ends at `at`; the thread continues at `end`.
     fn wait_op(&mut self, host: usize, (at, op): (i64, usize), end: i64) {
         self.segment(host, end, State::Waited { cause: Cause::Op { op, at }, category: Category::SyncReturn });
     }
 
+    /// Open the span of a runtime or driver call; returns its index.
     fn open_call(&mut self, host: usize, driver: bool, name: Name) -> u32 {
         let kind = if driver { Kind::Driver } else { Kind::Runtime };
         self.open(host, Span::new(kind, name));
         (self.spans.len() - 1) as u32
     }
 
+    /// Simulate a runtime or driver call that takes `own` ns; returns the index of its span.
     pub(super) fn call(&mut self, host: usize, driver: bool, name: Name, own: i64) -> u32 {
         let call = self.open_call(host, driver, name);
         self.own(host, own);
@@ -80,11 +88,14 @@ impl Run<'_> {
         call
     }
 
+    /// Simulate a launch call and its GPU operations. The call waits if the launch queue is full.
     pub(super) fn launch(&mut self, host: usize, (driver, name): (bool, Name), own: i64, ops: Range<usize>, ret: i64) {
         let call = self.open_call(host, driver, name);
         let start = self.hosts[host].clock;
-        let room =
-            self.gpu.room(self.program.ops[ops.start].stream, (self.program.queue_limit, self.program.queue_shared));
+        let room = self.gpu.blocking_operation(
+            self.program.ops[ops.start].stream,
+            (self.program.queue_limit, self.program.queue_shared),
+        );
         match room.filter(|&(end, _)| end > start) {
             Some(room) => {
                 self.awaited.push((call, vec![room.1]));
@@ -100,18 +111,19 @@ impl Run<'_> {
                 level = self.program.ops[op].level;
                 before = now;
             }
-            let end = self.place(op, launched, before);
+            let end = self.schedule(op, launched, before);
             if now.is_some_and(|(latest, _)| latest == end) {
-                self.tie();
+                self.note_tie();
             }
             now = now.filter(|&(latest, _)| latest > end).or(Some((end, op)));
         }
     }
 
+    /// Simulate a call that launches a GPU operation and waits for its end.
     pub(super) fn blocking(&mut self, host: usize, name: Name, op: usize, ret: i64) {
         let call = self.open_call(host, false, name);
         let start = self.hosts[host].clock;
-        let end = self.place(op, Launched { thread: host, call, start, end: None }, None);
+        let end = self.schedule(op, Launched { thread: host, call, start, end: None }, None);
         // Until the copy starts, the call works (its launch binds) or waits (the stream binds): the path shows which.
         let copy = self.gpu.activities.last().map_or(start, |copy| copy.start);
         self.own(host, copy - start);
@@ -120,12 +132,14 @@ impl Run<'_> {
         self.close(host);
     }
 
+    /// Simulate `cudaStreamWaitEvent`: later work of `stream` waits for `record`.
     pub(super) fn wait_event(&mut self, host: usize, stream: usize, record: usize, own: i64) {
         let call = self.call(host, false, "cudaStreamWaitEvent".into(), own);
         self.gpu.wait(stream, record);
         self.syncs.push(SyncRecord { call, kind: SyncKind::StreamWait(stream, record) });
     }
 
+    /// GPU operation that ends last among those of a target, with its end.
     fn done(&self, target: Target) -> Option<(i64, usize)> {
         match target {
             Target::Device | Target::Free => self.gpu.device_done(),
@@ -134,6 +148,7 @@ impl Run<'_> {
         }
     }
 
+    /// Add the `cuda_sync` record of a synchronizing call; `cudaFree` has none.
     fn note_sync(&mut self, call: u32, target: Target) {
         let kind = match target {
             Target::Device => SyncKind::Context,
@@ -144,6 +159,7 @@ impl Run<'_> {
         self.syncs.push(SyncRecord { call, kind });
     }
 
+    /// Simulate a synchronizing call: the thread waits until all work of `target` is done.
     pub(super) fn sync(&mut self, host: usize, name: Name, target: Target, own: i64, ret: i64) {
         let call = self.open_call(host, false, name);
         let start = self.hosts[host].clock;
@@ -152,7 +168,7 @@ impl Run<'_> {
             Some(done) if done.0 > start => self.wait_op(host, done, done.0 + ret),
             done => {
                 if done.is_some_and(|(end, _)| end == start) {
-                    self.tie();
+                    self.note_tie();
                 }
                 self.own(host, own);
             }
@@ -161,6 +177,7 @@ impl Run<'_> {
         self.note_sync(call, target);
     }
 
+    /// Simulate repeated queries until all work of `target` is done; one query if it already is.
     pub(super) fn poll(&mut self, host: usize, name: &Name, target: Target, own: i64, gap: i64) {
         let start = self.hosts[host].clock;
         let Some(done) = self.done(target).filter(|&(end, _)| end > start) else {
@@ -184,7 +201,7 @@ impl Run<'_> {
                 self.awaited.push((id, self.gpu.awaited(target)));
                 self.wait_op(host, done, end);
                 if clock == done.0 {
-                    self.tie();
+                    self.note_tie();
                 }
                 break;
             }
@@ -196,13 +213,14 @@ impl Run<'_> {
         }
     }
 
-    /// Only queries of events leave a record of their target.
+    /// Add the `cuda_sync` record of an event query; a stream query has none.
     fn note_query(&mut self, call: u32, target: Target) {
         if matches!(target, Target::Record(_)) {
             self.note_sync(call, target);
         }
     }
 
+    /// Put a token into a queue. A thread that waits for it continues.
     pub(super) fn put(&mut self, host: usize, queue: usize) {
         let at = self.hosts[host].clock;
         let waits = |waiting: Option<Waiting>| matches!(waiting, Some(Waiting::Token { queue: q, .. }) if q == queue);
@@ -215,14 +233,16 @@ impl Run<'_> {
         }
     }
 
+    /// Let a waiting thread continue `lag` after it was released by `thread` at time `at`.
     fn resume(&mut self, waiter: usize, (thread, at): (usize, i64), lag: i64) {
         if self.hosts[waiter].clock == at {
-            self.tie();
+            self.note_tie();
         }
         let cause = Cause::Thread { thread, at };
         self.segment(waiter, at + lag, State::Waited { cause, category: Category::ThreadHandover });
     }
 
+    /// Take a token from a queue in `own` ns; without a token, the thread waits.
     pub(super) fn get(&mut self, host: usize, queue: usize, own: i64, lag: i64) {
         if self.queues[queue].pop_front().is_some() {
             self.own(host, own);
@@ -231,6 +251,7 @@ impl Run<'_> {
         }
     }
 
+    /// Request the next DataLoader item from the worker that has to load it, if there are more items.
     pub(super) fn put_index(&mut self, host: usize) {
         let Some(loader) = &self.program.loader else { return };
         if self.next_item < loader.items.len() {
@@ -240,6 +261,7 @@ impl Run<'_> {
         }
     }
 
+    /// Simulate a gap between top-level spans: a wait if another thread holds the GIL, otherwise `own` ns.
     pub(super) fn gap(&mut self, host: usize, own: i64, lag: i64) {
         match self.gil_holder(host) {
             Some(holder) => self.hosts[host].waiting = Some(Waiting::Gil { holder, lag }),
@@ -247,7 +269,7 @@ impl Run<'_> {
         }
     }
 
-    /// A thread of the same process that is inside a top-level Python frame.
+    /// Thread of the same process that holds the GIL: another one inside a top-level Python frame.
     fn gil_holder(&self, host: usize) -> Option<usize> {
         let holds = |&i: &usize| {
             let other = &self.hosts[i];
@@ -257,6 +279,7 @@ impl Run<'_> {
         (0..self.hosts.len()).find(holds)
     }
 
+    /// Let all threads continue that wait for the GIL of thread `host`.
     fn give_up_gil(&mut self, host: usize) {
         let at = self.hosts[host].clock;
         for waiter in 0..self.hosts.len() {

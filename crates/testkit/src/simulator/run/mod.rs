@@ -14,11 +14,11 @@ use crate::simulator::program::{Program, Role, Step, Thread};
 use gpu::Gpu;
 pub(crate) use record::{Activity, Cause, Outcome, Segment, SpanRecord, State, SyncKind, SyncRecord};
 
-/// Deadlock: threads wait for each other, and the program never ends.
+/// Error: a deadlock, in which threads wait for each other and the program never ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stuck;
 
-/// State of a thread.
+/// State of a host thread in the simulation.
 #[derive(Debug)]
 struct Host {
     role: Role,
@@ -33,13 +33,14 @@ struct Host {
     segments: Vec<Segment>,
 }
 
+/// Reason for which a thread waits: a token in a queue, or the GIL.
 #[derive(Debug, Clone, Copy)]
 enum Waiting {
     Token { queue: usize, lag: i64 },
     Gil { holder: usize, lag: i64 },
 }
 
-/// The simulation.
+/// State of the simulation of one program.
 struct Run<'a> {
     program: &'a mut Program,
     /// True if lags may be adjusted so that the prerequisite that ends last is the binding one: only in the first run
@@ -58,8 +59,8 @@ struct Run<'a> {
     is_unique: bool,
 }
 
-/// Run `program`. With `settle` its lags are adjusted so that the trace determines all causes (see the crate's
-/// documentation), otherwise they are used unchanged.
+/// Simulate `program`. With `settle` its lags are adjusted so that the trace determines all causes (see the description
+/// of the crate), otherwise they are used unchanged.
 pub(crate) fn run(program: &mut Program, settle: bool) -> Result<Outcome, Stuck> {
     let hosts: Vec<Host> = program.all_threads().into_iter().map(Host::new).collect();
     let workers = program.loader.as_ref().map_or(0, |loader| loader.workers);
@@ -100,18 +101,20 @@ impl Host {
         }
     }
 
+    /// True if the thread has steps left or waits.
     fn is_needed(&self) -> bool {
         self.next < self.steps.len() || self.waiting.is_some()
     }
 }
 
 impl Run<'_> {
-    /// The runnable thread with the lowest clock.
+    /// Index of the runnable thread with the lowest clock.
     fn earliest_host(&self) -> Option<usize> {
         let ready = |host: &Host| host.waiting.is_none() && host.next < host.steps.len();
         (0..self.hosts.len()).filter(|&i| ready(&self.hosts[i])).min_by_key(|&i| self.hosts[i].clock)
     }
 
+    /// Simulate the next step of a thread.
     fn step(&mut self, host: usize) {
         let at = self.hosts[host].next;
         self.hosts[host].next += 1;
@@ -140,11 +143,12 @@ impl Run<'_> {
         }
     }
 
-    /// Two prerequisites coincide, so that a cause is ambiguous.
-    fn tie(&mut self) {
+    /// Note that two prerequisites end at the same time, so that a cause is ambiguous.
+    fn note_tie(&mut self) {
         self.is_unique = false;
     }
 
+    /// Results of the finished simulation.
     fn outcome(self) -> Outcome {
         let Self { hosts, gpu, spans, syncs, awaited, polls, is_unique, .. } = self;
         let threads = hosts.into_iter().map(|host| (host.role, host.segments)).collect();

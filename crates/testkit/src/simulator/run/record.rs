@@ -2,7 +2,7 @@
 
 use crate::simulator::program::{Inputs, Kind, Name, Role, Sequence};
 
-/// A category of time, with the names of the path's `bound_by`.
+/// Category of time on the critical path, as in `bound_by`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Category {
     GpuCompute,
@@ -20,6 +20,7 @@ pub(crate) enum Category {
 }
 
 impl Category {
+    /// Name of the category in `bound_by`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::GpuCompute => "gpu_compute",
@@ -38,7 +39,7 @@ impl Category {
     }
 }
 
-/// Cause that an activity starts: a thread or a GPU operation that reached a time.
+/// Cause by which a GPU operation starts or a thread continues: a thread or GPU operation that reached a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// A thread that reached this time.
@@ -58,7 +59,7 @@ pub(crate) enum State {
     },
 }
 
-/// A segment of a thread's time, ns.
+/// A segment of a thread's time, ns: exclusive time or a wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segment {
     pub(crate) start: i64,
@@ -68,7 +69,7 @@ pub(crate) struct Segment {
     pub(crate) span: Option<u32>,
 }
 
-/// A span on a thread.
+/// A span on a thread in the run, with start and end in ns.
 #[derive(Debug, Clone)]
 pub(crate) struct SpanRecord {
     pub(crate) thread: usize,
@@ -81,7 +82,7 @@ pub(crate) struct SpanRecord {
     pub(crate) end: i64,
 }
 
-/// A GPU operation in the run.
+/// A GPU operation in the run: start, end, and cause of its start.
 #[derive(Debug, Clone)]
 pub(crate) struct Activity {
     /// Index of the operation in the program.
@@ -98,7 +99,7 @@ pub(crate) struct Activity {
     pub(crate) after: Vec<usize>,
 }
 
-/// Kinds of `cuda_sync` records.
+/// Kind of a `cuda_sync` record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SyncKind {
     Context,
@@ -108,14 +109,14 @@ pub(crate) enum SyncKind {
     StreamWait(usize, usize),
 }
 
-/// A `cuda_sync` record.
+/// A `cuda_sync` record: its call, and the work for which it waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SyncRecord {
     pub(crate) call: u32,
     pub(crate) kind: SyncKind,
 }
 
-/// A CUDA event in the run: the call that recorded it, and the operations before it.
+/// A recorded CUDA event: the call that recorded it, and the operations before it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorded {
     pub(crate) stream: usize,
@@ -127,7 +128,7 @@ pub(crate) struct Recorded {
     pub(crate) held: Vec<usize>,
 }
 
-/// All results of a run.
+/// All results of a run: segments of threads, spans, GPU activities, and synchronizations.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) threads: Vec<(Role, Vec<Segment>)>,

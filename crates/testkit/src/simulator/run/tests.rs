@@ -12,7 +12,7 @@ fn activity(simulated: &Simulated, op: usize) -> &Activity {
     simulated.outcome.activities.iter().find(|a| a.op == op).unwrap()
 }
 
-/// Definition that readers of a trace apply: the cause of a start is the prerequisite that ended last.
+/// Check that each GPU operation is caused by the prerequisite that ended last, as readers of a trace assume.
 #[test]
 fn last_ended_prerequisite_is_binding() {
     for seed in 0..1_000 {
@@ -70,7 +70,7 @@ fn spans_nest_and_segments_are_contiguous() {
     }
 }
 
-/// A handwritten program of one thread.
+/// Build a program of one thread with the steps that `write` adds, and run it.
 fn by_hand(profile: &Profile, write: impl FnOnce(&mut Builder<'_>)) -> (Program, Outcome) {
     let mut b = Builder::new(1, profile);
     write(&mut b);
