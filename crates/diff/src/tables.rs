@@ -18,7 +18,7 @@ pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
     out
 }
 
-/// Sentence that describes the statistical test of a comparison.
+/// Note that describes the statistical test of a comparison: level, method and adjustment.
 fn test(diff: &Diff) -> String {
     format!(
         "Significance level {} %, by Welch's two-sided t test. Steps are compared by 20 % trimmed means (Yuen's \
