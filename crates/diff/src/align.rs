@@ -407,7 +407,7 @@ fn profiles_by_rank<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<Strin
     out
 }
 
-/// Share of the step below which rows are small. Small rows are many and rarely matter, so their p values are adjusted apart.
+/// Share of the step below which rows are small. Their p values are adjusted apart, because they are many.
 const SMALL_SHARE: f64 = 0.01;
 
 /// Compute q values and verdicts for the rows of a table, and sort them by change, largest first. `steps`: step length

@@ -4,7 +4,7 @@ use super::cost::{Times, copy_ns};
 use super::{Action, Suggestion, expandable, in_place, recompute, smaller_types};
 use crate::curve::{Span, span_of};
 use crate::patterns::intra::{self, ByteAccess};
-use crate::patterns::{is_of_host, overlapping};
+use crate::patterns::{is_of_host, slices_of_accesses};
 use crate::{Certainty, Gap, Measure, ObjectUsage, Pattern, PatternMatch};
 use stackline_model::{AccessExtent, MemoryCallKind, MemoryObjectId, MemoryObjectKind};
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ fn splits(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> 
         let Some(found) = structured.get(&object) else { continue };
         // Copies and sets of the whole object need all slices at once; those of a slice need only this slice.
         let Some(set_or_copied) = set_or_copied.get(&object).map_or(Some(&[][..]), Option::as_deref) else { continue };
-        let slices = overlapping(&[touches, set_or_copied].concat());
+        let slices = slices_of_accesses(&[touches, set_or_copied].concat());
         if slices.len() < 2 {
             continue;
         }
