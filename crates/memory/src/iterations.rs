@@ -106,7 +106,11 @@ fn training_begins(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> V
     let begins = begins_after(trace, |stack| callers.in_optimizer(stack));
     // An optimizer that allocates in its first step and a few others, or never, shows no iterations; then backward is
     // used.
-    if begins.len() > enough.max(2) as usize { begins } else { begins_after(trace, |stack| callers.in_library(stack)) }
+    if begins.len() > enough.max(2) as usize {
+        begins
+    } else {
+        begins_after(trace, |stack| callers.in_backward_or_optimizer(stack))
+    }
 }
 
 /// First allocating calls of iterations: those whose call path is outside of a phase (`ends` is false), each after one
@@ -136,7 +140,8 @@ pub(crate) fn may_train(trace: &MemoryTrace, callers: &Callers<'_>) -> bool {
         objects.stack[object.index()].is_none() && objects.allocated_by[object.index()].is_some()
     };
     let stacks = objects.stack.iter().chain(&trace.calls.stack);
-    stacks.copied().any(|stack| callers.in_library(stack)) || objects.ids().any(|object| is_not_known(&object))
+    stacks.copied().any(|stack| callers.in_backward_or_optimizer(stack))
+        || objects.ids().any(|object| is_not_known(&object))
 }
 
 /// Begins of forward passes without training, and true if the program's allocations prove them. Passes begin at objects

@@ -46,8 +46,8 @@ impl<'a> Weights<'a> {
         Self { lookups, lines: parameters.filter_map(line).collect(), is_step_over, unassigned }
     }
 
-    /// Purpose of an object, if it is a weight; otherwise `None`. Either code of modules allocated it and it stays
-    /// live, or a line that allocated other parameters did, and it is live from before the first pass until the end.
+    /// Purpose of an object, if it is a weight; otherwise `None`. Code of modules allocated a weight and it stays live.
+    /// Or a line that allocated other parameters did, and it is live from before the first pass until the end.
     pub(super) fn use_of(&self, object: MemoryObjectId) -> Option<ObjectUse> {
         let SharedLookups { trace, callers, lifetimes, .. } = self.lookups;
         if !matches!(callers.phase_of(object), "other") {
