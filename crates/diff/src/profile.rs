@@ -47,7 +47,7 @@ impl Measure {
     }
 }
 
-/// Calls and times of one row in one step. Times are in ns.
+/// Number of calls and times (GPU, host self, host inclusive; in ns) of one row in one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     /// Calls, or GPU operations.
