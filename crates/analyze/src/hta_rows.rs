@@ -54,8 +54,8 @@ pub struct HtaRows<'a> {
 /// calls.
 pub const MAX_CALLS: usize = 64;
 
-/// Assignment of GPU operations to launch calls of the same correlation ID. A call gets all operations; after
-/// [`MAX_CALLS`] calls, only the last one.
+/// Assignment of GPU operations to launch calls of the same correlation ID. Each of the first [`MAX_CALLS`] calls gets
+/// all operations, and each later call only the last one.
 #[derive(Debug, Default)]
 pub(crate) struct CallPairs {
     calls: FxHashMap<i64, usize>,
@@ -134,7 +134,7 @@ impl<'a> HtaRows<'a> {
         self.by_index.get(&row.linked).map(|&at| &self.rows[at as usize])
     }
 
-    /// Process and thread of a row.
+    /// Process ID and thread ID of a row.
     pub fn lane(&self, row: &Row) -> (Key, Key) {
         let track = self.trace.events.track[row.event.index()];
         (self.trace.tracks.pid(track), self.trace.tracks.get(track).tid)

@@ -13,7 +13,7 @@ pub mod summary;
 use stackline_model::{Table, Trace};
 use stackline_timeline::{DefaultWindow, Scope};
 
-/// One registered analysis.
+/// A registered analysis: a function from a trace to tables, with name, description, default window and commands.
 #[derive(Clone, Copy)]
 pub struct Analysis {
     /// Stable name, such as `kernel_summary`; its documentation is `docs/analyses/<name with dashes>.md`.
@@ -32,7 +32,8 @@ pub struct Analysis {
     pub run: fn(&Trace, &Scope) -> Vec<Table>,
 }
 
-/// A command that prints tables of analyses and little else. Analyses appear in the order of the registry.
+/// Command of the command line that prints the tables of analyses, such as `stackline kernels`. Analyses appear in the
+/// order of the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableCommand {
     /// `stackline steps`.
@@ -49,7 +50,7 @@ pub enum TableCommand {
     Check,
 }
 
-/// Choice of an analysis's tables that a command prints as text if the user selects no tables.
+/// Selection of the tables of an analysis that its commands print as text if the user names no tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Display {
     /// All tables.
@@ -61,7 +62,7 @@ pub enum Display {
 }
 
 impl Analysis {
-    /// True if commands omit a table of the analysis in text, unless the user names it.
+    /// Test if commands omit this table of the analysis in text output unless the user names it.
     pub fn hides(&self, table: &str) -> bool {
         matches!(self.display, Display::Except(tables) if tables.contains(&table))
     }

@@ -7,9 +7,10 @@ use stackline_timeline::classify;
 use stackline_timeline::gpu_view::{Launcher, Launchers};
 use stackline_timeline::stats::percent;
 
-/// Group key of operators that launch GPU work; unused fields are empty.
+/// Group key of operators that launch GPU work: name, module, category, recomputation. Keys that are not grouped by are
+/// empty.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct By {
+pub(crate) struct GroupKey {
     pub(crate) name: StrId,
     pub(crate) module: Option<String>,
     pub(crate) category: Option<&'static str>,
@@ -18,7 +19,7 @@ pub(crate) struct By {
 
 /// Operators that launch GPU work and have equal keys, in order of start.
 pub(crate) struct Group<'a> {
-    pub(crate) by: By,
+    pub(crate) by: GroupKey,
     pub(crate) members: Vec<&'a Launcher>,
     pub(crate) direct_us: f64,
     pub(crate) subtree_us: f64,
@@ -41,8 +42,8 @@ impl Group<'_> {
 
 /// Group operators that launch GPU work, largest direct GPU time first. Groups of equal time are in order of first
 /// start.
-pub(crate) fn group<'a>(launchers: &'a Launchers, by: impl Fn(&Launcher) -> By) -> Vec<Group<'a>> {
-    let mut index: FxHashMap<By, usize> = FxHashMap::default();
+pub(crate) fn group<'a>(launchers: &'a Launchers, by: impl Fn(&Launcher) -> GroupKey) -> Vec<Group<'a>> {
+    let mut index: FxHashMap<GroupKey, usize> = FxHashMap::default();
     let mut groups: Vec<Group<'a>> = Vec::new();
     for launcher in &launchers.list {
         let key = by(launcher);
@@ -74,8 +75,9 @@ pub(crate) fn module_path(trace: &Trace, event: EventId) -> Option<String> {
     (!path.is_empty()).then(|| path.join(" > "))
 }
 
-/// Add the columns of the module or of recomputation, if the groups are by these.
-pub(crate) fn optional_keys(
+/// Add the columns `module` and `module_path_first` if groups are by module, otherwise column `recompute` if
+/// `any_recompute`.
+pub(crate) fn add_key_columns(
     table: Table,
     trace: &Trace,
     groups: &[Group<'_>],
@@ -94,8 +96,8 @@ pub(crate) fn optional_keys(
     }
 }
 
-/// Add the columns `percent` and `cumulative_percent`: share of the groups' direct GPU time, and its running sum.
-pub(crate) fn shares(table: Table, groups: &[Group<'_>]) -> Table {
+/// Add the columns `percent` and `cumulative_percent`: share of each group in the direct GPU time, and the running sum.
+pub(crate) fn add_share_columns(table: Table, groups: &[Group<'_>]) -> Table {
     let all: f64 = groups.iter().map(|g| g.direct_us).sum();
     let share: Vec<Option<f64>> = groups.iter().map(|g| percent(g.direct_us, all)).collect();
     let mut sum = 0.0;

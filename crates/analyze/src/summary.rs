@@ -2,7 +2,7 @@
 
 use stackline_timeline::stats::{mean_std, quantile, sum};
 
-/// Statistics of a sample, in the unit of the sample.
+/// Descriptive statistics of a sample (count, sum, mean, median, deviation, extremes), in the unit of its values.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Number of values.
@@ -22,7 +22,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Compute count, mean, standard deviation and quantiles of a sample.
+    /// Compute the statistics of a sample; all are 0 without values.
     pub(crate) fn from_values(values: &[f64]) -> Self {
         let count = values.len();
         if count == 0 {

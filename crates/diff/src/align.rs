@@ -280,13 +280,13 @@ impl Diff {
         })
     }
 
-    /// Set the verdict (slower, faster, noise …) of every compared row.
+    /// Set the verdict (slower, faster, noise …) of every compared row of all tables.
     fn judge(&mut self) {
         let steps = self.changes.get(&Table::Steps).into_iter().flatten().filter(|step| step.measure == Measure::Step);
         let steps: BTreeMap<i64, f64> = steps.map(|change| (change.rank, mean_ns(change))).collect();
         let mut changes = std::mem::take(&mut self.changes);
         for (table, changes) in &mut changes {
-            judge(*table, changes, self.options.level, &steps, |change| self.change_ns(*table, change));
+            judge_table(*table, changes, self.options.level, &steps, |change| self.change_ns(*table, change));
         }
         self.changes = changes;
     }
@@ -364,7 +364,7 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     diff
 }
 
-/// Test if counts of a table are calls.
+/// Test if the counts in the rows of a table are numbers of calls, not of steps or samples.
 fn counts_calls(table: Table, functions_by: Option<&str>) -> bool {
     match table {
         Table::Steps => false,
@@ -373,7 +373,7 @@ fn counts_calls(table: Table, functions_by: Option<&str>) -> bool {
     }
 }
 
-/// Method of measuring Python functions; `None` if runs differ.
+/// Common method of measuring Python functions (calls or samples); `None` if profiles differ or lack one.
 fn functions_by(before: &Side, after: &Side) -> Option<&'static str> {
     let mut methods = before.iter().chain(after).flatten().map(|profile| profile.functions_by);
     let first = methods.next()??;
@@ -386,7 +386,7 @@ fn stronger(a: Method, b: Method) -> Method {
 
 type Ranked<'a> = (i64, Vec<&'a Profile>, Vec<&'a Profile>);
 
-/// The profiles of each rank on both sides.
+/// Profiles of each rank on both sides. Ranks on one side only are left out, with a note in `notes`.
 fn profiles_by_rank<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<String>) -> Vec<Ranked<'a>> {
     if before.iter().chain(after).all(|run| run.len() == 1) {
         // One trace per run: compare them independent of their rank numbers.
@@ -407,12 +407,12 @@ fn profiles_by_rank<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<Strin
     out
 }
 
-/// Share of the step below which rows are small. Small rows are many and rarely matter, so their p values are adjusted apart.
+/// Share of the step below which rows are small. Their p values are adjusted apart, because they are many.
 const SMALL_SHARE: f64 = 0.01;
 
-/// Set verdicts when all rows of a table are known, and sort by change, largest first. `steps`: step length of each
-/// rank, in ns. `change_ns`: the compared change, see [`Diff::change_ns`].
-fn judge(
+/// Compute q values and verdicts for the rows of a table, and sort them by change, largest first. `steps`: step length
+/// per rank, in ns. `change_ns`: the compared change, see [`Diff::change_ns`].
+fn judge_table(
     table: Table,
     changes: &mut [Change],
     level: f64,
@@ -449,7 +449,7 @@ fn judge(
     }
 }
 
-/// Mean time of a row over both sides, in ns.
+/// Mean of a row's times before and after, in ns.
 fn mean_ns(change: &Change) -> f64 {
     f64::midpoint(change.before_ns, change.after_ns)
 }
@@ -483,7 +483,7 @@ mod tests {
         let verdict = |others: Change| {
             let mut rows = vec![row(Measure::Cpu, 1e5, 0.02)];
             rows.extend(std::iter::repeat_n(others, 40));
-            judge(Table::Functions, &mut rows, 0.05, &steps, Change::change_ns);
+            judge_table(Table::Functions, &mut rows, 0.05, &steps, Change::change_ns);
             rows.into_iter().find(|row| row.p == Some(0.02)).map(|row| row.verdict)
         };
         assert_eq!(verdict(row(Measure::Cpu, 5e3, 0.5)), Some(Verdict::Slower));

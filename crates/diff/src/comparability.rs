@@ -1,7 +1,7 @@
 //! Comparability of two runs: the common unit, and other reasons than the program for differences.
 
 use super::align::{Diff, Method, Side, TRIM_SHARE};
-use super::inferred_steps::{has_steps, have_different_bases, is_whole, operations};
+use super::inferred_steps::{has_steps, have_different_bases, is_whole, operations_per_step};
 use super::profile::{MeanStep, Measure, Profile, Row};
 use super::statistics::Location;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ const MIN_SHARED_PERCENT: f64 = 20.0;
 /// Factor between numbers of calls beyond which runs without steps count as windows of different lengths.
 const MAX_COUNT_RATIO: f64 = 1.02;
 
-/// Unit to which compared times and calls refer: step, run or call.
+/// Unit of compared times and calls: per step, per run or per call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
     /// Per step.
@@ -79,18 +79,18 @@ pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<Stri
     out
 }
 
-/// Distinct values of a property over all profiles of a side, without `None`.
+/// Distinct values of a property over all profiles of a side, without missing values.
 fn distinct_values(side: &Side, of: impl Fn(&Profile) -> Option<String>) -> BTreeSet<String> {
     side.iter().flatten().filter_map(of).collect()
 }
 
-/// Both sets as text, if both are known and different.
+/// Values of a property on both sides as comma-separated text. `None` if they are equal or unknown on a side.
 fn differ((a, b): (BTreeSet<String>, BTreeSet<String>)) -> Option<(String, String)> {
     let words = |set: &BTreeSet<String>| set.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     (!a.is_empty() && !b.is_empty() && a != b).then(|| (words(&a), words(&b)))
 }
 
-/// Warning if only some runs have steps.
+/// Warning if some runs have steps and others have none, so that only times per call are compared.
 fn different_bases(before: &Side, after: &Side) -> Option<String> {
     if !have_different_bases(before, after) {
         return None;
@@ -102,8 +102,8 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
         _ => "some runs have steps and others have none, so only times per call are compared.",
     };
     let all = || before.iter().chain(after).flatten();
-    let inferred = all().filter_map(|profile| profile.by_inferred_steps.as_deref()).map(operations).next();
-    let marked = all().filter(|profile| has_steps(profile)).map(operations).next();
+    let inferred = all().filter_map(|profile| profile.by_inferred_steps.as_deref()).map(operations_per_step).next();
+    let marked = all().filter(|profile| has_steps(profile)).map(operations_per_step).next();
     let why = match inferred.zip(marked) {
         Some((pattern, step)) => format!(
             " The runs without steps repeat a pattern of launches. One repetition has {pattern:.0} GPU operations, \
@@ -116,7 +116,7 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
     ))
 }
 
-/// Warning if the steps of a side are inferred.
+/// Warning if the steps of a side are inferred, because it marks none.
 fn inferred_steps(before: &Side, after: &Side) -> Option<String> {
     let of = |side: &Side| side.iter().flatten().find_map(|profile| profile.inferred_from.clone());
     let inferred = match (of(before), of(after)) {
@@ -128,7 +128,7 @@ fn inferred_steps(before: &Side, after: &Side) -> Option<String> {
     Some(format!("{inferred} In all runs, a step is measured up to the start of the next step."))
 }
 
-/// Warning if one side is one step and the other has several: its spread is unknown, and a first step is special.
+/// Warning if one side has a single step and the other has several: the variation between steps is then unknown.
 fn steps(before: &Side, after: &Side) -> Option<String> {
     let most = |side: &Side| side.iter().flatten().map(Profile::units).max().unwrap_or(0);
     let has_steps = |side: &Side| side.iter().flatten().all(|profile| !profile.steps.is_empty());

@@ -1,4 +1,4 @@
-//! Self times of Python functions, without the functions and operators that they call.
+//! Self and inclusive times of Python functions per step, from recorded calls or from samples of CPU time.
 //!
 //! A trace of calls (`with_stack`) has the duration of each call; a recording has only samples. Modules are call paths,
 //! and built-in functions are part of their callers.
@@ -19,7 +19,8 @@ pub(super) const BY_CALLS: &str = "calls";
 /// Measured by samples of CPU time (in recordings of calls: of CPU time or wall time).
 pub(super) const BY_SAMPLES: &str = "samples";
 
-/// Times of Python functions, and the method of measuring (calls or samples); `None` if the trace has neither.
+/// Times of Python functions per unit, and the method of measuring (`calls` or `samples`); `None` if the trace has
+/// neither.
 pub(super) fn functions(trace: &Trace, units: &Units) -> (Functions, Option<&'static str>) {
     let names: Vec<Option<Arc<str>>> = trace.strings.iter().map(|name| label(name).map(Arc::from)).collect();
     let name_of = |name: StrId| names.get(name.index()).and_then(Option::as_ref);
@@ -43,7 +44,8 @@ fn shrunk(rows: FxHashMap<&Arc<str>, Row>) -> Functions {
     rows.into_iter().filter(|(_, row)| !row.is_empty()).map(|(name, row)| (Arc::clone(name), row.shrunk())).collect()
 }
 
-/// Self times of Python functions, for traces that record each call.
+/// Self and inclusive times of Python functions, for traces that record each call. Self time excludes called functions
+/// and operators.
 fn by_calls<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions {
     let mut rows: FxHashMap<&Arc<str>, Row> = FxHashMap::default();
     // The innermost function or operator at or around each event.
@@ -84,13 +86,13 @@ fn is_call(trace: &Trace, event: EventId) -> bool {
     trace.kind(event) == EventKind::PythonFunction && trace.events.is_timed(event)
 }
 
-/// Test if CPU time was sampled. Steps without samples are unknown, except that they used little CPU time.
+/// Test if the trace has samples of CPU time.
 fn has_samples(trace: &Trace) -> bool {
     trace.samples().of_metric(SampleMetric::CpuTime).next().is_some()
 }
 
-/// Functions by samples of CPU time. Each sample counts its time. Time inside operators counts only as inclusive time
-/// of their callers.
+/// Times of Python functions from samples of CPU time. Samples inside operators count only as inclusive time of the
+/// calling functions.
 fn by_samples<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions {
     let mut rows: FxHashMap<&Arc<str>, Row> = FxHashMap::default();
     let time = trace.attr(SampleMetric::CpuTime.key());
@@ -149,7 +151,7 @@ fn split_label(name: &str) -> (&str, &str) {
     name.rsplit_once(": ").unwrap_or((name, ""))
 }
 
-/// The name whose file shares the most trailing folders; `None` if two are equal.
+/// The name in `among` whose file path shares the most trailing folders with that of `name`; `None` for a tie.
 fn most_similar(name: &str, among: &[&Arc<str>]) -> Option<Arc<str>> {
     let folders = |name: &str| split_label(name).0.rsplit(['/', '\\']).map(str::to_owned).collect::<Vec<_>>();
     let own = folders(name);

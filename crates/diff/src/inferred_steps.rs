@@ -71,18 +71,18 @@ pub(super) fn is_whole(profile: &Profile) -> bool {
     profile.steps.is_empty() && profile.units() > 0
 }
 
-/// Mean number of GPU operations per step of a run.
-pub(super) fn operations(profile: &Profile) -> f64 {
+/// Mean number of GPU operations per compared step of a run.
+pub(super) fn operations_per_step(profile: &Profile) -> f64 {
     let all: i64 = profile.totals.iter().map(|total| total.count).sum();
     all as f64 / profile.units().max(1) as f64
 }
 
-/// Test if the inferred steps of a run have as much GPU work as the marked steps of other runs.
+/// Test if an inferred step of a run has about as many GPU operations as a marked step of each other run.
 fn is_same_unit<'p>(whole: &Profile, all: impl Iterator<Item = &'p Profile>) -> bool {
     let Some(inferred) = &whole.by_inferred_steps else { return false };
-    let own = operations(inferred);
+    let own = operations_per_step(inferred);
     all.filter(|profile| has_steps(profile)).all(|profile| {
-        let other = operations(profile);
+        let other = operations_per_step(profile);
         own.max(other) <= MAX_UNIT_RATIO * own.min(other)
     })
 }

@@ -34,11 +34,11 @@ pub(super) fn count_host_records(trace: &Trace) -> ImplausibleCount {
     host
 }
 
-/// Rows of a rank that cannot be tested for significance, because records are missing before or after.
+/// Missing records before and after, for one rank: rows that depend on them cannot be tested for significance.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UntestableResults([Missing; 2]);
 
-/// Missing records of one side.
+/// Flags for one side: true if GPU records or host records are missing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Missing {
     gpu: bool,
@@ -46,7 +46,7 @@ struct Missing {
 }
 
 impl UntestableResults {
-    /// Find missing records of profiles on both sides.
+    /// Find out if GPU or host records of the profiles are missing, on each side.
     pub(super) fn new(before: &[&Profile], after: &[&Profile]) -> Self {
         let knows_gpu = knows_gpu(before.iter().chain(after).copied());
         Self([before, after].map(|side| Missing {
@@ -79,7 +79,7 @@ impl Missing {
     }
 }
 
-/// Test if GPU work is compared. If no side has any, only host times are.
+/// Test if any profile has GPU records, so that GPU work is compared.
 fn knows_gpu<'p>(mut profiles: impl Iterator<Item = &'p Profile>) -> bool {
     profiles.any(|profile| profile.gpu_records.are_any())
 }

@@ -25,6 +25,7 @@ pub(super) struct Pair<'a> {
 }
 
 impl Pair<'_> {
+    /// Source of the spread for significance tests: steps (one run per side), runs, or none.
     pub(super) fn method(&self) -> Method {
         let several = |side: &[&Profile]| side.iter().any(|profile| profile.units() > 1);
         match (self.before.len(), self.after.len()) {
@@ -34,6 +35,7 @@ impl Pair<'_> {
         }
     }
 
+    /// All changes in a table (such as operators or kernels) between the two sides.
     pub(super) fn changes(&self, table: Table, by_family: bool) -> Vec<Change> {
         let name = |text: &String| (text.as_str().into(), None);
         match table {
@@ -74,7 +76,8 @@ impl Pair<'_> {
         }
     }
 
-    /// Steps up to the next one, if a side spends considerable time between steps.
+    /// Changes of step times that include the time to the next step. Empty unless a side spends considerable time
+    /// between steps.
     fn step_and_between_changes(&self) -> Vec<Change> {
         let is_more = |profile: &&&Profile| {
             let sum = |cells: &[Cell]| cells.iter().map(|cell| cell.cpu_total as f64).sum::<f64>();
@@ -88,7 +91,7 @@ impl Pair<'_> {
         self.step_changes(|p| &p.totals_with_between, &[Measure::StepAndBetween])
     }
 
-    /// Measures of whole steps, from one cell per step of each profile.
+    /// Changes of whole steps in the given measures. `cells` returns one cell per step of a profile.
     fn step_changes(&self, cells: impl Fn(&Profile) -> &[Cell], measures: &[Measure]) -> Vec<Change> {
         let rows = |side: &[&Profile]| side.iter().map(|p| cells(p).iter().collect()).collect::<Vec<Row>>();
         let (before, after) = (rows(&self.before), rows(&self.after));
@@ -96,6 +99,7 @@ impl Pair<'_> {
         self.row(("".into(), None), &before, &after, measures)
     }
 
+    /// Changes of all rows of a table, matched by key.
     fn rows<K: Ord>(
         &self,
         measures: &[Measure],
@@ -111,7 +115,8 @@ impl Pair<'_> {
         keys.into_iter().flat_map(row).collect()
     }
 
-    /// Rows of Python functions, by their names on the first side. `rename` returns the name if it differs.
+    /// Changes of rows that are named by Python functions. Rows of the second side are matched by their names on the
+    /// first side. `rename` returns that name if it differs.
     fn aligned(
         &self,
         measures: &[Measure],
@@ -144,7 +149,7 @@ impl Pair<'_> {
         keys.into_iter().flat_map(row).collect()
     }
 
-    /// Changes of one row in all measures that are not zero.
+    /// Changes of one row, one per measure that is not zero on both sides.
     fn row(
         &self,
         (name, operator): (Arc<str>, Option<String>),
@@ -203,20 +208,20 @@ impl Pair<'_> {
     }
 }
 
-/// Test if there are several steps, all with the same number.
+/// Test if there are several steps and all have the same number of calls.
 fn is_steady(runs: &[Vec<f64>]) -> bool {
     let all: Vec<f64> = runs.iter().flatten().copied().collect();
     all.len() > 1 && all.iter().all(|count| *count == all[0])
 }
 
-/// Mean over runs of the (trimmed) mean over steps; 0 without any.
+/// Mean over runs of the (trimmed) mean over steps; 0 without runs.
 fn mean_of_means(runs: &[Vec<f64>], trim: f64) -> f64 {
     let centers: Vec<f64> = runs.iter().filter_map(|run| Location::estimate(run, trim)).map(|of| of.center).collect();
     centers.iter().sum::<f64>() / centers.len().max(1) as f64
 }
 
-/// Test a difference: over steps with one run each, otherwise over runs. The uncertainty from their steps is the
-/// minimum error.
+/// Test the difference of mean times before and after. If each side has one run, the spread is between steps; otherwise
+/// it is between runs, and at least the uncertainty from their steps.
 fn difference(before: &[Vec<f64>], after: &[Vec<f64>], trim: f64, level: f64) -> Option<Difference> {
     let locations = |runs: &[Vec<f64>]| runs.iter().filter_map(|run| Location::estimate(run, trim)).collect::<Vec<_>>();
     let (a, b) = (locations(before), locations(after));

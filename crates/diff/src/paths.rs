@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// "No path".
 const TOP: u32 = u32::MAX;
 
-/// Kinds of frames in paths, depending on the trace's records.
+/// Frames of call paths in a trace: the most informative kind of records that it has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Modules, annotations, outermost operators.
@@ -25,7 +25,7 @@ enum Kind {
     Spans,
 }
 
-/// One path: its parent and its last frame.
+/// Node in the tree of call paths: its parent and its last frame.
 struct Node {
     above: u32,
     label: String,
@@ -90,7 +90,7 @@ impl Paths {
         }
     }
 
-    /// Inclusive cost of each call path in each step.
+    /// Times (inclusive, in ns) and calls of each call path in each step.
     pub(super) fn rows(&self, trace: &Trace, units: &Units, counted: &[bool]) -> BTreeMap<Arc<str>, Row> {
         let mut rows: Vec<Row> = vec![Row::default(); self.nodes.len()];
         for &event in &self.ends {
@@ -120,7 +120,7 @@ impl Paths {
         out
     }
 
-    /// Text of a path with all its frames.
+    /// Text of a call path: labels of all frames, outermost first, joined by ` > `.
     fn text(&self, node: u32) -> String {
         let up = |&node: &u32| Some(self.nodes[node as usize].above).filter(|&above| above != TOP);
         let mut labels: Vec<&str> =
@@ -143,7 +143,7 @@ fn kind(trace: &Trace) -> Kind {
     kind
 }
 
-/// Index of path nodes by parent and event.
+/// Index to find or create the node of an event's call path, by parent node and name.
 #[derive(Default)]
 struct Index {
     by_name: FxHashMap<(u32, StrId), u32>,
@@ -168,8 +168,8 @@ impl Index {
         node
     }
 
-    /// A label that is equal in other runs. PyTorch numbers modules of a class over the whole model, and lines move
-    /// when a file changes.
+    /// Label of a frame that is equal in other runs. PyTorch numbers modules of a class over the whole model, and lines
+    /// move when a file changes.
     fn label(&mut self, above: u32, name: &str) -> String {
         if let Some(module) = name.strip_prefix(MODULE_PREFIX) {
             let class = class(module.trim_start());

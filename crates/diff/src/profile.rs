@@ -47,7 +47,7 @@ impl Measure {
     }
 }
 
-/// Calls and times of one row in one step. Times are in ns.
+/// Number of calls and times (GPU, host self, host inclusive; in ns) of one row in one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     /// Calls, or GPU operations.
@@ -111,7 +111,7 @@ impl Row {
         self.0.iter().map(|(step, cell)| (*step as usize, cell))
     }
 
-    /// Remove the steps with the given ascending numbers, and renumber later ones.
+    /// Remove cells of these steps (ascending indices) from the row, and renumber later steps.
     pub(super) fn leave_out(&mut self, steps: &[usize]) {
         self.0.retain(|(of, _)| steps.binary_search(&(*of as usize)).is_err());
         self.0.iter_mut().for_each(|(of, _)| *of -= steps.partition_point(|&step| step < *of as usize) as u32);
@@ -230,6 +230,7 @@ impl Profile {
         profile
     }
 
+    /// Build the comparison profile of a trace from the given steps and the assignment of events to them.
     pub(super) fn from_units(
         trace: &Trace,
         rank: i64,
@@ -326,7 +327,8 @@ impl Profile {
     }
 }
 
-/// Test if an operator is the annotation of a step, as in older traces of `PyTorch`. Each has a different name.
+/// Test if an operator is a step annotation (`ProfilerStep#N`), as in older traces of `PyTorch`. Each has a different
+/// name.
 fn is_step(trace: &Trace, op: EventId) -> bool {
     trace.name(op).starts_with(STEP_PREFIX)
 }
@@ -356,7 +358,7 @@ fn is_recursive(trace: &Trace, tree: &OpTree, node: usize) -> bool {
     false
 }
 
-/// Distinct names of the GPUs; `None` if there are none.
+/// Distinct names of the GPUs, joined by commas; `None` if there are none.
 fn device(trace: &Trace) -> Option<String> {
     let devices = trace.meta.devices();
     let names: BTreeSet<&str> = devices.iter().filter_map(|device| device.name.as_deref()).collect();

@@ -41,7 +41,7 @@ impl Profile {
 }
 
 impl Profile {
-    /// Add Python functions by samples, because operator times do not cover them.
+    /// Fill the times of Python functions from sampled stacks, because operator times do not cover them.
     fn functions(&mut self, tree: &CallingContextTree) {
         let candidates = [CallMetric::CpuTime, CallMetric::WallTime, CallMetric::HostTime];
         let measured = tree.measured();
@@ -72,13 +72,13 @@ impl Profile {
     }
 }
 
-/// Cost with the number of calls; 0 if calls were not counted.
+/// Inclusive time of a call tree row, with its number of calls (0 if calls were not counted).
 fn call_cell(view: &CallView, row: usize) -> Cell {
     let count = i64::try_from(view.nodes[row].calls).unwrap_or(i64::MAX);
     Cell { count, ..sample_cell(view, row) }
 }
 
-/// Cost of a call tree row, with the number of samples as its count.
+/// Inclusive time of a call tree row, with its number of samples.
 fn sample_cell(view: &CallView, row: usize) -> Cell {
     let node = &view.nodes[row];
     let count = i64::try_from(node.inclusive.count).unwrap_or(i64::MAX);

@@ -18,7 +18,7 @@ pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
     out
 }
 
-/// Sentence that describes the statistical test of a comparison.
+/// Note that describes the statistical test of a comparison: level, method and adjustment.
 fn test(diff: &Diff) -> String {
     format!(
         "Significance level {} %, by Welch's two-sided t test. Steps are compared by 20 % trimmed means (Yuen's \
@@ -87,7 +87,7 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         .f64("change_percent_per_call", Unit::Percent, call(percent))
 }
 
-/// Change in percent of the first value; `None` if that is 0.
+/// Change from the first value to the second in percent of the first; `None` if that is 0.
 fn percent((before, after): (f64, f64)) -> Option<f64> {
     (before > 0.0).then(|| 100.0 * (after - before) / before)
 }

@@ -32,7 +32,7 @@ pub fn trim_warmup(before: &mut Side, after: &mut Side) {
     }
 }
 
-/// Number of excluded first steps per process.
+/// Number of first steps that are excluded as warm-up or unusual, per process.
 fn excluded_first_steps(steps: &[StepLength]) -> Vec<usize> {
     let mut of_processes = vec![0; steps.iter().map(|step| step.process + 1).max().unwrap_or(0)];
     for step in steps.iter().filter(|step| matches!(step.left_out, Some(WARM_UP | UNLIKE_OTHERS))) {

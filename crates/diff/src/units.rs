@@ -17,7 +17,7 @@ const OUTLIER_DIVISOR: i64 = 5;
 /// and by more than this many times the range of the other steps.
 const OUTLIER_RANGES: i64 = 4;
 
-/// Assignment of events to compared steps.
+/// Assignment of events to the units of a comparison: compared steps, or the whole trace as one unit.
 pub(super) struct Units {
     index: StepIndex,
     /// Compared unit by index in [`Trace::steps`]; `None` for excluded steps. Empty if the whole trace is one unit.
@@ -28,6 +28,7 @@ pub(super) struct Units {
 }
 
 impl Units {
+    /// Index of the compared unit in which a host event starts; `None` outside of compared steps.
     pub(super) fn of_event(&self, trace: &Trace, event: EventId) -> Option<usize> {
         if self.whole {
             return Some(0);
@@ -40,6 +41,7 @@ impl Units {
         *self.of_step.get(step as usize)?
     }
 
+    /// Index of the compared unit that a GPU operation belongs to; `None` outside of compared steps.
     pub(super) fn of_gpu(&self, trace: &Trace, gpu: GpuOpId) -> Option<usize> {
         if !self.inferred.is_empty() {
             return self.unit_at(trace.events.start[trace.gpu.event[gpu.index()].index()]);
@@ -47,6 +49,7 @@ impl Units {
         if self.whole { Some(0) } else { *self.of_step.get(trace.gpu.step[gpu.index()] as usize)? }
     }
 
+    /// Index of the compared unit whose inferred step contains a time; `None` outside of compared steps.
     fn unit_at(&self, start: i64) -> Option<usize> {
         let at = self.inferred.partition_point(|&(from, _)| from <= start).checked_sub(1)?;
         if start < self.inferred[at].1 { *self.of_step.get(at)? } else { None }
@@ -59,8 +62,8 @@ impl Units {
     }
 }
 
-/// Lengths of the steps in scope, and the units of the compared ones. Compared are the steps that all commands select
-/// ([`StepSelection`]), except a first and a last one that would distort the mean.
+/// Lengths of the steps in scope, and the assignment of events to the compared ones. Compared are the steps that all
+/// commands select ([`StepSelection`]), except a first and a last one that would distort the mean.
 pub(super) fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Units) {
     let spans = spans(trace, |gpu| counted[gpu.index()]);
     let ns: Vec<i64> = spans.iter().map(|(from, to)| to.saturating_sub(*from)).collect();
@@ -96,7 +99,7 @@ pub(super) fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<Step
     (lengths, Units { index, of_step, whole: trace.steps.is_empty(), inferred: Vec::new() })
 }
 
-/// Index of each step among the compared ones; `None` for excluded steps.
+/// Unit number of each step, counted over the compared steps; `None` for excluded steps.
 fn units_of(lengths: &[StepLength]) -> Vec<Option<usize>> {
     let mut unit = 0..;
     lengths.iter().map(|length| if length.left_out.is_none() { unit.next() } else { None }).collect()
@@ -118,7 +121,7 @@ pub(super) fn exclude_outlier_ends(lengths: &mut [StepLength]) {
     }
 }
 
-/// Compared steps of each process, in time order.
+/// Indices of the compared steps of each process, in time order.
 pub(super) fn compared_by_process(lengths: &[StepLength]) -> Vec<Vec<usize>> {
     let mut of_processes: Vec<Vec<usize>> = Vec::new();
     for (at, step) in lengths.iter().enumerate() {

@@ -39,7 +39,7 @@ const EXPANDABLE_ROOM: u64 = MOST_BYTES;
 /// Upper limit of device memory, so that sizes of a damaged trace cannot overflow sums.
 const MOST_BYTES: u64 = 1 << 44;
 
-/// Settings of the allocator.
+/// Settings of PyTorch's caching allocator: expandable segments, device capacity, and rounding of sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocatorSettings {
     /// `expandable_segments:True`.
@@ -51,7 +51,7 @@ pub struct AllocatorSettings {
 }
 
 impl AllocatorSettings {
-    /// Settings of a device's allocator, as far as the trace records them.
+    /// Settings of the caching allocator of a device, as far as the trace records them.
     pub fn from_trace(trace: &MemoryTrace, device: MemoryDeviceId) -> Self {
         let grows = trace.segments.iter().any(|segment| segment.device == device && segment.expandable);
         let rounding = trace.allocator_settings;
@@ -103,7 +103,7 @@ pub struct OutOfDeviceMemory {
     pub largest: u64,
 }
 
-/// Size of the segment that the allocator requests from the device, without expandable segments.
+/// Size in bytes of the segment that the allocator requests from the device for a request, without expandable segments.
 pub(crate) fn segment_bytes(request: u64) -> u64 {
     match request {
         0..=SMALL_REQUEST => SMALL_SEGMENT,
@@ -165,7 +165,7 @@ impl Allocator {
         self.free.range((pool, bytes, 0)..=(pool, u64::MAX, u64::MAX)).next().map(|(_, _, address)| *address)
     }
 
-    /// Obtain memory from the device until a free block is large enough.
+    /// Obtain memory from the device until a free block is large enough, and return the address of that block.
     fn grow(&mut self, pool: Pool, bytes: u64) -> Result<u64, OutOfDeviceMemory> {
         if !self.has_room(self.needed(pool, bytes)) {
             self.release_cached();
@@ -216,7 +216,7 @@ impl Allocator {
         block.free.then_some((*address, block.bytes))
     }
 
-    /// Extend the pool's expandable segment at its end.
+    /// Extend the pool's expandable segment at its end by `more` bytes, and return the address of the free block there.
     fn extend(&mut self, pool: Pool, more: u64) -> u64 {
         let Some(segment) = self.expandable.get(&pool).copied() else {
             let address = self.segment(pool, more);
@@ -315,7 +315,8 @@ impl Allocator {
     }
 }
 
-/// Predicted reserved memory over a trace.
+/// Allocated and reserved bytes over a trace as the allocator model predicts them, with the maximum and a failed
+/// request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
     /// Points by position: allocated bytes (rounded), reserved bytes.

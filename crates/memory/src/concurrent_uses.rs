@@ -18,7 +18,7 @@ pub(crate) fn is_over(call: InStream, now: InStream, clock: &[u32]) -> bool {
     if call.0 == now.0 { call.1 <= now.1 } else { clock.get(call.0 as usize).is_some_and(|count| *count >= call.1) }
 }
 
-/// Possibly concurrent uses of objects.
+/// Record of unordered (possibly concurrent) uses, per object.
 #[derive(Debug, Default)]
 pub(crate) struct ConcurrentUses {
     /// For objects with concurrent uses on several streams: earlier uses that are not known to be over at the last use.
@@ -36,8 +36,8 @@ impl ConcurrentUses {
         Self { since: vec![MemoryCallId::NONE; objects], ..Self::default() }
     }
 
-    /// Drop the earlier uses of an object that are over at a new use (`now.0`); `last` is the latest earlier use. The
-    /// first clock belongs to the new use, the second one to the host.
+    /// Process a new use (`now`) of an object: drop earlier uses that are over, and record unordered ones. `last` is
+    /// the latest earlier use. The first clock belongs to the new use, the second one to the host.
     pub(crate) fn keep_unfinished(
         &mut self,
         object: MemoryObjectId,
@@ -88,7 +88,7 @@ impl ConcurrentUses {
         !self.spans.contains_key(&object)
     }
 
-    /// True if a use ends before the next one begins, and no call of the host before or after them runs in between.
+    /// True if no range of unordered uses of an object overlaps the calls from `after` to `until`.
     pub(crate) fn is_apart(&self, object: MemoryObjectId, after: MemoryCallId, until: MemoryCallId) -> bool {
         let spans = self.spans.get(&object).map_or(&[][..], Vec::as_slice);
         let next = spans.partition_point(|span| span.1 < after);

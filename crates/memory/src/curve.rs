@@ -20,7 +20,7 @@ impl Span {
     }
 }
 
-/// Live bytes on one device.
+/// Live bytes on one device as a step function over positions in the order of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Curve {
     /// The device.
@@ -31,7 +31,7 @@ pub struct Curve {
     pub end: u32,
 }
 
-/// Peak of a curve.
+/// Peak of live bytes: its first position and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
     /// First call at the peak; the first call also represents the time before it.
@@ -144,7 +144,7 @@ impl Curve {
     }
 }
 
-/// Span of an object's memory ([`MemoryTrace::held`]).
+/// Lifetime and size of an object's memory ([`MemoryTrace::held`]).
 pub fn span_of(trace: &MemoryTrace, object: MemoryObjectId) -> Span {
     let life = trace.held(object);
     let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
@@ -163,7 +163,7 @@ pub fn curves(trace: &MemoryTrace) -> Vec<Curve> {
         .collect()
 }
 
-/// All devices; one if the trace lists none.
+/// IDs of all devices of a trace; one if the trace lists none.
 fn devices(trace: &MemoryTrace) -> impl Iterator<Item = MemoryDeviceId> + use<> {
     (0..trace.devices.len().max(1)).map(MemoryDeviceId::new)
 }
@@ -182,7 +182,8 @@ pub fn alive_at(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCal
     alive
 }
 
-/// Live bytes on a device at a position, by a key, descending; equal sums are sorted by key.
+/// Live memory on a device at a position, grouped by a key: bytes and number of objects per key. Most bytes first;
+/// equal sums are sorted by key.
 pub(crate) fn alive_by<K: Ord>(
     trace: &MemoryTrace,
     device: MemoryDeviceId,

@@ -27,7 +27,7 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// Kernels of one object, and its fills.
+/// Usage of one object by kernels: first and last kernel, fills, and detected patterns.
 #[derive(Clone, Copy, Default)]
 struct KernelUsage {
     first_kernel: Option<MemoryCallId>,
@@ -99,8 +99,8 @@ fn patterns(usage: &ObjectUsage<'_>, object: MemoryObjectId, seen: &KernelUsage)
     rules.into_iter().filter(|(_, holds)| *holds).map(|(pattern, _)| pattern).collect()
 }
 
-/// Redundant objects. Per size, first and last kernels are walked in order from the end. An object is redundant if
-/// others were not met yet at its first kernel.
+/// Number of redundant objects by the artifact's rule. Per size, first and last kernels are walked in order from the
+/// end. An object is redundant if others were not met yet at its first kernel.
 fn redundant(trace: &MemoryTrace, seen: &[KernelUsage]) -> u32 {
     let mut sizes: BTreeMap<u64, Vec<(MemoryCallId, MemoryObjectId)>> = BTreeMap::new();
     for object in trace.objects.ids() {

@@ -16,7 +16,7 @@ use stackline_model::{
     AccessMode, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryStreamId, MemoryTrace, call_flags,
 };
 
-/// Moment: the set of calls that happened before or at a call.
+/// Set of calls that happened before or at a call: a vector clock with the length of the longest path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Moment {
     /// One more than the longest path to the latest call of the moment; 0 if empty.
@@ -30,8 +30,8 @@ impl Moment {
         Self { waves: 0, clock: vec![0; streams].into_boxed_slice() }
     }
 
-    /// Copy another moment's clock in place, like `clone_from`.
-    fn set(&mut self, other: &Self) {
+    /// Copy another moment into this one, without a new allocation.
+    fn copy_from(&mut self, other: &Self) {
         self.waves = other.waves;
         self.clock.copy_from_slice(&other.clock);
     }
@@ -49,7 +49,7 @@ impl Moment {
     }
 }
 
-/// Newest accesses of a live object.
+/// Moments of the newest write and reads of a live object.
 #[derive(Clone, Debug)]
 struct Newest {
     /// Last write, or the allocation.
@@ -63,7 +63,8 @@ const NOWHERE: u32 = u32::MAX;
 /// Maximum number of entries of all clocks, of four bytes each (512 MiB).
 pub(crate) const MOST_CLOCK_ENTRIES: usize = 1 << 27;
 
-/// Assign waves and clocks to calls in order. Memory use depends only on the numbers of streams and of live objects.
+/// Tracker of the happens-before order: gives each call, in trace order, its wave and vector clock. Memory use depends
+/// only on the numbers of streams and of live objects.
 #[derive(Debug)]
 pub struct OrderTracker {
     streams: usize,
@@ -84,7 +85,7 @@ pub struct OrderTracker {
     current: Moment,
 }
 
-/// Position of a call in its stream.
+/// Position of a call: its wave in the happens-before order, its stream, and its number in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamPosition {
     /// Wave, from 0.
@@ -142,14 +143,14 @@ impl OrderTracker {
             return StreamPosition { wave: *number - 1, stream: stream as u32, number: *number };
         }
         let kind = trace.calls.kind[call.index()];
-        self.current.set(&self.last[stream]);
+        self.current.copy_from(&self.last[stream]);
         self.current.join(&self.host);
         self.join_dependencies(trace, call, kind);
         let wave = self.current.waves;
         self.current.waves += 1;
         self.current.clock[stream] += 1;
         let number = self.current.clock[stream];
-        self.last[stream].set(&self.current);
+        self.last[stream].copy_from(&self.current);
         self.remember(trace, call, kind);
         StreamPosition { wave, stream: stream as u32, number }
     }
@@ -230,7 +231,7 @@ impl OrderTracker {
     fn write(&mut self, object: MemoryObjectId) {
         let row = self.row(object);
         let newest = &mut self.newest[row];
-        newest.write.set(&self.current);
+        newest.write.copy_from(&self.current);
         newest.reads.clear();
     }
 

@@ -8,7 +8,7 @@ use stackline_model::names::STEP_PREFIX;
 use stackline_model::{Frame, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryStackId, MemoryTrace};
 use std::collections::BTreeSet;
 
-/// Origin of iterations.
+/// Source of the begins of iterations: recorded steps, training by call path, forward passes, or equal parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Steps in the source.
@@ -49,7 +49,8 @@ pub(crate) struct Iterations {
 }
 
 impl Iterations {
-    /// Find the iterations of a trace. An optimizer must show at least `enough` of them.
+    /// Find the iterations of a trace: steps, training iterations, forward passes, or equal parts. `enough` is the
+    /// number of begins that an optimizer, or allocations between passes, must exceed to be used.
     pub(crate) fn from_trace(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Self {
         let all = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
         if let Some(iterations) = steps_of_source(trace) {
@@ -98,16 +99,22 @@ fn steps_of_source(trace: &MemoryTrace) -> Option<Iterations> {
     (!begins.is_empty()).then_some(Iterations { begins, end, origin: Origin::Steps, is_sure: true })
 }
 
-/// Begins of training iterations: the first other allocation after an optimizer's. An optimizer step ends an iteration,
-/// independent of the calls between backward and the step. Allocations without a call path are ignored.
+/// Begins of training iterations: the first other allocation after an optimizer's, or after those of backward if too
+/// few. An optimizer step ends an iteration, independent of the calls between backward and the step. Allocations
+/// without a call path are ignored.
 fn training_begins(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Vec<u32> {
     let begins = begins_after(trace, |stack| callers.in_optimizer(stack));
     // An optimizer that allocates in its first step and a few others, or never, shows no iterations; then backward is
     // used.
-    if begins.len() > enough.max(2) as usize { begins } else { begins_after(trace, |stack| callers.in_library(stack)) }
+    if begins.len() > enough.max(2) as usize {
+        begins
+    } else {
+        begins_after(trace, |stack| callers.in_backward_or_optimizer(stack))
+    }
 }
 
-/// First allocations for which `ends` is false, after one for which it is true.
+/// First allocating calls of iterations: those whose call path is outside of a phase (`ends` is false), each after one
+/// inside. The first call outside begins an iteration, too.
 fn begins_after(trace: &MemoryTrace, ends: impl Fn(MemoryStackId) -> bool) -> Vec<u32> {
     let (mut begins, mut is_over) = (Vec::new(), true);
     for object in trace.objects.ids() {
@@ -133,12 +140,14 @@ pub(crate) fn may_train(trace: &MemoryTrace, callers: &Callers<'_>) -> bool {
         objects.stack[object.index()].is_none() && objects.allocated_by[object.index()].is_some()
     };
     let stacks = objects.stack.iter().chain(&trace.calls.stack);
-    stacks.copied().any(|stack| callers.in_library(stack)) || objects.ids().any(|object| is_not_known(&object))
+    stacks.copied().any(|stack| callers.in_backward_or_optimizer(stack))
+        || objects.ids().any(|object| is_not_known(&object))
 }
 
-/// Begins of forward passes without training, and true if the program shows them. Passes begin at objects of the call
-/// path that allocated the first object. Code before the first or after the last layer runs once per pass; a call path
-/// in between repeats once per layer. If no object of a pass is freed, there may be a single pass of equal layers.
+/// Begins of forward passes without training, and true if the program's allocations prove them. Passes begin at objects
+/// of the call path that allocated the first object. Code before the first or after the last layer runs once per pass;
+/// a call path in between repeats once per layer. If no object of a pass is freed, there may be a single pass of equal
+/// layers.
 fn pass_begins(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> (Vec<u32>, bool) {
     if may_train(trace, callers) {
         return (Vec::new(), false);
@@ -154,16 +163,16 @@ fn pass_begins(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> (Vec<
     };
     let (first, last) = (begins_of(made.first()), begins_of(made.last()));
     let edges = if last.len() < first.len() { last } else { first };
-    let (begins, is_sure) = without_layers(trace, callers, (&edges, &made), enough);
+    let (begins, is_sure) = begins_without_layers(trace, callers, (&edges, &made), enough);
     let end = begins.last().copied().unwrap_or(0);
     let is_freed = |object: &MemoryObjectId| objects.freed_by[object.index()].some().is_some_and(|call| call.0 < end);
     if made.iter().any(is_freed) { (begins, is_sure) } else { (Vec::new(), false) }
 }
 
-/// Objects among `edges` (of one call path) that begin a pass, and true if the program shows it. All layers of a
-/// `Sequential` have one call path. Between two passes the program allocates something (an input, a loss), or objects
-/// of the pass are freed.
-fn without_layers(
+/// Calls among `edges` (of one call path) that begin a pass, and true if allocations between them prove it. All layers
+/// of a `Sequential` have one call path. Between two passes the program allocates something (an input, a loss), or
+/// objects of the pass are freed.
+fn begins_without_layers(
     trace: &MemoryTrace,
     callers: &Callers<'_>,
     (edges, made): (&[u32], &[MemoryObjectId]),
@@ -205,8 +214,8 @@ pub(crate) fn is_in_cache(trace: &MemoryTrace, stack: MemoryStackId) -> bool {
     trace.stacks.frames_of(stack).any(|frame| has(frame.function_text(&trace.strings)) || has(file(&frame)))
 }
 
-/// True if at least `least` iterations leave objects, and no gap between them exceeds a quarter of all iterations.
-/// Objects that are allocated once at the start, or kept for a few iterations, are no growth.
+/// True if objects are left steadily: by at least `least` iterations, with no gap longer than a quarter of all
+/// iterations. Objects that are allocated once at the start, or kept for a few iterations, are no growth.
 pub(crate) fn is_steady(iterations: &BTreeSet<u32>, all: u32, least: u32) -> bool {
     let known = iterations.iter().map(|iteration| i64::from(*iteration));
     let marks: Vec<i64> = std::iter::once(-1).chain(known).chain(std::iter::once(i64::from(all))).collect();

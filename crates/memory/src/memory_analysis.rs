@@ -27,7 +27,7 @@ impl<'trace> MemoryAnalysis<'trace> {
         Self::by_rules(trace, peaks_per_device, Rules::default())
     }
 
-    /// Analyze a memory trace with other thresholds of patterns.
+    /// Analyze a memory trace with the given thresholds for patterns of wasted memory.
     pub fn by_rules(trace: &'trace MemoryTrace, peaks_per_device: usize, rules: Rules) -> Self {
         let peaks = named_peaks(trace, peaks_per_device);
         let usage = ObjectUsage::new(trace, rules);

@@ -1,4 +1,4 @@
-//! Object usage: one pass over all calls and accesses.
+//! Usage of memory objects (first and last uses, gaps, dead writes), from one pass over all calls and accesses.
 //!
 //! A **use** of an object is a kernel that accesses it, or a copy that reads it. Sets, and copies that write the
 //! object, are accesses but not uses: they prepare it. A kernel access of unknown direction counts as a read and a
@@ -18,7 +18,7 @@ use stackline_model::{
 };
 use std::sync::OnceLock;
 
-/// Usage of one object.
+/// Usage of one object: first and last use, number of uses and fills, and evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectUse {
     /// First use.
@@ -140,7 +140,7 @@ impl<'a> ObjectUsage<'a> {
         for call in trace.calls.ids() {
             collector.call(call);
         }
-        let weakest = weakest(trace);
+        let weakest = weakest_evidence(trace);
         for never in collector.usage.uses.iter_mut().filter(|known| known.first_touch.is_none()) {
             never.evidence = weakest;
         }
@@ -209,14 +209,14 @@ impl<'a> ObjectUsage<'a> {
         self.waves.get(to.index())?.checked_sub(*self.waves.get(from.index())?)
     }
 
-    /// Size of an object; `None` for objects without bytes, which waste nothing.
+    /// Size of an object in bytes; `None` for empty objects, which waste nothing.
     pub fn bytes(&self, object: MemoryObjectId) -> Option<u64> {
         Some(self.trace.objects.bytes[object.index()]).filter(|bytes| *bytes > 0)
     }
 }
 
 /// Weakest evidence of any access in the trace, which also limits the evidence that an object is never accessed.
-fn weakest(trace: &MemoryTrace) -> AccessEvidence {
+fn weakest_evidence(trace: &MemoryTrace) -> AccessEvidence {
     let all = (0..trace.accesses.len()).map(|row| trace.accesses.get(row).evidence);
     all.max().unwrap_or(AccessEvidence::Instrumented)
 }
@@ -225,7 +225,7 @@ fn between(counts: &[u32], after: MemoryCallId, before: MemoryCallId) -> u32 {
     counts[before.index()].saturating_sub(counts[(after.index() + 1).min(before.index())])
 }
 
-/// Set or copy without a read so far.
+/// Set or copy whose bytes have not been read so far.
 struct PendingWrite {
     call: MemoryCallId,
     pieces: ByteRanges,
@@ -264,7 +264,7 @@ impl ByteRanges {
     }
 }
 
-/// Accesses of an object since its last use.
+/// First accesses of an object since its last use.
 #[derive(Clone, Copy)]
 struct LaterAccesses {
     /// First access.
@@ -280,6 +280,7 @@ struct LaterAccesses {
 const UNTOUCHED: LaterAccesses =
     LaterAccesses { first: MemoryCallId::NONE, overwritten: false, needed: MemoryCallId::NONE, fills: 0 };
 
+/// Pass over the calls of a trace that fills [`ObjectUsage`].
 struct Collector<'a> {
     usage: ObjectUsage<'a>,
     /// None without accesses in the source: then only lifetimes are analyzed, in host order.
@@ -340,7 +341,7 @@ impl<'a> Collector<'a> {
         // Reads come first: a copy within one object reads bytes that it then overwrites.
         for access in trace.accesses_of(call) {
             if access.mode.reads() && !self.pending.is_empty() {
-                self.read(access);
+                self.record_read(access);
             }
         }
         for access in trace.accesses_of(call) {
@@ -367,10 +368,10 @@ impl<'a> Collector<'a> {
             again.fills += u32::from(again.needed.is_none());
         }
         if access.mode == AccessMode::Write {
-            self.written(call, access, is_kernel);
+            self.record_write(call, access, is_kernel);
         }
         if is_use {
-            self.used(call, access.object, place);
+            self.record_use(call, access.object, place);
         }
         let known = &mut self.usage.uses[row];
         if known.first_touch.is_none() {
@@ -393,7 +394,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Process a read: writes of the bytes that it may have read are not wasted.
-    fn read(&mut self, access: MemoryAccess) {
+    fn record_read(&mut self, access: MemoryAccess) {
         let Some(pending) = self.pending.get_mut(&access.object) else { return };
         match self.usage.trace.accesses.ranges_of(access.row) {
             [] => pending.clear(),
@@ -408,7 +409,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Process a use: close the gap since the previous one.
-    fn used(&mut self, call: MemoryCallId, object: MemoryObjectId, place: InStream) {
+    fn record_use(&mut self, call: MemoryCallId, object: MemoryObjectId, place: InStream) {
         let row = object.index();
         let before = self.usage.uses[row].last_use;
         if before.is_none() {
@@ -427,6 +428,7 @@ impl<'a> Collector<'a> {
         known.fills_after_last_use = 0;
     }
 
+    /// Record an idle gap of an object between two uses, if enough kernels run in it.
     fn gap(&mut self, after: MemoryCallId, until: MemoryCallId, object: MemoryObjectId) {
         let kernels = self.usage.kernels_between(after, until);
         if kernels < self.usage.rules.idle_kernels.max(1) {
@@ -445,7 +447,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Process a write without a read: it may make earlier writes dead, and may become dead later.
-    fn written(&mut self, call: MemoryCallId, access: MemoryAccess, is_kernel: bool) {
+    fn record_write(&mut self, call: MemoryCallId, access: MemoryAccess, is_kernel: bool) {
         if is_kernel && !self.pending.contains_key(&access.object) {
             return;
         }
@@ -476,7 +478,7 @@ impl<'a> Collector<'a> {
         access.extent == AccessExtent::Whole || (!ranges.is_empty() && reached == Some(bytes))
     }
 
-    /// Bytes that an access certainly covers, if known.
+    /// Byte ranges that an access certainly covers; `None` if unknown.
     fn pieces(&self, access: MemoryAccess) -> Option<ByteRanges> {
         let trace = self.usage.trace;
         match access.extent {

@@ -1,6 +1,6 @@
-//! Bounds on the clock offset between each device and the host, from causes that must precede their effects. The
-//! recorded times are used ([`stackline_model::DeviceClock`]). Before all other tables, reading already removes offsets
-//! that are proven.
+//! Table of bounds on the clock offset between each device and the host, from causes that must precede their effects.
+//! The bounds refer to the recorded times ([`stackline_model::DeviceClock`]). Reading has already removed offsets that
+//! are proven, before any table is computed.
 
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::{DeviceClock, Table, Trace, Unit};

@@ -1,4 +1,4 @@
-//! Coverage: the share of GPU time with known origin.
+//! Coverage: the shares of GPU time with a known launch, operator, Python frame, module, annotation and step.
 //!
 //! A share of GPU time is only as good as the part of GPU time with a known launch, operator or step. With graph
 //! replay, whole steps belong to one launch call, and kernels launched before the recording have none
@@ -53,6 +53,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     vec![table(operations, total, &counts, &times)]
 }
 
+/// Flag for each kind of origin in [`KNOWN`]: true if it is known for a GPU operation.
 fn known(trace: &Trace, id: GpuOpId) -> [bool; KNOWN.len()] {
     let gpu = &trace.gpu;
     let i = id.index();
@@ -68,7 +69,8 @@ fn known(trace: &Trace, id: GpuOpId) -> [bool; KNOWN.len()] {
     ]
 }
 
-/// Create the [`gpu_coverage_note`] of all GPU operations in a scope that have plausible times.
+/// Create a note on coverage: the share of GPU time with a known launch, operator and step. Covers the plausible GPU
+/// operations in a scope.
 pub(super) fn note(trace: &Trace, scope: &Scope) -> String {
     let work = scope.gpu_work(trace);
     let counts = |id: &GpuOpId| work.has(*id) && trace.events.is_plausible(trace.gpu.event[id.index()]);

@@ -18,7 +18,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     run,
 };
 
-/// A fusion with its events in the window.
+/// A fused kernel with the counts and total time (ns) of its device operations and host operators in the window.
 struct Row<'a> {
     fusion: &'a Fusion,
     /// Number of device operations, and their total time in ns.

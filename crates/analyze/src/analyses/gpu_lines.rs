@@ -23,7 +23,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     run,
 };
 
-/// Operations of a line. Times in ns.
+/// GPU operations of one source line: count, total time, and time by kernel name; in ns.
 #[derive(Default)]
 struct Line {
     count: i64,

@@ -1,4 +1,4 @@
-//! GPU time by kind of work and cause of idle time.
+//! Tables of GPU time per device (by kind of work and cause of idle time) and per kernel name.
 //!
 //! `gpu_time`, per device: the window is that of the selected steps ([`StepSelection`]) with their GPU work. All work
 //! in it counts, independent of its launch. Without steps, the window extends from the first start to the last end of
@@ -81,7 +81,7 @@ struct Operation {
     is_early: bool,
 }
 
-/// All plausible operations by (device, start, row).
+/// All GPU operations with plausible times, sorted by device, then start.
 fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
     let mut operations = Vec::with_capacity(trace.gpu.len());
     let mut handovers = Handovers::new(trace);
@@ -155,7 +155,7 @@ fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection)
             ));
             continue;
         }
-        let times = device(trace, of_device, window, &missing_operations_of_device(trace, of_device, &missing));
+        let times = device_times(trace, of_device, window, &missing_operations_of_device(trace, of_device, &missing));
         let window = times.iter().fold(0i64, |sum, t| sum.saturating_add(*t));
         let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| match *i {
             // Without any gap of known cause, the causes were not measured. They are not zero.
@@ -189,9 +189,9 @@ fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection)
     selection.notes.iter().fold(table, |table, note| table.note(note.clone()))
 }
 
-/// Time per category of one device's operations, which are sorted by start, within the window if there is one.
-/// `missing` has the launch times of lost operations, ascending.
-fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, missing: &[i64]) -> [i64; 7] {
+/// Time in ns of one device per category in [`CATEGORIES`], within the window if there is one. `operations` are sorted
+/// by start; `missing` has the launch times of lost operations, ascending.
+fn device_times(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, missing: &[i64]) -> [i64; 7] {
     let mut times = [0i64; 7];
     // End of running work, per class.
     let mut until = [i64::MIN; 3];
@@ -204,30 +204,30 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, m
     let mut at = first;
     let clipped = operations.iter().filter(|o| o.end > first && o.start < last || window.is_none());
     for operation in clipped.map(|o| Operation { start: o.start.max(first), end: o.end.min(last), ..*o }) {
-        advance(&mut times, &until, at, operation.start);
+        add_busy_time(&mut times, &until, at, operation.start);
         let busy_until = until.iter().copied().max().unwrap_or(i64::MIN);
         if at < operation.start && busy_until < operation.start {
             let gap = (busy_until.max(at), operation.start);
             let next = launch(&operation).unwrap_or(operation.start);
             let from = if is_cut { gap.0 } else { missing_from(missing, (launched.unwrap_or(first), next), gap) };
-            for (part, cause) in causes(trace, &operation, gap) {
-                idle(&mut times, part, cause, from.clamp(part.0, part.1));
+            for (part, cause) in split_by_cause(trace, &operation, gap) {
+                add_gap(&mut times, part, cause, from.clamp(part.0, part.1));
             }
         }
         launched = launched.max(launch(&operation));
         at = at.max(operation.start);
-        if let Some(class) = class(operation.kind) {
+        if let Some(class) = class_of_kind(operation.kind) {
             until[class] = until[class].max(operation.end);
         }
     }
     let end = until.iter().copied().max().unwrap_or(at).max(first);
-    advance(&mut times, &until, at, end);
+    add_busy_time(&mut times, &until, at, end);
     if window.is_some() {
         // The operation after this gap was not launched within the window.
         let gap = (end.max(at), last.max(end.max(at)));
         let has_launches = operations.iter().any(|operation| launch(operation).is_some());
         let cause = if has_launches && !is_cut { HOST_WAIT } else { UNKNOWN };
-        idle(&mut times, gap, cause, missing_from(missing, (launched.unwrap_or(first), last), gap));
+        add_gap(&mut times, gap, cause, missing_from(missing, (launched.unwrap_or(first), last), gap));
     }
     times
 }
@@ -239,14 +239,15 @@ fn missing_from(missing: &[i64], (after, before): (i64, i64), gap: (i64, i64)) -
     next.filter(|&&launched| launched < before).map_or(gap.1, |&launched| launched.clamp(gap.0, gap.1))
 }
 
-/// Add a gap: its cause until an unknown operation may have run, `idle_unknown` after that.
-fn idle(times: &mut [i64; 7], (start, end): (i64, i64), cause: usize, unknown_from: i64) {
+/// Add an idle gap to the times. The part before `unknown_from` counts for `cause`, the rest for `idle_unknown`.
+fn add_gap(times: &mut [i64; 7], (start, end): (i64, i64), cause: usize, unknown_from: i64) {
     times[cause] = times[cause].saturating_add(unknown_from.saturating_sub(start));
     times[UNKNOWN] = times[UNKNOWN].saturating_add(end.saturating_sub(unknown_from));
 }
 
-/// Add the busy time from `from` to `to`. Nothing starts in between.
-fn advance(times: &mut [i64; 7], until: &[i64; 3], from: i64, to: i64) {
+/// Add the busy time from `from` to `to` to the times per class of work. `until` has the end of running work per class.
+/// No operation may start in between.
+fn add_busy_time(times: &mut [i64; 7], until: &[i64; 3], from: i64, to: i64) {
     let mut at = from;
     for (class, &end) in until.iter().enumerate() {
         let end = end.min(to);
@@ -257,8 +258,9 @@ fn advance(times: &mut [i64; 7], until: &[i64; 3], from: i64, to: i64) {
     }
 }
 
-/// Index into [`CATEGORIES`] of a kind of operation; `None` for waits on the device's own queue, in which nothing runs.
-fn class(kind: KernelType) -> Option<usize> {
+/// Index into [`CATEGORIES`] of a kind of GPU operation. `None` for waits of the device on its own queue, in which
+/// nothing runs.
+fn class_of_kind(kind: KernelType) -> Option<usize> {
     match kind {
         KernelType::Computation => Some(0),
         KernelType::Communication => Some(1),
@@ -267,9 +269,9 @@ fn class(kind: KernelType) -> Option<usize> {
     }
 }
 
-/// Causes of a gap before `next`: two parts of the gap, one of which may be empty, each with an index into
-/// [`CATEGORIES`].
-fn causes(trace: &Trace, next: &Operation, gap: (i64, i64)) -> [((i64, i64), usize); 2] {
+/// Split the idle gap before the operation `next` into two parts with different causes. Each part is a time range with
+/// an index into [`CATEGORIES`], and one may be empty.
+fn split_by_cause(trace: &Trace, next: &Operation, gap: (i64, i64)) -> [((i64, i64), usize); 2] {
     let Some(launch) = trace.gpu.launch[next.gpu.index()].some() else {
         return [(gap, UNKNOWN), ((gap.1, gap.1), UNKNOWN)];
     };
@@ -299,7 +301,7 @@ fn kernels(trace: &Trace, operations: &[Operation]) -> Table {
     let mut rows: Vec<(&str, Kernel)> = by_name.iter().map(|(&name, k)| (trace.strings.get(name), *k)).collect();
     rows.sort_by(|a, b| b.1.total.cmp(&a.1.total).then_with(|| a.0.cmp(b.0)));
     let all = rows.iter().fold(0i64, |sum, r| sum.saturating_add(r.1.total));
-    let launchers = launchers(trace, operations);
+    let launchers = main_launchers(trace, operations);
     Table::new("gpu_kernels", "GPU operations by name")
         .text("name", rows.iter().map(|r| r.0.to_owned()))
         .f64("percent", Unit::Percent, rows.iter().map(|r| percent(r.1.total as f64, all as f64)))
@@ -311,9 +313,9 @@ fn kernels(trace: &Trace, operations: &[Operation]) -> Table {
         .text("launched_by", rows.iter().map(|r| launchers.get(r.0).map(|name| (*name).to_owned())))
 }
 
-/// The operator that launched most time of operations, by operation name; the first by name of equal ones. Names
-/// without a known operator are absent.
-fn launchers<'t>(trace: &'t Trace, operations: &[Operation]) -> BTreeMap<&'t str, &'t str> {
+/// Map from each kernel name to the name of the operator that launched most of its time. Of equal operators the first
+/// by name is chosen. Kernel names without a known operator are absent.
+fn main_launchers<'t>(trace: &'t Trace, operations: &[Operation]) -> BTreeMap<&'t str, &'t str> {
     let mut times: BTreeMap<(StrId, StrId), i64> = BTreeMap::new();
     for operation in operations {
         let gpu = operation.gpu.index();
@@ -359,7 +361,7 @@ mod tests {
             let kinds = [KernelType::Computation, KernelType::Communication, KernelType::Memory];
             let mut operations: Vec<_> = spans.iter().map(|&(s, d, k)| operation(s, d, kinds[k])).collect();
             operations.sort_by_key(|o| o.start);
-            let times = device(&trace_with_launch(EventId::NONE, 0), &operations, None, &[]);
+            let times = device_times(&trace_with_launch(EventId::NONE, 0), &operations, None, &[]);
             let mut covered = Vec::new();
             for (class, kind) in kinds.into_iter().enumerate() {
                 let own = union(operations.iter().filter(|o| o.kind == kind).map(|o| (o.start, o.end)));
@@ -377,7 +379,8 @@ mod tests {
             let launch = launch_start.map(|_| EventId(0)).into();
             let trace = trace_with_launch(launch, launch_start.unwrap_or(0));
             let compute = KernelType::Computation;
-            let times = device(&trace, &[operation(0, 10, compute), operation(10 + length, 5, compute)], None, &[]);
+            let times =
+                device_times(&trace, &[operation(0, 10, compute), operation(10 + length, 5, compute)], None, &[]);
             let found = times.iter().enumerate().skip(3).filter(|(_, t)| **t > 0).map(|(i, t)| (CATEGORIES[i], *t));
             found.collect::<Vec<_>>()
         };
@@ -402,7 +405,7 @@ mod tests {
         trace.events.dur[0] = 5_000_000;
         let compute = KernelType::Computation;
         let operations = [operation(0, 100_000, compute), operation(5_100_000, 10_000, compute)];
-        assert_eq!(device(&trace, &operations, None, &[]), [110_000, 0, 0, 4_999_000, 1_000, 0, 0]);
+        assert_eq!(device_times(&trace, &operations, None, &[]), [110_000, 0, 0, 4_999_000, 1_000, 0, 0]);
     }
 
     #[test]
@@ -410,9 +413,9 @@ mod tests {
         let compute = KernelType::Computation;
         let trace = trace_with_launch(EventId::new(0), 12);
         let late = Operation { is_early: true, ..operation(20, 10, compute) };
-        assert_eq!(device(&trace, &[operation(0, 10, compute), late], None, &[]), [20, 0, 0, 2, 8, 0, 0]);
+        assert_eq!(device_times(&trace, &[operation(0, 10, compute), late], None, &[]), [20, 0, 0, 2, 8, 0, 0]);
         let trace = trace_with_launch(EventId::new(0), 9);
-        assert_eq!(device(&trace, &[operation(0, 10, compute), late], None, &[]), [20, 0, 0, 0, 10, 0, 0]);
+        assert_eq!(device_times(&trace, &[operation(0, 10, compute), late], None, &[]), [20, 0, 0, 0, 10, 0, 0]);
     }
 
     #[test]
@@ -420,9 +423,9 @@ mod tests {
         let compute = KernelType::Computation;
         let mut trace = trace_with_launch(EventId::new(0), 15);
         let operations = [operation(0, 12, compute), operation(20, 10, compute)];
-        assert_eq!(device(&trace, &operations, Some((0, 100)), &[]), [22, 0, 0, 76, 2, 0, 0]);
+        assert_eq!(device_times(&trace, &operations, Some((0, 100)), &[]), [22, 0, 0, 76, 2, 0, 0]);
         trace.report.count("truncated", stackline_model::Severity::Lost, "", None, "");
-        assert_eq!(device(&trace, &operations, Some((0, 100)), &[]), [22, 0, 0, 0, 0, 0, 78]);
+        assert_eq!(device_times(&trace, &operations, Some((0, 100)), &[]), [22, 0, 0, 0, 0, 0, 78]);
     }
 
     #[test]
@@ -432,13 +435,17 @@ mod tests {
         let operations = [operation(0, 12, compute), operation(20, 10, compute), operation(90, 30, compute)];
         // Work runs from 10 to 12. The host launches until 18. The operation at 90 was launched long before the gap
         // from 30 to 90.
-        assert_eq!(device(&trace, &operations, Some((10, 100)), &[]), [22, 0, 0, 6, 62, 0, 0]);
+        assert_eq!(device_times(&trace, &operations, Some((10, 100)), &[]), [22, 0, 0, 6, 62, 0, 0]);
         assert_eq!(
-            device(&trace, &operations[..2], Some((10, 100)), &[]),
+            device_times(&trace, &operations[..2], Some((10, 100)), &[]),
             [12, 0, 0, 76, 2, 0, 0],
             "nothing more was launched"
         );
-        assert_eq!(device(&trace, &operations[..1], Some((50, 100)), &[]), [0, 0, 0, 50, 0, 0, 0], "nothing at all");
+        assert_eq!(
+            device_times(&trace, &operations[..1], Some((50, 100)), &[]),
+            [0, 0, 0, 50, 0, 0, 0],
+            "nothing at all"
+        );
     }
 
     #[test]
@@ -446,7 +453,7 @@ mod tests {
         let compute = KernelType::Computation;
         let trace = trace_with_launch(EventId::new(0), 50);
         let operations = [operation(0, 12, compute), operation(60, 10, compute)];
-        let times = |missing: &[i64]| device(&trace, &operations, Some((0, 100)), missing);
+        let times = |missing: &[i64]| device_times(&trace, &operations, Some((0, 100)), missing);
         assert_eq!(times(&[]), [22, 0, 0, 71, 7, 0, 0]);
         assert_eq!(times(&[70]), [22, 0, 0, 41, 7, 0, 30], "launched behind both");
         assert_eq!(times(&[100]), [22, 0, 0, 71, 7, 0, 0], "launched behind the window");
@@ -471,9 +478,9 @@ mod tests {
         let second = Operation { gpu: GpuOpId(1), ..operation(60, 10, compute) };
         let operations = [operation(0, 12, compute), second];
         let ahead = trace_with_launches(&[-30, -10]);
-        let times = device(&ahead, &operations, None, &[-20]);
+        let times = device_times(&ahead, &operations, None, &[-20]);
         assert_eq!(times, [22, 0, 0, 0, 0, 0, 48], "launched between the two, long before either ran");
         let unknown = trace_with_launch(EventId::NONE, 0);
-        assert_eq!(device(&unknown, &operations[..1], Some((0, 100)), &[]), [12, 0, 0, 0, 0, 0, 88]);
+        assert_eq!(device_times(&unknown, &operations[..1], Some((0, 100)), &[]), [12, 0, 0, 0, 0, 0, 88]);
     }
 }

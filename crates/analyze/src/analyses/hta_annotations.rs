@@ -58,7 +58,7 @@ fn span_key(row: &Row) -> SpanKey {
     (row.ts.to_bits(), row.end().to_bits())
 }
 
-/// Annotation of each GPU operation by HTA's rule, in row order.
+/// Pair each GPU operation with the name of its annotation by HTA's rule (`None` without one), in row order.
 fn kernel_annotations<'a>(rows: &'a HtaRows) -> Vec<(&'a Row, Option<StrId>)> {
     let mut order: Vec<Lane> = Vec::new();
     let mut annotations: FxHashMap<Lane, Vec<&Row>> = FxHashMap::default();
@@ -84,7 +84,8 @@ fn kernel_annotations<'a>(rows: &'a HtaRows) -> Vec<(&'a Row, Option<StrId>)> {
     operations.into_iter().map(|row| (row, by_span.get(&span_key(row)).copied())).collect()
 }
 
-/// Assign to each span of `kernels` the last overlapping annotation. Annotations are sorted longest first.
+/// Assign to the exact start and end of each kernel the last overlapping annotation in `annotations` (longest first).
+/// The assignments are added to `by_span`.
 fn assign(kernels: &mut [&Row], annotations: &[&Row], by_span: &mut FxHashMap<SpanKey, StrId>) {
     kernels.sort_by(|a, b| a.ts.total_cmp(&b.ts));
     let mut by_start: Vec<(usize, &Row)> = annotations.iter().copied().enumerate().collect();

@@ -124,7 +124,8 @@ pub fn hta(rows: &HtaRows, threshold_us: i64) -> [Table; 2] {
     [rows.note_negative(breakdown), intervals]
 }
 
-/// Gaps of a stream per cause; `None` for a cause that lacks even the first operation, which has no gap.
+/// Gaps between consecutive operations of a stream in µs, by cause (`CAUSES`). `None` for a cause without gaps, but the
+/// cause "other" is listed for every stream with operations, as in HTA.
 fn gaps(rows: &HtaRows, of_stream: &[&Row], threshold_us: f64) -> [Option<Vec<f64>>; 3] {
     let mut sorted = of_stream.to_vec();
     sorted.sort_by(|a, b| a.ts.total_cmp(&b.ts));

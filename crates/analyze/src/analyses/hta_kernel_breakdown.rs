@@ -42,7 +42,8 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     with_coverage_note(vec![types(&rows, true), kernels(&rows, true), top], trace, scope)
 }
 
-/// Kinds in HTA's order, which is also the order of names in "overlapping".
+/// Kernel kinds in HTA's order: computation, communication and, if `memory`, copies and fills. Names of overlapping
+/// kinds are in the same order.
 fn kinds(memory: bool) -> &'static [KernelType] {
     const ALL: [KernelType; 3] = [KernelType::Computation, KernelType::Communication, KernelType::Memory];
     if memory { &ALL } else { &ALL[..2] }
@@ -103,7 +104,7 @@ pub(super) fn overlaps<T: Bound>(spans: Vec<Vec<(T, T)>>) -> BTreeMap<u32, T> {
     time
 }
 
-/// Statistics of one name, in microseconds.
+/// Count and time statistics of the events of one name, in microseconds (`ns`: total time in ns).
 #[derive(Clone, Debug, Default)]
 struct NameStats {
     name: String,
@@ -144,7 +145,8 @@ fn by_name<'a>(trace: &Trace, rows: impl Iterator<Item = &'a Row>) -> Vec<NameSt
     found
 }
 
-/// HTA's shortening of statistics with many names: see the module. The result is sorted by name if it was shortened.
+/// Keep the statistics of names with the most time, as HTA does; the row `others` sums up the remaining ones. Unchanged
+/// if there are at most `num` names; otherwise sorted by name.
 fn shorten(names: Vec<NameStats>, num: usize, ratio: f64) -> Vec<NameStats> {
     if names.len() <= num {
         return names;
@@ -170,7 +172,7 @@ fn shorten(names: Vec<NameStats>, num: usize, ratio: f64) -> Vec<NameStats> {
     groups.into_iter().map(|(name, (sums, count, ns))| stats(name, &sums, count, ns)).collect()
 }
 
-/// Table `hta_kernels`: time statistics per kernel name, for each kernel kind by total time.
+/// Table `hta_kernels`: time statistics per kernel name; for each kernel kind, largest total time first.
 pub fn kernels(rows: &HtaRows, memory: bool) -> Table {
     let table = per_kind(rows, memory, "hta_kernels", "GPU kernels", usize::MAX, 1.0);
     rows.note_negative(table)

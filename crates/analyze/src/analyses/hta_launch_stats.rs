@@ -59,7 +59,7 @@ impl Launch {
         self.cpu_duration <= RUNTIME_CUTOFF_US && self.gpu_duration < self.cpu_duration
     }
 
-    /// Test if the call is an outlier.
+    /// Test if the launch call takes longer than HTA's limit of call time.
     fn is_slow_call(&self) -> bool {
         self.cpu_duration > RUNTIME_CUTOFF_US
     }
@@ -75,7 +75,8 @@ pub fn pairs(rows: &HtaRows, memory: bool) -> Vec<Launch> {
     pairs_limited(rows, memory).0
 }
 
-/// HTA's launches, and the number of calls that are not paired with all operations of their correlation.
+/// Pairs of launch call and GPU operation as in HTA. Also returns the number of calls that are paired with only one of
+/// several operations.
 fn pairs_limited(rows: &HtaRows, memory: bool) -> (Vec<Launch>, usize) {
     let is_launch = |name: &str| KERNEL_LAUNCHES.contains(&name) || (memory && MEMORY_LAUNCHES.contains(&name));
     let launched: FxHashSet<i64> =

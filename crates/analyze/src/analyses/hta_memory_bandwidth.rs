@@ -45,7 +45,7 @@ fn class(name: &str) -> &str {
     name.char_indices().nth(11).map_or(name, |(end, _)| &name[..end])
 }
 
-/// Bandwidth over time of each class of copies and fills, by class name.
+/// Bandwidth over time of each class of copies and fills, by class name: points of time in µs and GB/s.
 pub fn series<'a>(rows: &HtaRows<'a>) -> BTreeMap<&'a str, Vec<Point>> {
     let trace: &'a Trace = rows.trace;
     let bandwidth = trace.attr("memory bandwidth (GB/s)");

@@ -56,7 +56,8 @@ pub fn series(rows: &HtaRows) -> BTreeMap<i64, Vec<Point>> {
     series_limited(rows).0
 }
 
-/// The series, and the number of calls that did not count for all operations of their correlation.
+/// Queue length over time of each GPU stream. Also returns the number of launch calls that are paired with only one of
+/// several operations.
 fn series_limited(rows: &HtaRows) -> (BTreeMap<i64, Vec<Point>>, usize) {
     let calls: Vec<_> =
         rows.rows.iter().filter(|r| r.linked > 0 && LAUNCHES.contains(&rows.trace.strings.get(r.name))).collect();

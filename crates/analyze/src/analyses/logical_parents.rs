@@ -1,6 +1,5 @@
-//! Logical parents of events that lie on another track, one row per event, such as the launch call of a GPU operation.
-//! Others are the forward operator of a backward operator, and the event that handed work to another thread. Nesting on
-//! an event's own track does not show them.
+//! Table of events with their logical parents: causes that do not enclose them. Logical parents are the launch call of
+//! a GPU operation, the forward operator of a backward operator, and the sender of work to another thread.
 
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::{EventId, ParentEvidence, Table, Trace, Unit};

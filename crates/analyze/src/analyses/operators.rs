@@ -52,7 +52,7 @@ impl Shapes {
     }
 }
 
-/// One row of a table: a name or a path of names.
+/// Operator name or call path with summed cost and input shapes: one row of `operators` or `operator_tree`.
 #[derive(Default)]
 struct Row {
     name: StrId,
@@ -60,7 +60,8 @@ struct Row {
     shapes: Shapes,
 }
 
-/// `operators`: by name. Totals count only the outermost of nested calls of the same name.
+/// Create table `operators`: one row per operator name. Totals count only the outermost of nested calls of the same
+/// name.
 fn flat(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table {
     let dims = trace.attr("Input Dims");
     let mut index: FxHashMap<StrId, usize> = FxHashMap::default();
@@ -100,7 +101,7 @@ fn flat(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table {
     columns(table, trace, &rows)
 }
 
-/// `operator_tree`: calls of the same name under the same path are one node. Parents come before children; children are
+/// Create table `operator_tree`: one node per path of operator names. Parents come before children, and children are
 /// sorted by GPU time, then host time, largest first.
 fn merged(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table {
     let dims = trace.attr("Input Dims");
@@ -137,7 +138,8 @@ fn merged(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table 
     columns(table, trace, &sorted)
 }
 
-/// Rows with their parent rows and depths, parents before children.
+/// Rows of the operator tree in depth-first order, each with its parent row and depth. Siblings are sorted by GPU time,
+/// then host time, largest first.
 fn depth_first(rows: &[Row], children: &mut [Vec<u32>], roots: &mut [u32]) -> Vec<(u32, Option<u32>, i64)> {
     let cost = |row: u32| (rows[row as usize].cost.gpu_total, rows[row as usize].cost.host_total);
     // Ascending, because they are popped from the end of the stack.

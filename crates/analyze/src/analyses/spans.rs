@@ -43,7 +43,7 @@ impl Row {
 }
 
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
-    let (inside, host) = (inside(trace), scope.host_work(trace));
+    let (inside, host) = (child_times(trace), scope.host_work(trace));
     let mut rows: Vec<Row> = Vec::new();
     for track in trace.tracks.ids() {
         let kind = trace.tracks.get(track).kind;
@@ -72,9 +72,9 @@ fn is_span(trace: &Trace, event: EventId) -> bool {
     trace.events.is_timed(event) && trace.kind(event) != EventKind::Recording
 }
 
-/// Time of the direct children of each span, cut at its end. Children that cross the end may add up to more than the
-/// span.
-fn inside(trace: &Trace) -> Vec<i64> {
+/// Sum of the times of each span's direct children in ns, by event index. Children are clipped at the end of the span,
+/// and may overlap.
+fn child_times(trace: &Trace) -> Vec<i64> {
     let events = &trace.events;
     let mut inside = vec![0i64; events.len()];
     for event in events.ids().filter(|&e| is_span(trace, e)) {

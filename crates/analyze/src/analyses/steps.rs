@@ -23,7 +23,7 @@ pub(super) const STEPS: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope),
 };
 
-/// GPU work of a step.
+/// GPU work of one step: busy time, launched time and kernels, and numbers of missing records.
 #[derive(Clone, Copy, Default)]
 struct Work {
     /// Launch calls of the step without a recorded operation, or whose kernel has no plausible time. Fills are
@@ -42,7 +42,8 @@ struct Work {
 }
 
 impl Work {
-    /// Test if too few of its launches have known operations.
+    /// Test if the step's GPU times are unknown: fewer than a tenth of its launches have known operations, or the file
+    /// is cut off.
     fn is_unknown(&self) -> bool {
         self.is_cut_off || (self.unrecorded > 0 && MIN_KNOWN_DIVISOR * self.kernels < self.kernels + self.unrecorded)
     }
@@ -82,18 +83,18 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let between_us = selected.iter().map(|(i, _)| gaps[*i].map(|ns| ns as f64 / 1e3)).collect();
     let counted: Vec<usize> = (0..selected.len()).filter(|&at| left_out[at].is_none()).collect();
     let of_counted: Vec<Option<f64>> = counted.iter().map(|&at| with_gpu_us[at]).collect();
-    let unknown = if has_gpu { without_gpu(&of_counted) } else { None };
+    let unknown = if has_gpu { unknown_gpu_note(&of_counted) } else { None };
     let times = Times { time_us, with_gpu_us: Some(with_gpu_us).filter(|_| has_gpu), between_us };
     let steps = steps(trace, &selected, &times, &work);
-    let steps = if left_out.iter().all(Option::is_none) { steps } else { with_left_out(steps, &left_out) };
+    let steps = if left_out.iter().all(Option::is_none) { steps } else { add_left_out_column(steps, &left_out) };
     let notes = cycle.and_then(|cycle| cycle.note(trace)).into_iter().map(|note| sentence(&note));
     let notes = trace.gpu_records().note().into_iter().chain(notes);
     let spread = spread(trace, &selected, &counted, &times, &work);
     vec![notes.fold(steps, Table::note), unknown.into_iter().fold(spread, Table::note)]
 }
 
-/// Add the column of excluded steps, which other tables and commands do not cover.
-fn with_left_out(steps: Table, left_out: &[Option<&str>]) -> Table {
+/// Add column `left_out` to the table of steps: the reason why other tables exclude a step.
+fn add_left_out_column(steps: Table, left_out: &[Option<&str>]) -> Table {
     steps.text("left_out", left_out.iter().map(|why| why.map(str::to_owned))).note(
         "Column left_out: reason why a step is excluded from the table steps_spread and from other analyses. --whole \
          includes all steps.",
@@ -148,8 +149,8 @@ fn work(trace: &Trace) -> Vec<Work> {
 }
 
 /// Steps of a truncated file that are not known to be complete. Records are not sorted by time, so any step may lack
-/// some. Two similar steps with about as many kernels as any other has kernels and launches are complete. A step without similar ones is complete
-/// if the file does not end within its records.
+/// some. Two similar steps are complete if they have about as many kernels as any similar step has kernels and
+/// launches. A step without similar ones is complete if the file does not end within its records.
 fn possibly_cut_off(trace: &Trace, work: &[Work]) -> Vec<usize> {
     let last = trace.events.ids().rfind(|&event| trace.events.is_plausible(event));
     let spans = with_gpu_work(trace);
@@ -182,8 +183,8 @@ fn similar_steps(trace: &Trace) -> Vec<Vec<usize>> {
     groups.into_values().collect()
 }
 
-/// Note on the number of steps with unknown GPU work; `None` if there are none.
-fn without_gpu(with_gpu_us: &[Option<f64>]) -> Option<String> {
+/// Note on the number of steps whose GPU work is unknown (`None` in `with_gpu_us`); no note if all are known.
+fn unknown_gpu_note(with_gpu_us: &[Option<f64>]) -> Option<String> {
     let (unknown, all) = (with_gpu_us.iter().filter(|us| us.is_none()).count(), with_gpu_us.len());
     match unknown {
         0 => None,
@@ -199,7 +200,7 @@ fn without_gpu(with_gpu_us: &[Option<f64>]) -> Option<String> {
     }
 }
 
-/// Lengths of each step, in µs.
+/// Time, time with GPU work, and gap to the next step of each selected step, in µs.
 struct Times {
     /// Span on the CPU.
     time_us: Vec<f64>,
@@ -210,13 +211,13 @@ struct Times {
     between_us: Vec<Option<f64>>,
 }
 
-/// Processes of steps as text, if there are several.
+/// Process of each selected step as text; `None` if all steps of the trace belong to one process.
 fn process_names(trace: &Trace, selected: &[(usize, &Step)]) -> Option<Vec<String>> {
     let several = processes(trace, &trace.steps).len() > 1;
     several.then(|| selected.iter().map(|(_, step)| trace.key_text(trace.process_of(step))).collect())
 }
 
-/// Convert a note to a sentence.
+/// Convert a note to a sentence: capitalize the first letter and add a period.
 fn sentence(note: &str) -> String {
     let mut letters = note.chars();
     letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
@@ -274,7 +275,7 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
     )
 }
 
-/// Reason for an empty table of steps.
+/// Note that explains why the table of steps is empty.
 fn no_steps(trace: &Trace) -> &'static str {
     match trace.steps.is_empty() {
         true => {
@@ -285,14 +286,14 @@ fn no_steps(trace: &Trace) -> &'static str {
     }
 }
 
-/// A measure of steps: its values in µs, and the process of the steps if there are several.
+/// Measured values of steps in µs (such as `time` or `gpu_busy`): one row of table `steps_spread`.
 struct Measure {
     process: Option<String>,
     name: &'static str,
     us: Vec<f64>,
 }
 
-/// Measures of the selected steps at these positions.
+/// Values in µs per measure (`time`, `with_gpu`, `gpu_busy`, `between`) of the steps at the positions `at`.
 fn measures(selected: &[(usize, &Step)], at: &[usize], times: &Times, work: &[Work]) -> Vec<(&'static str, Vec<f64>)> {
     let time_us: Vec<f64> = at.iter().map(|&at| times.time_us[at]).collect();
     let between_us: Vec<f64> = at.iter().filter_map(|&at| times.between_us[at]).collect();
@@ -308,7 +309,8 @@ fn measures(selected: &[(usize, &Step)], at: &[usize], times: &Times, work: &[Wo
     measures
 }
 
-/// Spread of the selected steps at these positions.
+/// Create table `steps_spread`: statistics of step times over the steps at the positions `counted`, per process and
+/// measure.
 fn spread(trace: &Trace, selected: &[(usize, &Step)], counted: &[usize], times: &Times, work: &[Work]) -> Table {
     let of_all = |process: Option<&String>, at: &[usize]| -> Vec<Measure> {
         let measure = |(name, us)| Measure { process: process.cloned(), name, us };

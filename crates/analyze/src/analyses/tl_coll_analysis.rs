@@ -24,7 +24,8 @@ pub(super) const COLL_ANALYSIS: Analysis = Analysis {
 /// Bytes of a mebibyte.
 const MIB: f64 = 1_048_576.0;
 
-/// Group key of kernels; fields that the trace lacks are empty.
+/// Group key of collectives: process group, collective, data type, sizes and stream. Fields that the trace lacks are
+/// empty.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     group: StrId,
@@ -47,7 +48,7 @@ impl Key {
     }
 }
 
-/// A row: key, kernel of the first member, durations.
+/// Collectives with equal metadata: group key, collective family, and duration statistics.
 struct Row {
     key: Key,
     family: Option<&'static Collective>,
@@ -59,20 +60,20 @@ impl Row {
         Some(elements? as f64 * element_bytes(trace.strings.get(self.key.dtype.some()?))? as f64)
     }
 
-    /// The size that nccl-tests uses for bandwidths: the whole buffer of the operation.
+    /// Buffer size in bytes from which nccl-tests computes bandwidths: the whole input or output of the collective.
     fn rated_bytes(&self, trace: &Trace) -> Option<f64> {
         let elements = if self.family?.sized_by_output { self.key.elements_out } else { self.key.elements_in };
         self.bytes(trace, elements)
     }
 
-    /// Algorithm bandwidth in 10^9 bytes per second for a duration in µs.
-    fn algorithm(&self, trace: &Trace, us: f64) -> Option<f64> {
+    /// Algorithm bandwidth (as in nccl-tests) in 10^9 bytes per second for a duration in µs.
+    fn algorithm_gbps(&self, trace: &Trace, us: f64) -> Option<f64> {
         Some(self.rated_bytes(trace)? / (us * 1e3)).filter(|b| b.is_finite())
     }
 
-    /// Bus bandwidth in 10^9 bytes per second for a duration in µs.
-    fn bus(&self, trace: &Trace, us: f64) -> Option<f64> {
-        Some(self.algorithm(trace, us)? * self.family?.bus_factor(self.key.group_size?))
+    /// Bus bandwidth (as in nccl-tests) in 10^9 bytes per second for a duration in µs.
+    fn bus_gbps(&self, trace: &Trace, us: f64) -> Option<f64> {
+        Some(self.algorithm_gbps(trace, us)? * self.family?.bus_factor(self.key.group_size?))
     }
 }
 
@@ -110,9 +111,9 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         .f64("std_us", Unit::Us, rows.iter().map(|r| r.time.std))
         .f64("min_us", Unit::Us, us(|s| s.min))
         .f64("max_us", Unit::Us, us(|s| s.max))
-        .f64("algorithm_gbps", Unit::GBps, rows.iter().map(|r| r.algorithm(trace, r.time.mean)))
-        .f64("bus_gbps", Unit::GBps, rows.iter().map(|r| r.bus(trace, r.time.mean)))
-        .f64("bus_best_gbps", Unit::GBps, rows.iter().map(|r| r.bus(trace, r.time.min)));
+        .f64("algorithm_gbps", Unit::GBps, rows.iter().map(|r| r.algorithm_gbps(trace, r.time.mean)))
+        .f64("bus_gbps", Unit::GBps, rows.iter().map(|r| r.bus_gbps(trace, r.time.mean)))
+        .f64("bus_best_gbps", Unit::GBps, rows.iter().map(|r| r.bus_gbps(trace, r.time.min)));
     if rows.is_empty() {
         return table.note("The trace has neither communication kernels nor CPU collectives in this scope.");
     }
@@ -177,7 +178,7 @@ fn rows(view: &GpuView<'_>, scope: &Scope) -> Vec<Row> {
     rows
 }
 
-/// The arguments that Kineto attaches to communication kernels.
+/// Lookup of the arguments that Kineto attaches to communication kernels, such as process group and size.
 struct Columns<'a> {
     text: [AttrColumn<'a>; 6],
     number: [AttrColumn<'a>; 3],

@@ -61,7 +61,7 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     }
 }
 
-/// Total time of the timeline in µs, "total time" in TraceLens' tables.
+/// Time in µs from the start of the first to the end of the last included GPU operation ("total time" in TraceLens).
 pub(super) fn extent_us(view: &GpuView<'_>, include: impl Fn(GpuOpId) -> bool) -> f64 {
     let gpu = view.trace.gpu.ids().filter(|g| view.timed()[g.index()] && include(*g));
     Spans::new(view, gpu).extent_us()

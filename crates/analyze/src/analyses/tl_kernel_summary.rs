@@ -21,7 +21,8 @@ pub(super) const KERNEL_SUMMARY: Analysis = Analysis {
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
 
-/// Group key of kernels. Category and operator are empty if the launch is unknown.
+/// Group key of kernels: category, operator, kernel name, stream. Category and operator are empty if the launch is
+/// unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Group {
     category: Option<&'static str>,
@@ -88,7 +89,7 @@ fn categories(view: &GpuView<'_>) -> FxHashMap<EventId, &'static str> {
     Launchers::find(view).list.iter().map(|l| (l.event, l.category)).collect()
 }
 
-/// Category and name of a kernel's operator, or of its launch call if there is none.
+/// Category and name of the operator that launched a kernel; those of the launch call if it has no operator.
 fn owner(
     view: &GpuView<'_>,
     categories: &FxHashMap<EventId, &'static str>,

@@ -1,7 +1,7 @@
 //! TraceLens' `ops_summary_by_category`: GPU time by operator category.
 
 use crate::op_groups;
-use crate::op_groups::By;
+use crate::op_groups::GroupKey;
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::{StrId, Table, Trace, Unit};
 use stackline_timeline::gpu_view::{Definition, GpuView, Launchers};
@@ -33,18 +33,18 @@ pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table
 
 fn table(view: &GpuView<'_>, launchers: &Launchers, name: &str, title: &str, by_module: bool) -> Table {
     let trace = view.trace;
-    let groups = op_groups::group(launchers, |l| By {
+    let groups = op_groups::group(launchers, |l| GroupKey {
         name: StrId::NONE,
         module: if by_module { op_groups::module_type(trace, l.module) } else { None },
         category: Some(l.category),
         recompute: (!by_module && launchers.any_recompute).then_some(l.recompute),
     });
     let table = Table::new(name, title).text("category", groups.iter().map(|g| g.by.category.map(str::to_owned)));
-    let table = op_groups::optional_keys(table, trace, &groups, by_module, launchers.any_recompute);
+    let table = op_groups::add_key_columns(table, trace, &groups, by_module, launchers.any_recompute);
     let table = table.i64("count", Unit::None, groups.iter().map(|g| g.members.len() as i64)).f64(
         "direct_us",
         Unit::Us,
         groups.iter().map(|g| g.direct_us),
     );
-    op_groups::shares(table, &groups).note(view.coverage_note())
+    op_groups::add_share_columns(table, &groups).note(view.coverage_note())
 }

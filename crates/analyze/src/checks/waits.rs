@@ -73,7 +73,8 @@ fn stream_waits(trace: &Trace) -> Vec<EventId> {
     trace.events.ids().filter(is_wait).collect()
 }
 
-/// The calls of the read report's `kernel_after_wait`, in trace order.
+/// Check that no synchronization call returns before the awaited GPU work ends (`kernel_after_wait` in the read
+/// report).
 fn sync_ends_early(trace: &Trace) -> Outcome {
     let mut waits = waiting_calls(trace);
     waits.sort_by_key(|wait| wait.call);

@@ -3,15 +3,15 @@
 
 use super::lifetimes::Lifetimes;
 use super::sets::{
-    Classes, MIN_DISTINCT_SIZES, Recognized, Sizes, is_large_enough, of_line, parameters, sizes_of,
-    take_set_of_any_type,
+    Classes, MIN_DISTINCT_SIZES, Recognized, Sizes, find_set_of_any_type, group_by_program_line, is_large_enough,
+    parameters, sizes_of,
 };
 use super::{Evidence, ObjectUse, Use};
 use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
 use stackline_model::{MemoryObjectId, MemoryTrace};
 
-/// Find the use of objects that lines of the program allocated, if they form sets with the sizes of known sets.
+/// Find the purpose of objects that lines of the program allocated, if they form sets with the sizes of known sets.
 pub(super) fn sets_of_program_lines(
     trace: &MemoryTrace,
     lifetimes: &Lifetimes<'_>,
@@ -22,7 +22,7 @@ pub(super) fn sets_of_program_lines(
     let left: Vec<MemoryObjectId> = classes.others.iter().copied().filter(|object| !known.contains(object)).collect();
     let sets = match recognized.uses.is_empty() {
         true => with_equal_sizes(trace, classes, &left),
-        false => sets_with_sizes(trace, of_line(trace, &left), &recognized.sizes),
+        false => sets_with_sizes(trace, group_by_program_line(trace, &left), &recognized.sizes),
     };
     let has = |uses: &[Use]| recognized.uses.iter().any(|(_, purpose, _)| uses.contains(purpose));
     let has_state = has(&[Use::FirstMoments, Use::OptimizerState]);
@@ -57,7 +57,8 @@ fn is_temporary_by_hand(lifetimes: &Lifetimes<'_>, object: MemoryObjectId) -> bo
     lifetimes.is_allocated_in_optimizer_step(object) && lifetimes.is_temporary(object)
 }
 
-/// True if a function `step` allocated a lasting set between a backward and a forward pass.
+/// True if a handwritten function `step` allocated all objects of a set as lasting state, after a backward pass and
+/// before a forward pass.
 fn is_state_by_hand(trace: &MemoryTrace, lifetimes: &Lifetimes<'_>, set: &[MemoryObjectId]) -> bool {
     set.iter().all(|object| {
         let frame = frame_of(trace, trace.objects.stack[object.index()]);
@@ -67,8 +68,8 @@ fn is_state_by_hand(trace: &MemoryTrace, lifetimes: &Lifetimes<'_>, set: &[Memor
     })
 }
 
-/// Parameters of a handwritten optimizer's state: allocated before it by one line or several, with its sizes, and live
-/// until the end of the records.
+/// Find the parameters that belong to a handwritten optimizer's state. They have its sizes, were allocated before it,
+/// and are live until the end of the records.
 fn parameters_of_state(
     trace: &MemoryTrace,
     lifetimes: &Lifetimes<'_>,
@@ -84,11 +85,12 @@ fn parameters_of_state(
     parameters(trace, &older, &sizes_of(trace, state)).unwrap_or_default()
 }
 
-/// Sets of these sizes by the allocating line, also in other types.
+/// Split the objects of each allocating line into sets with the given sizes, also scaled for other element types.
+/// Remaining objects are left out.
 fn sets_with_sizes(trace: &MemoryTrace, lines: Vec<Vec<MemoryObjectId>>, sizes: &Sizes) -> Vec<Vec<MemoryObjectId>> {
     let mut sets = Vec::new();
     for mut line in lines {
-        while let Some(set) = take_set_of_any_type(trace, &line, sizes) {
+        while let Some(set) = find_set_of_any_type(trace, &line, sizes) {
             let taken: FxHashSet<MemoryObjectId> = set.iter().copied().collect();
             line.retain(|object| !taken.contains(object));
             sets.push(set);
@@ -97,9 +99,10 @@ fn sets_with_sizes(trace: &MemoryTrace, lines: Vec<Vec<MemoryObjectId>>, sizes: 
     sets
 }
 
-/// Largest group of equal sets, each allocated by one line; none if only one line has these sizes.
+/// Find sets of equal sizes among objects, where the objects of one allocating line give the sizes. Returns the sets of
+/// most bytes; none without at least two equal sets.
 fn with_equal_sizes(trace: &MemoryTrace, classes: &Classes, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
-    let (lines, is_large) = (of_line(trace, objects), is_large_enough(trace, classes));
+    let (lines, is_large) = (group_by_program_line(trace, objects), is_large_enough(trace, classes));
     let sizes = lines.iter().map(|line| sizes_of(trace, line));
     let mut candidates: Vec<Sizes> = sizes.filter(|set| set.len() >= MIN_DISTINCT_SIZES && is_large(set)).collect();
     candidates.dedup();

@@ -21,7 +21,7 @@ enum Life {
 /// Allocation site and size.
 type SiteAndSize = (Option<Frame>, u64);
 
-/// Passes of the model, and the short-lived objects of each line.
+/// Lookup of object lifetimes: begins of the model's passes, and the short-lived objects of each line.
 pub(super) struct Lifetimes<'a> {
     trace: &'a MemoryTrace,
     /// The innermost Python line of each call path.
@@ -40,8 +40,8 @@ pub(super) struct Lifetimes<'a> {
     last: FxHashMap<SiteAndSize, MemoryCallId>,
 }
 
-/// Begins of forward passes, of backward passes, and of the phase after an optimizer step.
-fn begins(callers: &Callers<'_>, made: &[(MemoryCallId, MemoryObjectId)]) -> [Vec<MemoryCallId>; 3] {
+/// First allocating calls of forward passes, of backward passes, and of the phases after optimizer steps.
+fn phase_begins(callers: &Callers<'_>, made: &[(MemoryCallId, MemoryObjectId)]) -> [Vec<MemoryCallId>; 3] {
     let (mut begins, mut in_backward, mut in_optimizer) = ([Vec::new(), Vec::new(), Vec::new()], None, false);
     for (call, object) in made {
         let phase = callers.phase_of(*object);
@@ -65,7 +65,7 @@ impl<'a> Lifetimes<'a> {
         let allocated = |id: MemoryObjectId| Some((trace.objects.allocated_by[id.index()].some()?, id));
         let mut made: Vec<(MemoryCallId, MemoryObjectId)> = trace.objects.ids().filter_map(allocated).collect();
         made.sort_unstable();
-        let [forward_begins, backward_begins, others] = begins(callers, &made);
+        let [forward_begins, backward_begins, others] = phase_begins(callers, &made);
         let passes = [&forward_begins, &backward_begins, &others].into_iter().find(|begins| !begins.is_empty());
         let mut lines = FxHashMap::default();
         for stack in &trace.objects.stack {
@@ -153,7 +153,7 @@ impl<'a> Lifetimes<'a> {
     /// True if code of `torch.optim` itself allocated an object, without a line of the program inside its wrapper of
     /// `step`.
     pub(super) fn is_by_torch_optim(&self, object: MemoryObjectId) -> bool {
-        self.line(object).is_some_and(|frame| is_of_torch(self.trace, &frame))
+        self.line(object).is_some_and(|frame| is_of_torch_optim(self.trace, &frame))
     }
 
     fn slot(&self, object: MemoryObjectId) -> SiteAndSize {
@@ -164,24 +164,25 @@ impl<'a> Lifetimes<'a> {
         self.lines.get(&self.trace.objects.stack[object.index()]).copied().flatten()
     }
 
-    /// True for functions that only update: `_multi_tensor_adam`, `_single_tensor_adamw` and similar ones update state
-    /// of `_init_group`. Those of SGD allocate its momentum.
+    /// True if a function of `torch.optim` allocated an object, but only updates state that `_init_group` allocates.
+    /// Such functions are `_multi_tensor_adam` and `_single_tensor_adamw`, but not those of SGD, which allocate its
+    /// momentum.
     fn is_in_function_without_state(&self, object: MemoryObjectId) -> bool {
         self.line(object).is_some_and(|frame| {
             let function = frame.function_text(&self.trace.strings);
-            is_of_torch(self.trace, &frame)
+            is_of_torch_optim(self.trace, &frame)
                 && (function.starts_with("_multi_tensor_") || function.starts_with("_single_tensor_"))
                 && !function.ends_with("sgd")
         })
     }
 }
 
-/// Innermost Python frame, library code included.
+/// Innermost Python frame of a call path, library code included.
 fn python_line(trace: &MemoryTrace, stack: MemoryStackId) -> Option<Frame> {
     trace.stacks.frames_of(stack).find(|frame| frame.file_text(&trace.strings).ends_with(".py"))
 }
 
 /// True for a frame of code in `torch.optim`.
-fn is_of_torch(trace: &MemoryTrace, frame: &Frame) -> bool {
+fn is_of_torch_optim(trace: &MemoryTrace, frame: &Frame) -> bool {
     is_in_folder(frame.file_text(&trace.strings), "torch/optim/")
 }

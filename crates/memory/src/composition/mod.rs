@@ -29,7 +29,7 @@ use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryObject
 use std::collections::BTreeMap;
 use weights::Weights;
 
-/// Use of memory.
+/// Purpose of memory, such as parameters, gradients or activations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
     /// Parameters of the model.
@@ -75,7 +75,7 @@ pub enum Use {
 }
 
 impl Use {
-    /// Stable name of a use of memory (parameters, gradients …) in tables and files.
+    /// Stable name of a purpose of memory (parameters, gradients …) in tables and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Parameters => "parameters",
@@ -100,20 +100,20 @@ impl Use {
         }
     }
 
-    /// True if the use grows with the model and not with the batch.
+    /// True if memory of this purpose grows with the size of the model and not with the batch.
     pub(crate) const fn grows_with_model(self) -> bool {
         use Use::{EqualSets, FirstMoments, FrozenParameters, Gradients, OptimizerState, Parameters, SecondMoments};
         matches!(self, Parameters | FrozenParameters | Gradients)
             || matches!(self, FirstMoments | SecondMoments | OptimizerState | EqualSets)
     }
 
-    /// True if each allocating line forms a part of its own.
+    /// True if memory of this purpose is divided into one part per allocating line.
     const fn is_by_line(self) -> bool {
         matches!(self, Self::EqualSets | Self::KeptResults)
     }
 }
 
-/// Evidence of a use of memory.
+/// Evidence for the purpose of a memory object, such as its call path or equal sizes of several sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// Recorded by the source.
@@ -131,7 +131,7 @@ pub enum Evidence {
 }
 
 impl Evidence {
-    /// Stable name of the evidence for the use of a memory object.
+    /// Stable name of the evidence for the purpose of a memory object.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Source => "source",
@@ -143,6 +143,7 @@ impl Evidence {
         }
     }
 
+    /// True if the evidence is equal sizes of several sets.
     const fn is_of_sizes(self) -> bool {
         matches!(self, Self::EqualSizes | Self::EqualSizesOnly)
     }
@@ -192,14 +193,14 @@ impl Part {
     }
 }
 
-/// Parts of the live memory on a device at a position, in the order of [`Use`].
+/// Divide the live memory on a device at a position into parts by purpose, in the order of [`Use`].
 pub fn composition(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<Part> {
     let lookups = SharedLookups::new(trace);
     parts(&lookups, &uses_at(&lookups, device, position))
 }
 
-/// Parts at each of several peaks. The use of an object stays the same: the parameters of a peak in the forward pass
-/// are those that gradients and moments of another peak reveal.
+/// Divide the live memory at each of several peaks into parts by purpose. The purpose of an object stays the same: the
+/// parameters of a peak in the forward pass are those that gradients and moments of another peak reveal.
 pub(crate) fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)]) -> Vec<Vec<Part>> {
     let lookups = SharedLookups::new(trace);
     let mut all: Vec<Vec<ObjectUse>> = peaks.iter().map(|&(device, at)| uses_at(&lookups, device, at)).collect();
@@ -239,7 +240,7 @@ impl<'a> SharedLookups<'a> {
     }
 }
 
-/// Use of an object, with its evidence.
+/// Object with its purpose and the evidence for it.
 type ObjectUse = (MemoryObjectId, Use, Evidence);
 
 fn uses_at(lookups: &SharedLookups<'_>, device: MemoryDeviceId, position: MemoryCallId) -> Vec<ObjectUse> {
@@ -285,7 +286,8 @@ fn purpose_of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
     }
 }
 
-/// Classes of the live objects, and uses that call paths alone determine.
+/// Divide live objects into classes by the code that allocated them. Objects whose purpose the call path alone
+/// determines are returned separately, with it.
 fn classify(lookups: &SharedLookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<ObjectUse>) {
     let (trace, callers) = (lookups.trace, &lookups.callers);
     let mut copies: FxHashMap<MemoryStackId, bool> = FxHashMap::default();
@@ -322,8 +324,8 @@ fn is_allocated(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
     trace.objects.allocated_by[object.index()].is_some()
 }
 
-/// Use of a memory object (inputs, activations …) by the call path of its allocation, for objects outside of equal-size
-/// sets.
+/// Purpose of a memory object (inputs, activations …) by the call path of its allocation, for objects outside of
+/// equal-size sets.
 fn purpose_by_path(lookups: &SharedLookups<'_>, object: MemoryObjectId) -> ObjectUse {
     let (purpose, evidence) = match (lookups.callers.phase_of(object), &lookups.kept) {
         ("optimizer", _) => (Use::Optimizer, Evidence::CallPath),

@@ -8,13 +8,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{Frame, MemoryObjectId, MemoryStackId, MemoryTrace};
 use std::collections::BTreeSet;
 
-/// Objects of lines that keep results.
+/// Set of the objects that are kept results: lines of the program keep them from pass to pass.
 pub(super) struct KeptResults {
     iterations: Iterations,
     objects: FxHashSet<MemoryObjectId>,
 }
 
-/// Objects that one line allocated in passes, and the passes of which some objects are live two passes later.
+/// Objects that one line allocated, and the iterations that allocated objects that are still live two iterations later.
 #[derive(Default)]
 struct Line {
     left: BTreeSet<u32>,
@@ -52,7 +52,7 @@ impl KeptResults {
         let before_last = iterations.len().saturating_sub(1);
         let grows = |line: &Line| {
             is_steady(&line.left, before_last, least)
-                && (iterations.is_sure || returns(trace, &line.objects) < MIN_RETURNS)
+                && (iterations.is_sure || restarts(trace, &line.objects) < MIN_RETURNS)
         };
         let outlives = |object: &MemoryObjectId| {
             let made = iterations.at(trace.objects.allocated_by[object.index()]);
@@ -63,11 +63,12 @@ impl KeptResults {
         Self { iterations, objects }
     }
 
+    /// Test if an object is a kept result.
     pub(super) fn has(&self, object: MemoryObjectId) -> bool {
         self.objects.contains(&object)
     }
 
-    /// Number of passes that allocated objects, and bytes of each.
+    /// Number of passes that allocated these objects, and mean bytes per pass.
     pub(super) fn passes(&self, trace: &MemoryTrace, objects: &[MemoryObjectId]) -> (u32, u64) {
         let iteration = |object: &MemoryObjectId| self.iterations.at(trace.objects.allocated_by[object.index()]);
         let passes = objects.iter().filter_map(iteration).collect::<BTreeSet<u32>>().len().max(1);
@@ -80,8 +81,8 @@ impl KeptResults {
 /// allocates more: then they are activations of separate passes.
 const MIN_RETURNS: usize = 2;
 
-/// Number of times that all objects of a line are freed before it allocates more.
-fn returns(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> usize {
+/// Number of times that a line allocates after all its earlier objects are freed.
+fn restarts(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> usize {
     let never = u32::MAX;
     let life = |object: &MemoryObjectId| {
         let [made, freed] = [&trace.objects.allocated_by, &trace.objects.freed_by].map(|call| call[object.index()]);

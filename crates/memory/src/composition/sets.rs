@@ -57,7 +57,7 @@ pub(super) const SIZE_RATIOS: [(u64, u64); 3] = [(1, 1), (1, 2), (2, 1)];
 /// Maximum number of copies of one set in an optimizer.
 const MOST_COPIES: usize = 4;
 
-/// Recognized sets of a model.
+/// Sets of equal sizes that were recognized as parameters, gradients or optimizer state.
 #[derive(Default)]
 pub(super) struct Recognized {
     /// Uses of the objects of these sets.
@@ -66,9 +66,10 @@ pub(super) struct Recognized {
     pub(super) sizes: Sizes,
 }
 
-/// Uses of the objects in recognized sets; none if fewer than two sets are equal.
+/// Find sets of equal sizes among live objects: optimizer state, gradients and parameters. Of several candidate sizes,
+/// the one that explains most bytes is chosen. Empty if fewer than two sets are equal.
 pub(super) fn recognize(trace: &MemoryTrace, classes: &Classes) -> Recognized {
-    let lines = lines(trace, &classes.optimizer);
+    let lines = group_by_python_line(trace, &classes.optimizer);
     let sets = candidates(trace, classes, &lines).into_iter().filter(is_large_enough(trace, classes));
     let found = sets.filter_map(|sizes| Some(Recognized { uses: assign(trace, classes, &lines, &sizes)?, sizes }));
     let explained =
@@ -79,8 +80,8 @@ pub(super) fn recognize(trace: &MemoryTrace, classes: &Classes) -> Recognized {
     found.reduce(better).unwrap_or_default()
 }
 
-/// Test if a set is large enough for its sizes to be evidence. Weights that their code identifies are no measure: with
-/// LoRA, a hundredth of them is trained.
+/// Create a test if the objects of a set are large and many enough for their sizes to be evidence. Weights that their
+/// code identifies are no measure: with LoRA, a hundredth of them is trained.
 pub(super) fn is_large_enough(trace: &MemoryTrace, classes: &Classes) -> impl Fn(&Sizes) -> bool + use<> {
     let all: Vec<MemoryObjectId> = classes.all().filter(|object| !classes.of_weights.contains(object)).collect();
     let least = (LEAST_SHARE * bytes_of(trace, &all) as f64) as u64;
@@ -95,6 +96,7 @@ fn bytes_of(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> u64 {
     objects.iter().map(|object| size(trace, *object)).fold(0, u64::saturating_add)
 }
 
+/// Number of objects by requested bytes, without the smallest objects.
 pub(super) fn sizes_of(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Sizes {
     let mut sizes = Sizes::new();
     for bytes in objects.iter().map(|object| size(trace, *object)).filter(|bytes| *bytes >= SMALLEST) {
@@ -107,8 +109,9 @@ fn bytes(sizes: &Sizes) -> u64 {
     sizes.iter().map(|(bytes, count)| bytes.saturating_mul(*count as u64)).fold(0, u64::saturating_add)
 }
 
-/// Objects of an optimizer by allocating line, in the order of first objects; library code counts by its own lines.
-fn lines(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
+/// Group objects of an optimizer by their innermost Python line, library code included. Groups are in the order of
+/// first objects.
+fn group_by_python_line(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
     let mut groups: Vec<Vec<MemoryObjectId>> = Vec::new();
     let mut known: FxHashMap<Option<Frame>, usize> = FxHashMap::default();
     let mut ordered = objects.to_vec();
@@ -130,7 +133,7 @@ fn lines(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjec
 fn candidates(trace: &MemoryTrace, classes: &Classes, lines: &[Vec<MemoryObjectId>]) -> Vec<Sizes> {
     let mut sets = Vec::new();
     // Temporaries of a step have the sizes of the gradients that it uses.
-    let temporaries = self::lines(trace, &classes.temporaries);
+    let temporaries = group_by_python_line(trace, &classes.temporaries);
     for group in lines.iter().chain(&temporaries) {
         let whole = sizes_of(trace, group);
         if whole.values().all(|count| count % 2 == 0) {
@@ -145,8 +148,8 @@ fn candidates(trace: &MemoryTrace, classes: &Classes, lines: &[Vec<MemoryObjectI
     sets
 }
 
-/// Take the objects that match `set` out of each class; none if fewer than two sets match, or only one common size is
-/// evidence.
+/// Find the objects that match the sizes `set`, with their purposes: optimizer state, gradients and parameters. `None`
+/// if fewer than two sets match, or if a single common size is the only evidence.
 fn assign(
     trace: &MemoryTrace,
     classes: &Classes,
@@ -177,7 +180,7 @@ fn assign(
     for (state, purpose) in states.into_iter().zip(names) {
         uses.extend(state.into_iter().map(|object| (object, *purpose, Evidence::EqualSizes)));
     }
-    let gradients = take_set_of_any_type(trace, &classes.backward, set);
+    let gradients = find_set_of_any_type(trace, &classes.backward, set);
     let parameters = parameters(trace, classes, set);
     let is_of_weights = |taken: &Vec<MemoryObjectId>| taken.iter().all(|object| classes.of_weights.contains(object));
     // Lines of an optimizer, or code of modules, identify a model. Otherwise only sizes do, and any loop can repeat a
@@ -195,20 +198,22 @@ fn assign(
     (sets >= 2).then_some(uses)
 }
 
-/// Parameters of a set of sizes. Candidates in order: objects of module code, objects older than the records, objects
-/// of one line (several models may have equal sizes, so a line's objects belong together), all others.
+/// Find parameters with the sizes `set` among live objects. Candidates in order: objects of module code, objects older
+/// than the records, objects of one line, all others. Several models may have equal sizes, so the objects of a line
+/// belong together.
 pub(super) fn parameters(trace: &MemoryTrace, classes: &Classes, set: &Sizes) -> Option<Vec<MemoryObjectId>> {
     let others = || classes.others.iter().copied();
     let of_weights: Vec<MemoryObjectId> = others().filter(|object| classes.of_weights.contains(object)).collect();
     let older: Vec<MemoryObjectId> =
         others().filter(|object| trace.objects.allocated_by[object.index()].is_none()).collect();
-    let (weights_by_line, by_line) = (of_line(trace, &of_weights), of_line(trace, &classes.others));
+    let (weights_by_line, by_line) =
+        (group_by_program_line(trace, &of_weights), group_by_program_line(trace, &classes.others));
     let candidates = weights_by_line.iter().chain([&of_weights, &older]).chain(&by_line).chain([&classes.others]);
-    candidates.into_iter().find_map(|class| take_set_of_any_type(trace, class, set))
+    candidates.into_iter().find_map(|class| find_set_of_any_type(trace, class, set))
 }
 
-/// Objects by the allocating line of the program; objects without a known line are left out.
-pub(super) fn of_line(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
+/// Group objects by the line of the program that allocated them; objects without a known line are left out.
+pub(super) fn group_by_program_line(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
     let mut frames: FxHashMap<MemoryStackId, Option<Frame>> = FxHashMap::default();
     let mut groups: Vec<(Frame, Vec<MemoryObjectId>)> = Vec::new();
     let mut known: FxHashMap<Frame, usize> = FxHashMap::default();
@@ -226,8 +231,9 @@ pub(super) fn of_line(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Ve
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Objects of a class that match a set, with elements of any type.
-pub(super) fn take_set_of_any_type(
+/// Find objects of a class that match a set of sizes, also scaled for other element types; `None` if too many are
+/// missing.
+pub(super) fn find_set_of_any_type(
     trace: &MemoryTrace,
     class: &[MemoryObjectId],
     set: &Sizes,

@@ -1,5 +1,5 @@
-//! Parameters without a gradient or optimizer state of equal size, which would identify them: frozen ones without gradients or optimizer state, and those of programs
-//! without a backward pass.
+//! Parameters that no gradient or optimizer state of equal size identifies: frozen ones, and those of programs without
+//! a backward pass.
 //!
 //! Evidence for a frozen weight: an optimizer step (or backward pass) has ended in which other weights got state
 //! (gradients).
@@ -10,7 +10,7 @@ use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
 use stackline_model::{Frame, MemoryCallId, MemoryObjectId};
 
-/// Finder of weights among objects outside of all sets.
+/// Search for weights among the objects that belong to no set of equal sizes.
 pub(super) struct Weights<'a> {
     lookups: &'a SharedLookups<'a>,
     /// Lines of the program that allocated parameters of recognized sets.
@@ -46,8 +46,8 @@ impl<'a> Weights<'a> {
         Self { lookups, lines: parameters.filter_map(line).collect(), is_step_over, unassigned }
     }
 
-    /// Use of an object, if it is a weight. Either code of modules allocated it and it stays live, or a line that
-    /// allocated other parameters did, and it is live from before the first pass until the end.
+    /// Purpose of an object, if it is a weight; otherwise `None`. Code of modules allocated a weight and it stays live.
+    /// Or a line that allocated other parameters did, and it is live from before the first pass until the end.
     pub(super) fn use_of(&self, object: MemoryObjectId) -> Option<ObjectUse> {
         let SharedLookups { trace, callers, lifetimes, .. } = self.lookups;
         if !matches!(callers.phase_of(object), "other") {

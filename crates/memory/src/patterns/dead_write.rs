@@ -4,6 +4,7 @@
 use super::{Pattern, PatternMatch};
 use crate::ObjectUsage;
 
+/// Append a match to `found` for each object with a set or copy whose bytes are all overwritten before any read.
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     let first = found.len();
     let mut matches: Vec<u32> = vec![u32::MAX; usage.trace.objects.len()];

@@ -8,6 +8,7 @@ use super::{Pattern, PatternMatch};
 use crate::ObjectUsage;
 use stackline_model::call_flags;
 
+/// Append a match to `found` for each object with kernels between its allocation and its first use.
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     for object in usage.trace.objects.ids() {
         let Some(bytes) = usage.bytes(object) else { continue };

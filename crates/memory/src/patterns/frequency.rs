@@ -8,6 +8,7 @@ use crate::ObjectUsage;
 use intra::ByteAccess;
 use std::collections::BTreeMap;
 
+/// Append a match to `found` for each object with a very uneven access frequency within one kernel.
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     for (object, touches) in intra::by_object(usage.touches()) {
         let Some(bytes) = usage.bytes(object) else { continue };

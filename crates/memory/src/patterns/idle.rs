@@ -4,6 +4,7 @@
 use super::{Pattern, PatternMatch};
 use crate::ObjectUsage;
 
+/// Append a match to `found` for each object with kernels between two of its uses.
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     // Per object: its first longest gap, and the number of gaps.
     let mut longest: Vec<(u32, u32)> = vec![(u32::MAX, 0); usage.trace.objects.len()];

@@ -6,6 +6,7 @@
 use super::{Pattern, PatternMatch};
 use crate::ObjectUsage;
 
+/// Append a match to `found` for each object with kernels between its last use and its free.
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     for object in usage.trace.objects.ids() {
         let Some(bytes) = usage.bytes(object) else { continue };

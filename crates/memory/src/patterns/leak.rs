@@ -30,6 +30,7 @@ const LEAST_OBJECTS: usize = 30;
 /// Share of the required iterations that suffices for activations: 3 of 5.
 const ITERATIONS_OF_ACTIVATIONS: f64 = 0.6;
 
+/// Append a match to `found` for each leaked object.
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     if !usage.trace.saw_end {
         find_growth(usage, found);
@@ -79,7 +80,7 @@ fn trace_end(trace: &MemoryTrace) -> u32 {
     u32::try_from(trace.calls.len()).unwrap_or(u32::MAX)
 }
 
-/// Objects, with their bytes, that are not freed before the call `end` and are not meant to stay.
+/// Objects that are not freed before the call `end` and are not meant to stay, with their bytes.
 fn kept<'a>(usage: &'a ObjectUsage<'_>, end: u32) -> impl Iterator<Item = (MemoryObjectId, u64)> + 'a {
     let objects = &usage.trace.objects;
     objects.ids().filter_map(move |object| {
@@ -103,7 +104,7 @@ pub(crate) fn is_detectable(usage: &ObjectUsage<'_>) -> bool {
 /// Call path by function, file and line.
 type Path = Vec<(StrId, StrId, u32)>;
 
-/// Objects that one line left; by call path if no line is known.
+/// Objects that one allocating line (or call path, if no line is known) left unfreed, and their iterations.
 #[derive(Default)]
 struct LeftObjects {
     iterations: BTreeSet<u32>,

@@ -13,7 +13,7 @@ mod structured;
 mod unused;
 
 pub use redundant::paper_one_pass;
-pub(crate) use structured::overlapping;
+pub(crate) use structured::slices_of_accesses;
 
 use crate::ObjectUsage;
 use crate::curve::device_of;
@@ -127,7 +127,7 @@ impl Certainty {
 
 pub use crate::iterations::Origin;
 
-/// Numbers that a pattern states about its match, such as the accessed bytes.
+/// Additional numbers of a pattern's match, such as accessed bytes, access counts, or growth per iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measure {
     /// Figures of an overallocation.
@@ -214,8 +214,8 @@ impl PatternMatch {
         }
     }
 
-    /// Source location to report: the allocation; for a dead write, the write; for a leaked activation, the call of the
-    /// model.
+    /// Call path to report for the match: of the allocation; for a dead write, of the write; for a leaked activation,
+    /// of the model's call.
     pub fn stack(&self, trace: &MemoryTrace) -> MemoryStackId {
         if self.model_call.is_some() {
             return self.model_call;
@@ -250,7 +250,8 @@ fn is_kept(usage: &ObjectUsage<'_>, object: MemoryObjectId) -> bool {
     matches!(usage.trace.objects.kind[object.index()], Parameter | OptimizerState)
 }
 
-/// All matches in a trace: by pattern, then by object. A trace without accesses can only show leaks.
+/// Find all matches of patterns of wasted memory in a trace, by pattern, then by object. A trace without accesses can
+/// only show leaks.
 pub fn find(usage: &ObjectUsage<'_>) -> Vec<PatternMatch> {
     let mut found = Vec::new();
     for (pattern, .., detect) in Pattern::ALL {

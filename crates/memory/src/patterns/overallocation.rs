@@ -7,6 +7,7 @@
 use super::{Measure, Pattern, PatternMatch, intra};
 use crate::ObjectUsage;
 
+/// Append a match to `found` for each object with few bytes accessed by kernels.
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     for (object, touches) in intra::by_object(usage.touches()) {
         let Some(bytes) = usage.bytes(object) else { continue };

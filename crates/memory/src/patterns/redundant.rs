@@ -18,10 +18,11 @@ const MOST_EXACT: usize = 1_000;
 /// Maximum number of free objects tried per object beyond [`MOST_EXACT`]; they may belong to other streams.
 const MOST_TRIES: usize = 64;
 
+/// Append a match to `found` for each object that could reuse the memory of another.
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     let used: Vec<MemoryObjectId> =
         usage.trace.objects.ids().filter(|o| usage.bytes(*o).is_some() && usage.uses[o.index()].uses > 0).collect();
-    let pairs = if used.len() <= MOST_EXACT { best(usage, &used) } else { same_size(usage, &used) };
+    let pairs = if used.len() <= MOST_EXACT { best_matching(usage, &used) } else { same_size_matching(usage, &used) };
     for (object, other) in pairs {
         let (freed, used) = (usage.uses[other.index()].last_use, usage.uses[object.index()].first_use);
         let bytes = usage.trace.objects.bytes[object.index()].min(usage.trace.objects.bytes[other.index()]);
@@ -35,13 +36,13 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     }
 }
 
-/// Range of positions from the first to the last moment of two objects.
+/// Range of call positions from the first allocation to the last free of two objects.
 fn joint_lifetime(usage: &ObjectUsage<'_>, one: MemoryObjectId, other: MemoryObjectId) -> std::ops::Range<usize> {
     let (a, b) = (usage.trace.life(one), usage.trace.life(other));
     a.start.min(b.start)..a.end.max(b.end)
 }
 
-/// True if `object` could reuse the memory of `other`.
+/// True if `object` could reuse the memory of `other`: similar size, same device, and all uses of `other` end before.
 fn fits(usage: &ObjectUsage<'_>, object: MemoryObjectId, other: MemoryObjectId) -> bool {
     let objects = &usage.trace.objects;
     let (a, b) = (objects.bytes[object.index()], objects.bytes[other.index()]);
@@ -49,8 +50,8 @@ fn fits(usage: &ObjectUsage<'_>, object: MemoryObjectId, other: MemoryObjectId) 
     close && objects.device[object.index()] == objects.device[other.index()] && usage.is_done_before(other, object)
 }
 
-/// Matching with the most bytes: giving object by taking object.
-fn best(usage: &ObjectUsage<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjectId, MemoryObjectId> {
+/// Optimal matching of reuse: maps each taking object to its giving object, with the most bytes of taking objects.
+fn best_matching(usage: &ObjectUsage<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjectId, MemoryObjectId> {
     let mut takers = used.to_vec();
     let bytes = |object: &MemoryObjectId| usage.trace.objects.bytes[object.index()];
     takers.sort_by_key(|object| (std::cmp::Reverse(bytes(object)), usage.uses[object.index()].first_use));
@@ -63,7 +64,8 @@ fn best(usage: &ObjectUsage<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObje
     taken_by.into_iter().map(|(giver, taker)| (taker, giver)).collect()
 }
 
-/// Find memory for `taker`, if necessary by reassigning other takers (augmenting path).
+/// Find a giving object for `taker`, if necessary by reassigning other takers (augmenting path). False if there is
+/// none.
 fn augment(
     usage: &ObjectUsage<'_>,
     givers: &[MemoryObjectId],
@@ -88,8 +90,8 @@ fn augment(
     false
 }
 
-/// Matching for many objects: equal sizes only, first come, first served.
-fn same_size(usage: &ObjectUsage<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjectId, MemoryObjectId> {
+/// Greedy matching of reuse for many objects: maps each taking object to a giving object of equal size.
+fn same_size_matching(usage: &ObjectUsage<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjectId, MemoryObjectId> {
     let mut sizes: BTreeMap<u64, Vec<MemoryObjectId>> = BTreeMap::new();
     for object in used {
         sizes.entry(usage.trace.objects.bytes[object.index()]).or_default().push(*object);

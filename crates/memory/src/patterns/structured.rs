@@ -7,12 +7,13 @@ use crate::ObjectUsage;
 use intra::ByteAccess;
 use stackline_model::MemoryCallId;
 
+/// Append a match to `found` for each object with separate slices per kernel.
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     for (object, touches) in intra::by_object(usage.touches()) {
         let (Some(bytes), [first, .., last]) = (usage.bytes(object), touches) else { continue };
-        let slices = overlapping(touches);
+        let slices = slices_of_accesses(touches);
         let (needed, touched) = (most_at_once(&slices), slices.iter().map(Slice::bytes).sum::<u64>());
-        if needed == touched || groups(&slices, touches) < 2 {
+        if needed == touched || count_groups(&slices, touches) < 2 {
             continue;
         }
         let found_here = PatternMatch::new(Pattern::StructuredAccess, object, bytes.saturating_sub(needed))
@@ -39,8 +40,9 @@ fn most_at_once(slices: &[Slice]) -> u64 {
     most
 }
 
-/// Number of groups of slices of which no launch accesses two; accesses are sorted by call.
-fn groups(slices: &[Slice], touches: &[ByteAccess]) -> usize {
+/// Number of groups of slices, where slices that one launch accesses are in the same group. Accesses are sorted by
+/// call.
+fn count_groups(slices: &[Slice], touches: &[ByteAccess]) -> usize {
     let slice_of = |touch: &ByteAccess| slices.partition_point(|slice| slice.end <= touch.begin);
     let mut parent: Vec<usize> = (0..slices.len()).collect();
     let mut count = slices.len();
@@ -80,8 +82,8 @@ impl Slice {
     }
 }
 
-/// Slices of an object: ranges of accesses, joined where they overlap.
-pub(crate) fn overlapping(touches: &[ByteAccess]) -> Vec<Slice> {
+/// Slices of an object: its accessed byte ranges, joined where they overlap, each with its first and last call.
+pub(crate) fn slices_of_accesses(touches: &[ByteAccess]) -> Vec<Slice> {
     let mut sorted = touches.to_vec();
     sorted.sort_unstable_by_key(|touch| (touch.begin, touch.end));
     let mut slices: Vec<Slice> = Vec::new();

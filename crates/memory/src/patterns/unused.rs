@@ -8,10 +8,12 @@ use super::{Pattern, PatternMatch};
 use crate::ObjectUsage;
 use stackline_model::{MemoryObjectId, call_flags};
 
+/// Append a match to `found` for each object that is never accessed.
 pub(super) fn detect_untouched(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     detect(usage, found, Pattern::UnusedAllocation);
 }
 
+/// Append a match to `found` for each object that is filled but never used.
 pub(super) fn detect_never_read(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     detect(usage, found, Pattern::NeverRead);
 }

@@ -31,7 +31,7 @@ const MOST_LOOKS: usize = 100_000_000;
 /// Number of single suggestions, those that lower the peak most, from which the search also starts.
 const STARTS: usize = 8;
 
-/// Candidate suggestions.
+/// Suggestions that the search may choose, in two orders, and the least bytes that each choice must save.
 struct Candidates<'a> {
     /// By effort, then by descending bytes.
     by_effort: &'a [usize],
@@ -40,7 +40,7 @@ struct Candidates<'a> {
     least: u64,
 }
 
-/// First criterion of the choice at the peak.
+/// First criterion of the search for the choice among suggestions that lower the peak: effort or saved bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Criterion {
     LeastEffort,
@@ -72,11 +72,14 @@ impl Replay<'_> {
         let mut best = Combination { chosen: Vec::new(), before: self.peak(), after: self.peak(), cost_ns: 0 };
         let mut looks = MOST_LOOKS;
         let singles = self.best_singles(&by_effort, least);
-        let mut others = vec![self.tried(None, Criterion::LeastEffort, &among, &mut MOST_LOOKS.clone())];
-        others.push(self.tried(None, Criterion::MostBytes, &among, &mut looks));
-        others.extend(singles.iter().map(|start| self.tried(Some(*start), Criterion::LeastEffort, &among, &mut looks)));
+        let mut others = vec![self.run_search(None, Criterion::LeastEffort, &among, &mut MOST_LOOKS.clone())];
+        others.push(self.run_search(None, Criterion::MostBytes, &among, &mut looks));
+        others.extend(
+            singles.iter().map(|start| self.run_search(Some(*start), Criterion::LeastEffort, &among, &mut looks)),
+        );
         // The best single suggestion without further ones: others can hardly make it worse, but this guarantees it.
-        others.extend(singles.first().map(|start| self.tried(Some(*start), Criterion::LeastEffort, &among, &mut 0)));
+        others
+            .extend(singles.first().map(|start| self.run_search(Some(*start), Criterion::LeastEffort, &among, &mut 0)));
         for other in others {
             if other.order() < best.order() {
                 best = other;
@@ -86,7 +89,7 @@ impl Replay<'_> {
         best
     }
 
-    /// Memory suggestions that lower the peak most when applied alone.
+    /// Suggestions (by index) that lower the memory peak most when applied alone, best first.
     fn best_singles(&mut self, among: &[usize], least: u64) -> Vec<usize> {
         let position = self.peak().position.0;
         let least = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
@@ -103,8 +106,9 @@ impl Replay<'_> {
         singles.into_iter().take(STARTS).map(|(_, at)| at).collect()
     }
 
-    /// Result of the search from one start. The state is restored afterwards.
-    fn tried(
+    /// Run the search from one start, and return the combination that it finds. The state of the replay is restored
+    /// afterwards.
+    fn run_search(
         &mut self,
         start: Option<usize>,
         first: Criterion,
@@ -114,7 +118,7 @@ impl Replay<'_> {
         let before = self.peak();
         let mut chosen: Vec<usize> = start.into_iter().filter(|start| self.apply(*start)).collect();
         self.search_from(&mut chosen, first, among, looks);
-        self.take_back_useless(&mut chosen);
+        self.undo_useless(&mut chosen);
         // Reapplied in their order, as a user of the list would do: suggestions that others excluded may be accepted
         // now.
         self.undo_all(&chosen);
@@ -127,7 +131,8 @@ impl Replay<'_> {
         Combination { chosen, before, after, cost_ns }
     }
 
-    /// Continue the search from the applied suggestions, and return to the state with the lowest peak.
+    /// Apply further suggestions one by one, each the best at the current peak, and return to the state with the lowest
+    /// peak.
     fn search_from(&mut self, chosen: &mut Vec<usize>, first: Criterion, among: &Candidates<'_>, looks: &mut usize) {
         let list = if first == Criterion::LeastEffort { among.by_effort } else { among.by_bytes };
         let mut left: Vec<usize> = list.iter().copied().filter(|at| !chosen.contains(at)).collect();
@@ -151,7 +156,7 @@ impl Replay<'_> {
     }
 
     /// Undo suggestions without which the peak is no higher, greatest effort first.
-    fn take_back_useless(&mut self, chosen: &mut Vec<usize>) {
+    fn undo_useless(&mut self, chosen: &mut Vec<usize>) {
         let mut by_effort = chosen.clone();
         by_effort.sort_by_key(|at| (Reverse(self.suggestions[*at].action.effort()), *at));
         let reached = self.peak().bytes;
@@ -175,8 +180,8 @@ impl Replay<'_> {
         chosen.iter().rev().for_each(|at| self.undo(*at));
     }
 
-    /// Best suggestion of `left` at a position, by least effort or by largest saving. `left` is sorted by effort (if
-    /// that is the first criterion), then by descending bytes.
+    /// Suggestion in `left` that is best at a position, by least effort or by largest saving. `left` is sorted by
+    /// effort (if that is the first criterion), then by descending bytes.
     fn best_at(&mut self, left: &[usize], position: u32, (first, least): (Criterion, u64)) -> Option<usize> {
         let enough = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
         let suggestions = self.suggestions;

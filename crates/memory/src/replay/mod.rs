@@ -17,7 +17,7 @@ use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace};
 use std::ops::Range;
 use tree::Tree;
 
-/// Memory of one device, with some suggestions applied.
+/// Replay of the memory of one device: live bytes over time, with some suggestions applied.
 #[derive(Debug)]
 pub struct Replay<'a> {
     device: MemoryDeviceId,
@@ -30,7 +30,8 @@ pub struct Replay<'a> {
     tree: Tree,
 }
 
-/// True if the members of a suggestion change their objects independently, in one way.
+/// True if no member of a suggestion can exclude another one: all make the same kind of change, which involves only
+/// their own objects.
 fn are_independent(suggestion: &Suggestion) -> bool {
     let is_same = |member: &Suggestion| member.action.name() == suggestion.action.name();
     let leans = suggestion.action.giver().is_some() || matches!(suggestion.action, Action::Recompute { .. });
@@ -92,7 +93,7 @@ impl<'a> Replay<'a> {
         any
     }
 
-    /// True if a member of a suggestion concerns an object of the replayed device.
+    /// True if the member with this index changes an object of the replayed device.
     fn is_on_device(&self, member: usize) -> bool {
         device_of(self.plan.trace, self.plan.suggestions[member].object) == self.device
     }
@@ -102,7 +103,7 @@ impl<'a> Replay<'a> {
         self.take_back(suggestion);
     }
 
-    /// Undo a suggestion, and return its members that were applied.
+    /// Undo a suggestion, and return the indices of its members that were applied.
     fn take_back(&mut self, suggestion: usize) -> Vec<usize> {
         let applied: Vec<usize> =
             self.members[suggestion].clone().filter(|member| self.plan.is_applied(*member)).collect();
@@ -110,15 +111,17 @@ impl<'a> Replay<'a> {
         applied
     }
 
+    /// Apply or undo one member of a suggestion, and update the live bytes.
     fn change(&mut self, member: usize, apply: bool) {
         let before = self.plan.blocks_around(member);
-        self.plan.set(member, apply);
+        self.plan.set_applied(member, apply);
         let after = self.plan.blocks_around(member);
         before.iter().for_each(|span| self.tree.add(*span, false));
         after.iter().for_each(|span| self.tree.add(*span, true));
     }
 
-    /// Bytes by which a suggestion would lower the highest peak, which may move.
+    /// Bytes by which a suggestion, in addition to the applied ones, would lower the highest peak. The new peak may be
+    /// at another position.
     pub fn lowers(&mut self, suggestion: usize) -> u64 {
         let before = self.peak().bytes;
         if !self.apply(suggestion) {
@@ -146,12 +149,12 @@ impl<'a> Replay<'a> {
             }
             let before = if may { sum(&self.plan.blocks_around(member)) } else { 0 };
             // Also without an effect here, because other members may conflict with it.
-            self.plan.set(member, true);
+            self.plan.set_applied(member, true);
             let after = if may { sum(&self.plan.blocks_around(member)) } else { 0 };
             saved = saved.saturating_add(before.saturating_sub(after));
             tried.push(member);
         }
-        tried.iter().rev().for_each(|member| self.plan.set(*member, false));
+        tried.iter().rev().for_each(|member| self.plan.set_applied(*member, false));
         saved
     }
 
@@ -163,8 +166,8 @@ impl<'a> Replay<'a> {
         Curve::new(self.device, here.flat_map(|object| self.plan.block(object)), end)
     }
 
-    /// Blocks of memory by object with the currently applied suggestions. Blocks of an object that others reuse are
-    /// listed at that object.
+    /// Memory blocks of each object of the device, with the currently applied suggestions. Blocks that other objects
+    /// reuse are listed only at the first owner.
     pub fn blocks(&self) -> impl Iterator<Item = (MemoryObjectId, Vec<crate::curve::Span>)> + '_ {
         let trace = self.plan.trace;
         let here = trace.objects.ids().filter(|object| device_of(trace, *object) == self.device);

@@ -1,4 +1,4 @@
-//! Applied suggestions, and the resulting memory of each object.
+//! Plan of applied suggestions, and the resulting memory blocks of each object.
 
 use crate::curve::{Span, span_of};
 use crate::suggest::{Action, Suggestion};
@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// one without limit, and each lookup would visit all.
 const MOST_SUCCESSIVE_OWNERS: usize = 64;
 
+/// Applied suggestions by object, and the reuse of memory between objects.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) trace: &'a MemoryTrace,
@@ -29,6 +30,7 @@ impl<'a> Plan<'a> {
         Self { trace, suggestions, applied: BTreeMap::new(), giver, taker, needed_by }
     }
 
+    /// True if a suggestion (by index) is applied.
     pub(super) fn is_applied(&self, suggestion: usize) -> bool {
         let object = self.suggestions[suggestion].object;
         self.applied.get(&object).is_some_and(|applied| applied.contains(&suggestion))
@@ -46,23 +48,24 @@ impl<'a> Plan<'a> {
             Some(owner) => {
                 let whole = |at: &usize| self.suggestions[*at].action.keeps_whole();
                 let free = !self.giver.contains_key(&new.object) && !self.taker.contains_key(&owner);
-                let room = || self.takers_until(owner) + self.takers_of(new.object) + 1 < MOST_SUCCESSIVE_OWNERS;
+                let room = || self.owners_before(owner) + self.owners_after(new.object) + 1 < MOST_SUCCESSIVE_OWNERS;
                 free && room() && mine.iter().all(whole) && self.applied_to(owner).iter().all(whole)
             }
             None => !shared || new.action.keeps_whole(),
         };
-        fits && self.can_be_made_again(new) && self.leaves_what_is_needed(new)
+        fits && self.keeps_inputs_of(new) && self.keeps_needed_inputs(new)
     }
 
-    /// True if all inputs of a new recomputation exist when they are needed.
-    fn can_be_made_again(&self, new: &Suggestion) -> bool {
+    /// True if the applied suggestions keep all inputs of a new recomputation until it runs; also true for other
+    /// suggestions.
+    fn keeps_inputs_of(&self, new: &Suggestion) -> bool {
         let Action::Recompute { before, needs, .. } = &new.action else { return true };
         let leaves = |at: &usize| self.suggestions[*at].action.keeps_content_before(*before);
         needs.iter().all(|need| !self.taker.contains_key(need) && self.applied_to(*need).iter().all(leaves))
     }
 
-    /// True if a new suggestion keeps all inputs of applied recomputations.
-    fn leaves_what_is_needed(&self, new: &Suggestion) -> bool {
+    /// True if a new suggestion keeps all inputs of applied recomputations until these run.
+    fn keeps_needed_inputs(&self, new: &Suggestion) -> bool {
         if new.action.giver().is_some_and(|owner| self.needed_by.contains_key(&owner)) {
             return false;
         }
@@ -73,13 +76,13 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Number of objects that use the memory before this one.
-    fn takers_until(&self, object: MemoryObjectId) -> usize {
+    /// Number of objects that use the memory of this object before it.
+    fn owners_before(&self, object: MemoryObjectId) -> usize {
         std::iter::successors(self.giver.get(&object), |owner| self.giver.get(owner)).count()
     }
 
-    /// Number of objects that use the memory after this one.
-    fn takers_of(&self, object: MemoryObjectId) -> usize {
+    /// Number of objects that use the memory of this object after it.
+    fn owners_after(&self, object: MemoryObjectId) -> usize {
         std::iter::successors(self.taker.get(&object), |by| self.taker.get(by)).count()
     }
 
@@ -87,8 +90,8 @@ impl<'a> Plan<'a> {
         self.applied.get(&object).map_or(&[], Vec::as_slice)
     }
 
-    /// Apply a memory suggestion to its object, or undo it.
-    pub(super) fn set(&mut self, suggestion: usize, apply: bool) {
+    /// Apply a suggestion (by index) to its object, or undo it.
+    pub(super) fn set_applied(&mut self, suggestion: usize, apply: bool) {
         let Suggestion { object, action, .. } = self.suggestions[suggestion];
         let applied = self.applied.entry(*object).or_default();
         applied.retain(|other| *other != suggestion);
@@ -122,7 +125,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Memory of all objects that a suggestion can influence.
+    /// Memory blocks that a suggestion can influence: of its object, and of the object whose memory it reuses.
     pub(super) fn blocks_around(&self, suggestion: usize) -> Vec<Span> {
         let Suggestion { object, action, .. } = self.suggestions[suggestion];
         let mut roots = vec![self.memory_owner(*object)];
@@ -132,7 +135,7 @@ impl<'a> Plan<'a> {
         roots.into_iter().flat_map(|root| self.block(root)).collect()
     }
 
-    /// Object that owns the memory which this object uses.
+    /// Object whose memory an object uses: the first of a chain of reuse, or the object itself.
     fn memory_owner(&self, mut object: MemoryObjectId) -> MemoryObjectId {
         while let Some(giver) = self.giver.get(&object) {
             object = *giver;
@@ -164,7 +167,7 @@ impl<'a> Plan<'a> {
         whole.into_iter().collect()
     }
 
-    /// Memory that an object itself takes under the applied suggestions, without reuse.
+    /// Spans of memory that an object itself takes under the applied suggestions, without objects that reuse it.
     fn own_spans(&self, object: MemoryObjectId) -> Vec<Span> {
         let mut span = span_of(self.trace, object);
         let mut away: Vec<(u32, u32)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Callers by call path: backward, optimizer, data loading, modules, operators.
+//! Classification of call paths by their callers: backward, optimizer, data loading, modules, operators.
 
 use rustc_hash::FxHashMap;
 use stackline_model::library_workspaces::{WorkspaceLibrary, workspace_library};
@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 /// Module name of tensors of the outermost module.
 const OUTERMOST: &str = "(outermost module)";
 
-/// Contexts of a call path.
+/// Contexts that a call path shows, such as backward pass, optimizer step or data loading.
 #[derive(Clone, Copy, Debug, Default)]
 struct PathContexts {
     backward: bool,
@@ -32,7 +32,7 @@ struct PathContexts {
     operator: bool,
 }
 
-/// Contexts of all call paths, computed once, callers before callees.
+/// Lookup of the contexts of each call path, and of the training phase of each object.
 pub(crate) struct Callers<'a> {
     trace: &'a MemoryTrace,
     nodes: Vec<PathContexts>,
@@ -66,6 +66,7 @@ impl<'a> Callers<'a> {
         Self { trace, nodes }
     }
 
+    /// Contexts of a call path; none if it is unknown.
     fn at(&self, stack: MemoryStackId) -> PathContexts {
         stack.some().and_then(|stack| self.nodes.get(stack.index())).copied().unwrap_or_default()
     }
@@ -95,7 +96,8 @@ impl<'a> Callers<'a> {
         !name.is_empty() && (module == OUTERMOST || !module.is_empty() && is_after(module))
     }
 
-    /// Training phase of a call path, as far as it shows; `in_module` if the path is known to be in a module's call.
+    /// Training phase that a call path shows: `optimizer`, `backward`, `data`, `forward` or `other`. `in_module` is
+    /// true if the path is known to be in a module's call.
     fn phase(&self, stack: MemoryStackId, in_module: bool) -> &'static str {
         match self.at(stack) {
             PathContexts { optimizer: true, .. } => "optimizer",
@@ -140,13 +142,13 @@ impl<'a> Callers<'a> {
     }
 
     /// True if a call path is in backward or in an optimizer, whose code the program cannot change.
-    pub(crate) fn in_library(&self, stack: MemoryStackId) -> bool {
+    pub(crate) fn in_backward_or_optimizer(&self, stack: MemoryStackId) -> bool {
         let within = self.at(stack);
         within.backward || within.optimizer
     }
 
-    /// True if an operator that called the one at `stack` also allocated its input. Then the time between belongs to
-    /// this operator.
+    /// True if one operator contains both the operator at `stack` and the allocation of its input. Then the time
+    /// between belongs to this operator.
     pub(super) fn share_operator(&self, allocated: MemoryStackId, stack: MemoryStackId) -> bool {
         // The innermost frame is the reading operator itself, which may run repeatedly at the same line.
         let (mut one, mut other) = (Some(allocated), stack.some().and_then(|own| self.parent(own)));
@@ -182,6 +184,7 @@ impl<'a> Callers<'a> {
     }
 }
 
+/// Contexts that a single frame shows by its function and file.
 fn of_frame(function: &str, file: &str) -> PathContexts {
     let is_node = file.is_empty() && function.contains("Backward") || autograd_node(function).is_some();
     let span = phase_span(function);
@@ -214,7 +217,7 @@ fn is_call_of_module(function: &str, file: &str) -> bool {
     CALLS.contains(&function) || function.starts_with(MODULE_PREFIX) || is_in_folder(file, "torch/nn/functional.py")
 }
 
-/// Cached test of names; each name is tested once.
+/// Cache of a test on names, so that each interned name is tested once.
 pub(super) struct Names<'a> {
     trace: &'a MemoryTrace,
     is: fn(&str) -> bool,
@@ -226,7 +229,8 @@ impl<'a> Names<'a> {
         Self { trace, is, known: FxHashMap::default() }
     }
 
-    pub(super) fn matches_any(&mut self, name: StrId) -> bool {
+    /// True if a name passes the test.
+    pub(super) fn passes_test(&mut self, name: StrId) -> bool {
         let (trace, is) = (self.trace, self.is);
         *self.known.entry(name).or_insert_with(|| is(trace.strings.get(name)))
     }

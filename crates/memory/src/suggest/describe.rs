@@ -7,7 +7,8 @@ use crate::source_location::place_text;
 use stackline_model::format::{bytes, count};
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
-/// One sentence: the change, with its call and line. For several members, the first one and the number of the others.
+/// Describe a suggestion in one phrase: the change, with its call and line. For several members, describe the first one
+/// and give the number of the others.
 pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     let first = describe_first(trace, suggestion);
     let has_line = || place(trace, trace.objects.stack[suggestion.object.index()]).is_some();
@@ -145,7 +146,7 @@ fn smaller_dtype_text(trace: &MemoryTrace, object: MemoryObjectId) -> String {
     }
 }
 
-/// Size that a user has to type: exact bytes.
+/// Format a size as exact bytes, for sizes that a user has to type.
 fn exact_bytes(size: u64) -> String {
     let text = bytes(size);
     if text.ends_with(" B") { text } else { format!("{text} ({} bytes)", count(size)) }
@@ -156,7 +157,7 @@ fn named(trace: &MemoryTrace, object: MemoryObjectId) -> String {
     format!("{}{}", trace.object_name(object), place.map_or(String::new(), |place| format!(" ({place})")))
 }
 
-/// Text of a call: kind, name, number and line.
+/// Format a memory call as text: kind, name, number and line.
 pub fn call(trace: &MemoryTrace, call: MemoryCallId) -> String {
     let row = call.index();
     let title = match trace.strings.get(trace.calls.name[row]) {
@@ -169,7 +170,7 @@ pub fn call(trace: &MemoryTrace, call: MemoryCallId) -> String {
     }
 }
 
-/// Innermost line of the program, such as `train.py:88`, if the call path is known.
+/// Line of the program in a call path without folders, such as `train.py:88`; `None` if unknown.
 fn place(trace: &MemoryTrace, stack: MemoryStackId) -> Option<String> {
     let place = place_text(trace, stack);
     // Tables have the folders; here they would take too much room.

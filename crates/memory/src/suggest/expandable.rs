@@ -19,7 +19,8 @@ const LEAST_SAVED: f64 = 0.05;
 /// Largest error of the model, as a share of the known reserved memory; beyond it the model is not used.
 const LARGEST_ERROR: f64 = 0.1;
 
-/// One suggestion per device whose predicted reserved memory falls by at least 5 % at its maximum.
+/// Suggestions of expandable segments: one per device whose predicted reserved memory falls by at least 5 % at its
+/// maximum.
 pub(super) fn expandable(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
     let trace = usage.trace;
     if trace.objects.len() > MOST_OBJECTS {
@@ -89,6 +90,7 @@ fn pools_are_known(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
     here().all(|object| is_private(object) || is_usual(object))
 }
 
+/// Maximum of the reserved bytes that the allocator model predicts for these objects.
 fn reserved_bytes(
     trace: &MemoryTrace,
     settings: AllocatorSettings,

@@ -4,7 +4,7 @@ use super::cost::{Times, copy_ns};
 use super::{Action, Suggestion, expandable, in_place, recompute, smaller_types};
 use crate::curve::{Span, span_of};
 use crate::patterns::intra::{self, ByteAccess};
-use crate::patterns::{is_of_host, overlapping};
+use crate::patterns::{is_of_host, slices_of_accesses};
 use crate::{Certainty, Gap, Measure, ObjectUsage, Pattern, PatternMatch};
 use stackline_model::{AccessExtent, MemoryCallKind, MemoryObjectId, MemoryObjectKind};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Maximum number of gaps that become suggestions; the largest (by bytes, then kernels) are taken.
 const MOST_GAPS: usize = 20_000;
 
-/// Suggestions for matches in their order, then for gaps by object and time, then general suggestions without a
+/// Create all suggestions: for matches in their order, then for gaps by object and time, then general ones without a
 /// pattern.
 pub fn suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
     let any_within = matches.iter().any(|found| found.pattern == Pattern::Overallocation);
@@ -22,7 +22,7 @@ pub fn suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Sug
         let Some(action) = action(usage, found) else { continue };
         let reads = copied.get(&found.object).filter(|_| found.pattern == Pattern::Overallocation);
         let new = suggestion_for(found, action);
-        made.extend(suggestion(usage, new).and_then(|suggestion| shortened(suggestion, reads)));
+        made.extend(suggestion(usage, new).and_then(|suggestion| adapt_to_copies(suggestion, reads)));
     }
     made.extend(splits(usage, matches));
     made.extend(idle_time_suggestions(usage));
@@ -39,6 +39,7 @@ fn suggestion_for(found: &PatternMatch, action: Action) -> NewSuggestion {
     NewSuggestion { object, action, pattern, certainty, cost_ns: 0 }
 }
 
+/// Change that removes the waste of a pattern's match; `None` if no suggestion follows from it.
 fn action(usage: &ObjectUsage<'_>, found: &PatternMatch) -> Option<Action> {
     let used = &usage.uses[found.object.index()];
     match found.pattern {
@@ -58,7 +59,7 @@ fn action(usage: &ObjectUsage<'_>, found: &PatternMatch) -> Option<Action> {
     }
 }
 
-/// Parts of a new suggestion.
+/// Object, change, pattern, certainty and cost of a new suggestion: the input of [`suggestion`].
 pub(super) struct NewSuggestion {
     pub(super) object: MemoryObjectId,
     pub(super) action: Action,
@@ -96,6 +97,7 @@ pub(super) fn suggestion(usage: &ObjectUsage<'_>, new: NewSuggestion) -> Option<
     (span.0 < span.1 && bytes > 0).then_some(made)
 }
 
+/// Suggestions to allocate the slices of objects with structured access one at a time.
 fn splits(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
     let structured: BTreeMap<MemoryObjectId, &PatternMatch> = matches
         .iter()
@@ -106,13 +108,13 @@ fn splits(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> 
     if structured.is_empty() {
         return Vec::new();
     }
-    let set_or_copied = set_and_copied(usage, &structured);
+    let set_or_copied = ranges_of_sets_and_copies(usage, &structured);
     let mut made = Vec::new();
     for (object, touches) in intra::by_object(usage.touches()) {
         let Some(found) = structured.get(&object) else { continue };
         // Copies and sets of the whole object need all slices at once; those of a slice need only this slice.
         let Some(set_or_copied) = set_or_copied.get(&object).map_or(Some(&[][..]), Option::as_deref) else { continue };
-        let slices = overlapping(&[touches, set_or_copied].concat());
+        let slices = slices_of_accesses(&[touches, set_or_copied].concat());
         if slices.len() < 2 {
             continue;
         }
@@ -127,8 +129,9 @@ fn splits(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> 
     made
 }
 
-/// Bytes of objects that sets and copies access, by object; none if one of them has no range, or covers the whole.
-fn set_and_copied<T>(
+/// Byte ranges of the given objects that sets and copies access, by object. `None` for an object if one access has no
+/// known range or covers the whole.
+fn ranges_of_sets_and_copies<T>(
     usage: &ObjectUsage<'_>,
     objects: &BTreeMap<MemoryObjectId, T>,
 ) -> BTreeMap<MemoryObjectId, Option<Vec<ByteAccess>>> {
@@ -149,7 +152,7 @@ fn set_and_copied<T>(
     found
 }
 
-/// Copies that read an object.
+/// Copies that read one object: number of whole copies to the host, and if there are others.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reads {
     /// Number of copies of the whole object to the host.
@@ -158,7 +161,7 @@ struct Reads {
     others: bool,
 }
 
-/// Objects that copies read, so that not all of their uses are kernels.
+/// Map from each object that copies read to these copies. Not all uses of such objects are kernels.
 fn read_by_copies(usage: &ObjectUsage<'_>) -> BTreeMap<MemoryObjectId, Reads> {
     let trace = usage.trace;
     let mut found: BTreeMap<MemoryObjectId, Reads> = BTreeMap::new();
@@ -174,10 +177,11 @@ fn read_by_copies(usage: &ObjectUsage<'_>) -> BTreeMap<MemoryObjectId, Reads> {
     found
 }
 
-/// Suggestion to shrink an object that copies read. A copy of the whole object to the host can be shortened like its
-/// fills, because bytes without kernel accesses return unchanged. The host may still need them, so this is uncertain.
-/// Copies of a part, and to other objects, need all bytes that they read.
-fn shortened(suggestion: Suggestion, reads: Option<&Reads>) -> Option<Suggestion> {
+/// Adapt a suggestion to shrink an object to the copies that read it; `None` if they need the removed bytes. A copy of
+/// the whole object to the host can be shortened like its fills, because bytes without kernel accesses return
+/// unchanged. The host may still need them, so this is uncertain. Copies of a part, and to other objects, need all
+/// bytes that they read.
+fn adapt_to_copies(suggestion: Suggestion, reads: Option<&Reads>) -> Option<Suggestion> {
     match reads {
         None => Some(suggestion),
         Some(reads) if reads.others => None,
@@ -189,7 +193,8 @@ fn shortened(suggestion: Suggestion, reads: Option<&Reads>) -> Option<Suggestion
     }
 }
 
-/// One suggestion per gap, with the certainty that the object is unused in it.
+/// Suggestions for gaps in the use of objects: recomputation, and offload or free until the next use. The certainty is
+/// that the object is unused in its gap.
 fn idle_time_suggestions(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
     let mut gaps: Vec<&Gap> = usage.gaps.iter().collect();
     let bytes = |gap: &Gap| usage.trace.objects.bytes[gap.object.index()];

@@ -62,16 +62,16 @@ pub(super) fn in_place(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
     for call in trace.calls.ids() {
         let row = call.index();
         let stack = trace.calls.stack[row];
-        if trace.calls.kind[row] != MemoryCallKind::Kernel || callers.in_library(stack) {
+        if trace.calls.kind[row] != MemoryCallKind::Kernel || callers.in_backward_or_optimizer(stack) {
             continue;
         }
         let own = trace.calls.name[row];
         let outermost = callers.outermost_operator(stack).filter(|_| alone[row]).map(|(_, name)| name);
-        let all_have = names.matches_any(own) && callers.operators(stack).all(|name| names.matches_any(name));
-        let Some(name) = outermost.filter(|name| names.matches_any(*name)).or(all_have.then_some(own)) else {
+        let all_have = names.passes_test(own) && callers.operators(stack).all(|name| names.passes_test(name));
+        let Some(name) = outermost.filter(|name| names.passes_test(*name)).or(all_have.then_some(own)) else {
             continue;
         };
-        let Some((input, output)) = in_and_out(trace, call, name) else { continue };
+        let Some((input, output)) = input_and_output(trace, call, name) else { continue };
         let made_in = trace.objects.stack[input.index()];
         if can_overwrite(usage, call, input, output) && !callers.share_operator(made_in, stack) {
             made.extend(suggest(usage, input, output));
@@ -103,7 +103,8 @@ fn alone_in_operator(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<bool> {
     alone
 }
 
-/// Operator to write in place, for this output: the one that the program called, if it has an in-place form.
+/// Name of the operator to run in place so that it writes this output into its input. It is the operator that the
+/// program called, if that has an in-place form.
 pub(super) fn operator_of(trace: &MemoryTrace, output: MemoryObjectId) -> StrId {
     let frames = trace.stacks.frames_of(trace.objects.stack[output.index()]);
     let operators =
@@ -112,32 +113,34 @@ pub(super) fn operator_of(trace: &MemoryTrace, output: MemoryObjectId) -> StrId 
     outermost.unwrap_or(trace.objects.operator[output.index()])
 }
 
+/// True if an operator has an in-place form.
 fn has_form(name: &str) -> bool {
-    tensors(name).is_some()
+    in_place_arity(name).is_some()
 }
 
-/// Number of tensors of an operator with an in-place form.
-fn tensors(name: &str) -> Option<usize> {
+/// Number of tensors that an operator with an in-place form takes (1 or 2); `None` for other operators.
+fn in_place_arity(name: &str) -> Option<usize> {
     let name = name.strip_prefix(OPERATOR_PREFIX)?;
     UNARY_OPERATORS.contains(&name).then_some(1).or_else(|| BINARY_OPERATORS.contains(&name).then_some(2))
 }
 
-/// First input and only output of a call, if it accesses both wholly and reads as many objects as its operator takes
-/// tensors. With fewer, one object was passed twice (`s + s.t()`, which would read overwritten values), or a nested
-/// operator read an argument, possibly the first.
-fn in_and_out(trace: &MemoryTrace, call: MemoryCallId, name: StrId) -> Option<(MemoryObjectId, MemoryObjectId)> {
+/// First input and only output of a call that could run in place. `None` unless it accesses both wholly and reads as
+/// many objects as its operator takes tensors. With fewer, one object was passed twice (`s + s.t()`, which would read
+/// overwritten values), or a nested operator read an argument, possibly the first.
+fn input_and_output(trace: &MemoryTrace, call: MemoryCallId, name: StrId) -> Option<(MemoryObjectId, MemoryObjectId)> {
     let is = |access: &MemoryAccess, mode: AccessMode| access.mode == mode && access.extent == AccessExtent::Whole;
     let mut written = trace.accesses_of(call).filter(|access| access.mode.writes());
     let output = written.next().filter(|access| is(access, AccessMode::Write) && written.next().is_none())?;
     let read = trace.accesses_of(call).filter(|access| access.object != output.object);
     let objects: BTreeSet<MemoryObjectId> = read.map(|access| access.object).collect();
     let input = trace.accesses_of(call).next().filter(|access| is(access, AccessMode::Read))?;
-    if tensors(trace.strings.get(name))? != objects.len() {
+    if in_place_arity(trace.strings.get(name))? != objects.len() {
         return None;
     }
     Some((input.object, output.object))
 }
 
+/// True if a call can write its output into the memory of its input.
 fn can_overwrite(usage: &ObjectUsage<'_>, call: MemoryCallId, input: MemoryObjectId, output: MemoryObjectId) -> bool {
     let (objects, a, b) = (&usage.trace.objects, input.index(), output.index());
     let is_same = objects.bytes[a] == objects.bytes[b]
@@ -157,7 +160,7 @@ fn can_overwrite(usage: &ObjectUsage<'_>, call: MemoryCallId, input: MemoryObjec
         && !usage.opaque_in(usage.trace.life(input))
 }
 
-/// True if a call is the only reader of an object of other calls, and its last access.
+/// True if a call is the only reader of an object after the object's creation, and its last access.
 fn is_read_once(usage: &ObjectUsage<'_>, object: MemoryObjectId, call: MemoryCallId) -> bool {
     let used = &usage.uses[object.index()];
     // An addition to the object is part of its creation: `addmm` to the copied bias.

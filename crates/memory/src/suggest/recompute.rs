@@ -42,7 +42,7 @@ pub(super) fn recomputations(usage: &ObjectUsage<'_>, gaps: &[&Gap]) -> Vec<Sugg
     let waits = |gap: &&&Gap| {
         let stack = |call: MemoryCallId| trace.calls.stack[call.index()];
         let is_activation = trace.objects.kind[gap.object.index()] == MemoryObjectKind::Activation;
-        let ends_forward = callers.in_backward(stack(gap.until)) && !callers.in_library(stack(gap.after));
+        let ends_forward = callers.in_backward(stack(gap.until)) && !callers.in_backward_or_optimizer(stack(gap.after));
         is_activation && gap.content_needed && ends_forward
     };
     let waiting: Vec<&Gap> = gaps.iter().filter(waits).copied().collect();
@@ -59,7 +59,7 @@ fn is_repeatable(name: &str) -> bool {
     name.starts_with(OPERATOR_PREFIX) && !RANDOM.iter().any(|word| name.contains(word))
 }
 
-/// Write to an object.
+/// Write access of a call to an object.
 #[derive(Clone, Copy)]
 struct Write {
     object: MemoryObjectId,
@@ -78,7 +78,7 @@ fn writes(trace: &MemoryTrace) -> Vec<Write> {
     writes
 }
 
-/// Computation of an object.
+/// Call that computed the content of an object, and an earlier write that it builds on.
 #[derive(Clone, Copy)]
 struct Computation {
     by: MemoryCallId,
@@ -86,7 +86,7 @@ struct Computation {
     filled: Option<MemoryCallId>,
 }
 
-/// Calls to run again for an object.
+/// Requirements to run calls again: objects to read, temporary bytes, and time in ns.
 #[derive(Default)]
 struct Rerun {
     reads: Vec<MemoryObjectId>,
@@ -95,6 +95,7 @@ struct Rerun {
     time_ns: u64,
 }
 
+/// Search for the calls that can recompute an object.
 struct Recomputer<'a> {
     usage: &'a ObjectUsage<'a>,
     times: Times<'a>,
@@ -189,12 +190,12 @@ impl Recomputer<'_> {
             || ![Some(by), filled]
                 .into_iter()
                 .flatten()
-                .all(|call| self.names.matches_any(trace.calls.name[call.index()]))
+                .all(|call| self.names.passes_test(trace.calls.name[call.index()]))
             || self.usage.opaque_in(by.index()..before.index())
         {
             return None;
         }
-        let mut again = Rerun { time_ns: self.times.time_of(by)?, ..Rerun::default() };
+        let mut again = Rerun { time_ns: self.times.duration_of(by)?, ..Rerun::default() };
         for access in trace.accesses_of(by) {
             match access.mode {
                 AccessMode::Read if access.object != made => again.reads.push(access.object),

@@ -40,7 +40,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// Allocation site for the objects that one call of a model allocates.
+    /// Allocation site of all objects that one call of a model allocates: the line of that call.
     pub(crate) fn called_from(&mut self, object: MemoryObjectId, model_call: MemoryStackId) -> Site {
         let (device, line) = (self.trace.objects.device[object.index()], self.line(model_call));
         Site { device, line, operator: StrId::NONE, name: StrId::NONE, alone: u32::MAX }
@@ -53,6 +53,7 @@ impl<'a> Sites<'a> {
         *self.lines.entry(stack).or_insert_with(line)
     }
 
+    /// Allocation site of an object: its line, operator and device; without a line also its name.
     pub(crate) fn site_of(&mut self, object: MemoryObjectId) -> Site {
         let (objects, row) = (&self.trace.objects, object.index());
         let (operator, name, device) = (objects.operator[row], objects.name[row], objects.device[row]);
@@ -64,8 +65,8 @@ impl<'a> Sites<'a> {
     }
 }
 
-/// Suggestions (by index) for objects of the same line and operator, with the same kind of change, such as an
-/// allocation in every step or layer. Groups are in the order of their first member.
+/// Group suggestions (by index) for objects of the same line and operator, with the same kind of change. Such objects
+/// are allocations in every step or layer. Groups are in the order of their first member.
 pub fn sites(trace: &MemoryTrace, suggestions: &[Suggestion]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut known = BTreeMap::new();
@@ -81,7 +82,7 @@ pub fn sites(trace: &MemoryTrace, suggestions: &[Suggestion]) -> Vec<Vec<usize>>
     groups
 }
 
-/// Suggestions merged by site, led by the one with the most bytes.
+/// Merge suggestions of the same site and kind of change into one, led by the one with the most bytes.
 pub fn grouped(trace: &MemoryTrace, suggestions: Vec<Suggestion>) -> Vec<Suggestion> {
     let groups = sites(trace, &suggestions);
     let mut left: Vec<Option<Suggestion>> = suggestions.into_iter().map(Some).collect();

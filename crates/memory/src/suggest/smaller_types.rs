@@ -23,7 +23,8 @@ pub(super) fn half_of(dtype: &str) -> Option<&'static str> {
     HALF_TYPES.iter().find(|(names, _)| names.contains(&dtype)).map(|(_, half)| *half)
 }
 
-/// Suggestions of smaller types for activations and optimizer state; for 64 bits also for parameters and gradients.
+/// Suggestions of element types of half the size for activations and optimizer state; for 64 bits also for parameters
+/// and gradients.
 pub(super) fn smaller(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
     let objects = &usage.trace.objects;
     let halves: Vec<Option<&str>> =

@@ -7,13 +7,13 @@ use stackline_model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reserved bytes of the allocator on all devices.
+/// Recorded reserved bytes of the caching allocator over time, per device.
 pub struct Reserved {
     curves: BTreeMap<MemoryDeviceId, Vec<(u32, u64)>>,
 }
 
 impl Reserved {
-    /// Reserved bytes as far as the source records them.
+    /// Collect the reserved bytes of all devices, as far as the source records them.
     pub fn from_trace(trace: &MemoryTrace) -> Self {
         let devices: BTreeSet<MemoryDeviceId> = trace.totals.iter().map(|total| total.device).collect();
         Self { curves: devices.into_iter().map(|device| (device, reserved_curve(trace, device))).collect() }
@@ -27,8 +27,9 @@ impl Reserved {
     }
 }
 
-/// Reserved bytes on a device from each position on; empty if unknown. With segments in the source: their total at the
-/// end, and back from there by segment events. Without segments: the totals after each call.
+/// Points of the recorded reserved bytes on a device: positions with the bytes from there on; empty if unknown. With
+/// segments in the source: their total at the end, and back from there by segment events. Without segments: the totals
+/// after each call.
 pub fn reserved_curve(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
     let totals = || trace.totals.iter().filter(|total| total.device == device && total.reserved > 0);
     let events = || trace.segment_events.iter().filter(|event| event.device == device);
@@ -60,7 +61,7 @@ pub fn reserved_curve(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, 
     points.into_iter().filter_map(|(position, bytes)| Some((position, u64::try_from(bytes).ok()?))).collect()
 }
 
-/// Sums over segments of one kind.
+/// Sums of bytes and blocks over segments of one kind.
 #[derive(Default)]
 struct Sums {
     segments: u64,
@@ -116,7 +117,7 @@ impl Sums {
     }
 }
 
-/// Add the bytes of a segment, saturating, because sizes of a damaged file may be arbitrarily large.
+/// Add bytes to a sum, saturating, because sizes of a damaged file may be arbitrarily large.
 fn add(sum: &mut u64, bytes: u64) {
     *sum = sum.saturating_add(bytes);
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Total bytes and number of some objects.
 pub(super) type Sum = (u64, u64);
 
-/// The highest peak of a device.
+/// Highest memory peak of a device: total bytes, older bytes, and bytes by source line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HighestPeak {
     pub(super) bytes: u64,
@@ -56,7 +56,7 @@ fn device_name(trace: &MemoryTrace, device: MemoryDeviceId) -> String {
 /// Highest peak of a device in both traces; none if a trace lacks the device.
 type PeakPair = (Option<HighestPeak>, Option<HighestPeak>);
 
-/// Devices of either trace, with their highest peaks in both.
+/// Highest memory peaks of each device in both traces, by the device's name.
 fn pairs(before: &MemoryTrace, after: &MemoryTrace) -> BTreeMap<String, PeakPair> {
     let mut pairs: BTreeMap<String, PeakPair> = BTreeMap::new();
     for (device, peak) in highest_peaks(before) {

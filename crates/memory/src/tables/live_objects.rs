@@ -6,7 +6,7 @@ use crate::source_location::{path_text, place_text};
 use crate::suggest::callers::Callers;
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryTrace, Table, Unit};
 
-/// Key to group live memory by.
+/// Key to group live memory by, such as allocating line, kind or training phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Line of the program that allocated the memory.

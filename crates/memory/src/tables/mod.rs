@@ -55,8 +55,8 @@ pub const NAMES: [&str; 16] = [
 /// Names of the tables that compare two memory traces.
 pub const NAMES_OF_COMPARISON: [&str; 2] = ["memory_diff_peaks", "memory_diff"];
 
-/// Source location: one column for people, and its parts for programs.
-fn places(table: Table, trace: &MemoryTrace, stacks: &[MemoryStackId]) -> Table {
+/// Add the columns of source locations to a table: one column for people, and its parts for programs.
+fn add_place_columns(table: Table, trace: &MemoryTrace, stacks: &[MemoryStackId]) -> Table {
     let mut known = FxHashMap::default();
     for stack in stacks {
         known.entry(*stack).or_insert_with(|| locate(trace, *stack));
@@ -71,12 +71,12 @@ fn places(table: Table, trace: &MemoryTrace, stacks: &[MemoryStackId]) -> Table 
 }
 
 /// Add a column with the modules (`nn.Module`) of memory objects.
-fn modules(table: Table, trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Table {
+fn add_module_column(table: Table, trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Table {
     let name = |object: &MemoryObjectId| trace.strings.get(trace.objects.module[object.index()]).to_owned();
     table.text("module", objects.iter().map(|object| Some(name(object)).filter(|name| !name.is_empty())))
 }
 
-/// Convert a size or count to a table value.
+/// Convert a size or count to a table value; larger values become the maximum.
 fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -52,7 +52,7 @@ impl MemorySummary {
         self.peaks.iter().rev().max_by_key(|(_, peak)| peak.bytes)
     }
 
-    /// Bytes of the highest peak; none without allocations.
+    /// Bytes of the highest peak of a file; `None` without allocations.
     fn bytes(&self) -> Option<u64> {
         self.highest().map(|(_, peak)| peak.bytes)
     }
@@ -211,7 +211,7 @@ impl SeveralMemories {
         }
     }
 
-    /// Name of a file: its rank, or its file name.
+    /// Displayed name of the file at an index: its rank, or its file name.
     fn name(&self, at: usize) -> String {
         let (rank, file) = &self.files[at];
         rank.map_or_else(|| file.file.clone(), |rank| format!("Rank {rank}"))
@@ -259,7 +259,8 @@ impl SeveralMemories {
             .note(note)
     }
 
-    /// Bytes by source line at the peak of a rank, and the median of the others; largest difference first.
+    /// Lines whose bytes at the peak of one rank differ from the median of the other ranks, largest difference first.
+    /// Each row has the line, its bytes, and the median.
     fn differences(&self, at: usize) -> Vec<(String, u64, u64)> {
         let places = |file: &MemorySummary| file.highest().map(|(_, peak)| peak.places.clone()).unwrap_or_default();
         let own = places(&self.files[at].1);
@@ -347,7 +348,7 @@ impl SeveralMemories {
             .note("Column bytes: requested bytes at the highest peak.")
     }
 
-    /// Bytes of each line at the highest peak of each file, in order, largest growth first.
+    /// Growth of memory per source line over the files: bytes at the highest peak of each file. Largest growth first.
     fn growth(&self) -> Vec<Growth> {
         let peaks: Vec<&HighestPeak> =
             self.files.iter().filter_map(|(_, file)| file.highest()).map(|(_, peak)| peak).collect();

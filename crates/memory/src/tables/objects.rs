@@ -1,4 +1,4 @@
-//! Tables of single objects, and of the points of the curve.
+//! Tables of all memory objects, and of live and reserved bytes over time.
 
 use super::{allocator::reserved_curve, int};
 use crate::curve::{Curve, curves};
@@ -14,7 +14,7 @@ pub fn objects_table(trace: &MemoryTrace) -> Table {
     })
 }
 
-/// Columns of objects; `kind` gives the kind of an object.
+/// Add the columns of memory objects to a table, one row per object in `shown`. `kind` returns the kind of an object.
 pub(super) fn columns(
     table: Table,
     trace: &MemoryTrace,
@@ -50,13 +50,13 @@ pub(super) fn columns(
         if known { table.text(name, text(&|row| string(column[row]))) } else { table }
     });
     let stacks: Vec<MemoryStackId> = rows().map(|row| objects.stack[row]).collect();
-    super::places(table, trace, &stacks)
+    super::add_place_columns(table, trace, &stacks)
 }
 
 /// Point of a curve: device, position, live bytes, and reserved bytes if known.
 type Point = (MemoryDeviceId, u32, u64, Option<u64>);
 
-/// Positions at which live or reserved bytes of a device change.
+/// Live and reserved bytes of a device at each position where one of them changes.
 fn points(trace: &MemoryTrace, curve: &Curve) -> Vec<Point> {
     let reserved = reserved_curve(trace, curve.device);
     let held = |position: u32| {

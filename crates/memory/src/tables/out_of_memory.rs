@@ -12,7 +12,7 @@ use stackline_model::{
 /// Maximum number of failures that are explained below the table.
 const MOST_EXPLAINED: usize = 3;
 
-/// State of the memory when a request failed.
+/// Memory when a request failed: allocated, reserved and free bytes, and the largest owner.
 struct MemoryState {
     allocated: u64,
     reserved: Option<u64>,
@@ -55,7 +55,7 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
         .i64("largest_free", Unit::Bytes, situations.iter().map(|s| s.largest_free.map(int)))
         .text("explanation", pairs().map(|(oom, situation)| Some(explain(oom, situation))));
     let stacks: Vec<_> = failed.iter().map(|oom| oom.stack).collect();
-    let table = super::places(table, trace, &stacks);
+    let table = super::add_place_columns(table, trace, &stacks);
     // The explanation is the main result, so it must not depend on the width of the terminal.
     let note = |(oom, situation): (&OutOfMemory, &MemoryState)| {
         let place = place_text(trace, oom.stack);
@@ -76,12 +76,13 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     pairs().take(MOST_EXPLAINED).map(note).fold(table, Table::note)
 }
 
+/// Determine the state of the memory when a request failed.
 fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom: &OutOfMemory) -> MemoryState {
     let curve = curves.iter().find(|curve| curve.device == oom.device);
     // The failed request precedes a call, so the live memory is that after the previous call.
     let allocated = match oom.before.0.checked_sub(1) {
         Some(before) => curve.map_or(0, |curve| curve.at(before)),
-        None => older(trace, oom.device),
+        None => older_bytes(trace, oom.device),
     };
     let reserved = reserved.at(oom.device, oom.before);
     // The snapshot shows this moment if no call follows.
@@ -102,7 +103,8 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
 /// Least share of the live memory, in percent, for naming a line.
 const MIN_SHARE_PERCENT: f64 = 30.0;
 
-/// Line that allocated most of the live memory before a request failed.
+/// Sentence on the line that allocated most of the live memory before a request failed. `None` if its share is too
+/// small.
 fn holder(trace: &MemoryTrace, oom: &OutOfMemory, allocated: u64) -> Option<String> {
     let before = MemoryCallId(oom.before.0.checked_sub(1)?);
     let places = alive_by(trace, oom.device, before, |object| place_text(trace, trace.objects.stack[object.index()]));
@@ -114,15 +116,15 @@ fn holder(trace: &MemoryTrace, oom: &OutOfMemory, allocated: u64) -> Option<Stri
     })
 }
 
-/// Bytes of objects on a device that are older than the first call.
-fn older(trace: &MemoryTrace, device: MemoryDeviceId) -> u64 {
+/// Total bytes of the objects on a device that were allocated before the first call.
+fn older_bytes(trace: &MemoryTrace, device: MemoryDeviceId) -> u64 {
     let objects = &trace.objects;
     let is_older = |object: &MemoryObjectId| objects.allocated_by[object.index()].is_none();
     let here = objects.ids().filter(|&object| device_of(trace, object) == device).filter(is_older);
     here.map(|object| objects.bytes[object.index()]).fold(0, u64::saturating_add)
 }
 
-/// Contradiction between numbers of the input, if any.
+/// Description of a contradiction between the numbers of the input; `None` if they are consistent.
 fn contradiction(situation: &MemoryState, reserved: u64, device_free: u64) -> Option<String> {
     let MemoryState { allocated, largest_free, total, .. } = *situation;
     if allocated > reserved {

@@ -8,7 +8,7 @@ use stackline_model::format::{bytes, count};
 use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::collections::BTreeSet;
 
-/// Peak with a name.
+/// Memory peak of a device, with a short name such as `P1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPeak {
     /// `P1`, `P2` and so on: by device, highest first; the device with the highest peak comes first.
@@ -56,12 +56,12 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
         .i64("objects", Unit::None, alive.iter().map(|alive| int(alive.len() as u64)))
         .i64("call", Unit::None, peaks.iter().map(|peak| int(row(peak) as u64)))
         .i64("time", Unit::Ns, peaks.iter().map(|peak| time(row(peak))));
-    let table = super::places(table, trace, &stacks);
+    let table = super::add_place_columns(table, trace, &stacks);
     reserved_notes(trace, peaks).into_iter().chain(history_note(trace)).fold(table, Table::note)
 }
 
-/// Title of the table. A snapshot without history has a single moment and no peak; a history that began late has only
-/// the peaks since then.
+/// Title of the table of peaks. A snapshot without history has a single moment and no peak; a history that began late
+/// has only the peaks since then.
 fn title(trace: &MemoryTrace) -> &'static str {
     match (trace.calls.is_empty(), preexisting(trace).0) {
         (true, _) => {
@@ -105,8 +105,8 @@ fn bytes_at(points: &[(u32, u64)], position: u32) -> Option<u64> {
     points[..known].last().map(|(_, bytes)| *bytes)
 }
 
-/// Growth of reserved memory while much of it was free, in blocks that are too small or belong to another pool or
-/// stream.
+/// Sentence on the growth of reserved memory while much of it was free; `None` if little was. The free blocks are too
+/// small or belong to another pool or stream.
 fn growth_while_free(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most: u64) -> Option<String> {
     let growths = held.windows(2).map(|pair| (pair[1].0, pair[0].1, pair[1].1.saturating_sub(pair[0].1)));
     let large = growths.filter(|(.., growth)| *growth as f64 >= MIN_GROWTH * most as f64);
@@ -131,7 +131,7 @@ fn growth_while_free(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], mo
     })
 }
 
-/// Allocating calls of a device with their bytes; calls of other devices have numbers in between.
+/// Allocating calls of a device with the allocated bytes, in order. Calls of other devices have numbers in between.
 fn requests_of(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
     let here = trace.objects.ids().filter(|object| device_of(trace, *object) == device);
     let made = |object: MemoryObjectId| {

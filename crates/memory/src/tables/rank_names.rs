@@ -3,7 +3,7 @@
 use stackline_model::RankInName;
 use std::collections::BTreeSet;
 
-/// Ranks from file names.
+/// Ranks of several files, as far as their names show them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RanksByName {
     /// Rank of each file; several files may have the same rank.
@@ -35,6 +35,7 @@ pub(super) fn ranks_by_name(names: &[&str]) -> RanksByName {
     }
 }
 
+/// Number of distinct ranks.
 pub(super) fn distinct(ranks: &[i64]) -> usize {
     ranks.iter().collect::<BTreeSet<_>>().len()
 }

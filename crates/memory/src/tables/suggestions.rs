@@ -1,6 +1,6 @@
 //! Tables of memory suggestions and of the bytes that each saves.
 
-use super::{NamedPeak, int, modules, places};
+use super::{NamedPeak, add_module_column, add_place_columns, int};
 use crate::allocator::{AllocatorSettings, is_from_caching_allocator, reserved};
 use crate::replay::{Combination, Replay};
 use crate::suggest::{Action, Suggestion, describe, grouped, suggestions};
@@ -28,8 +28,8 @@ impl Ranked {
         self.savings.iter().any(|saved| *saved > 0) || self.suggestion.action == Action::ExpandableSegments
     }
 
-    /// Sort key. Order: suggestions that help; those that keep numerical results; those that lower the peak most (by at
-    /// least a thousandth); those that save most.
+    /// Sort key of a suggestion, best first. Order: suggestions that help; those that keep numerical results; those
+    /// that lower the peak most (by at least a thousandth); those that save most.
     pub(crate) fn order(&self) -> impl Ord + use<> {
         let Suggestion { action, object, .. } = &self.suggestion;
         let last = (!self.helps(), action.changes_numbers());
@@ -62,13 +62,14 @@ pub fn ranked_suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch], pea
     ranked
 }
 
-/// Indices of suggestions to list: those that save memory alone or in the combination.
+/// Indices in `ranked` of the suggestions to list: those that save memory alone or belong to the combination.
 pub fn listed(ranked: &[Ranked], combination: Option<&Combination>) -> Vec<usize> {
     let is_chosen = |at: &usize| combination.is_some_and(|combination| combination.chosen.contains(at));
     (0..ranked.len()).filter(|at| ranked[*at].helps() || is_chosen(at)).collect()
 }
 
-/// Notes: the best combination, and the number of suggestions that are not listed.
+/// Notes below the table of suggestions: the best combination, the number of unlisted suggestions, and missing tensor
+/// types.
 pub fn suggestion_notes(trace: &MemoryTrace, ranked: &[Ranked], combination: Option<&Combination>) -> Vec<String> {
     let nothing = ranked.len() - listed(ranked, combination).len();
     let more = match nothing {
@@ -76,11 +77,11 @@ pub fn suggestion_notes(trace: &MemoryTrace, ranked: &[Ranked], combination: Opt
         1 => Some("1 more suggestion is not listed, because it lowers no memory peak.".to_owned()),
         _ => Some(format!("{nothing} more suggestions are not listed, because they lower no memory peak.")),
     };
-    combination.and_then(combination_note).into_iter().chain(more).chain(without_types(trace)).collect()
+    combination.and_then(combination_note).into_iter().chain(more).chain(missing_types_note(trace)).collect()
 }
 
-/// Note on suggestions that need tensor types, if the source has none.
-fn without_types(trace: &MemoryTrace) -> Option<String> {
+/// Note that some suggestions need tensor types, if the source has none; otherwise `None`.
+fn missing_types_note(trace: &MemoryTrace) -> Option<String> {
     let has_types = trace.objects.dtype.iter().any(|dtype| !trace.strings.get(*dtype).is_empty());
     let mut evidence = (0..trace.accesses.len()).map(|row| trace.accesses.get(row).evidence);
     let sees_operators = evidence.any(|evidence| evidence == AccessEvidence::OperatorLevel);
@@ -124,10 +125,10 @@ pub fn suggestions_table(trace: &MemoryTrace, ranked: &[Ranked], listed: &[usize
         _ => trace.objects.stack[suggestion.object.index()],
     };
     let stacks: Vec<MemoryStackId> = all().map(stack).collect();
-    modules(places(table, trace, &stacks), trace, &objects)
+    add_module_column(add_place_columns(table, trace, &stacks), trace, &objects)
 }
 
-/// Apply suggestions by number (from 1): peak of each device before and after.
+/// Table of the peak of each device before and after some suggestions, given by number (from 1), are applied.
 ///
 /// # Errors
 /// The first number without a suggestion.
@@ -140,11 +141,11 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
     for curve in crate::curve::curves(trace) {
         let mut replay = Replay::new(trace, curve.device, &suggestions);
         let before = replay.peak();
-        let held =
-            is_from_caching_allocator(trace, curve.device).then(|| held_at_peak(trace, curve.device, &replay, false));
+        let held = is_from_caching_allocator(trace, curve.device)
+            .then(|| predicted_reserved_peak(trace, curve.device, &replay, false));
         let applied: Vec<usize> = numbers.iter().copied().filter(|number| replay.apply(number - 1)).collect();
         let grow = applied.iter().any(|number| suggestions[number - 1].action == Action::ExpandableSegments);
-        let held = held.map(|held| (held, held_at_peak(trace, curve.device, &replay, grow)));
+        let held = held.map(|held| (held, predicted_reserved_peak(trace, curve.device, &replay, grow)));
         rows.push((curve.device, before, replay.peak(), applied, held));
     }
     let device = |at: usize| trace.devices.get(rows[at].0.index()).map(|device| device.name).unwrap_or_default();
@@ -168,8 +169,9 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
     ))
 }
 
-/// Maximum of the reserved memory on a device, by the trace's settings or with expandable segments.
-fn held_at_peak(trace: &MemoryTrace, device: MemoryDeviceId, replay: &Replay<'_>, expandable: bool) -> u64 {
+/// Maximum of the reserved bytes on a device, predicted by the allocator model for the replayed memory. `expandable`
+/// adds expandable segments to the trace's settings.
+fn predicted_reserved_peak(trace: &MemoryTrace, device: MemoryDeviceId, replay: &Replay<'_>, expandable: bool) -> u64 {
     let settings = AllocatorSettings::from_trace(trace, device);
     let settings = AllocatorSettings { expandable: settings.expandable || expandable, ..settings };
     reserved(trace, settings, replay.blocks()).peak

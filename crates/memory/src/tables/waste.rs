@@ -1,6 +1,6 @@
 //! Table of wasted memory, by pattern and allocating line.
 
-use super::{int, modules, places};
+use super::{add_module_column, add_place_columns, int};
 use crate::patterns::frequency::histogram_text;
 use crate::suggest::{Site, Sites};
 use crate::{Certainty, Measure, Pattern, PatternMatch};
@@ -35,17 +35,18 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Fragmentation of unused bytes in percent (equation 1 of DrGPUM's paper).
+/// Fragmentation of unused bytes in percent (equation 1 of DrGPUM's paper); `None` for other patterns than
+/// overallocation.
 fn fragmentation(measure: Option<&Measure>) -> Option<f64> {
     if let Some(Measure::Touched { fragmentation, .. }) = measure { Some(100.0 * fragmentation) } else { None }
 }
 
-/// Coefficient of variation of access counts, in percent.
+/// Coefficient of variation of access counts in percent; `None` for other patterns than access frequency.
 fn variation(measure: Option<&Measure>) -> Option<f64> {
     if let Some(Measure::Frequency { variation, .. }) = measure { Some(100.0 * variation) } else { None }
 }
 
-/// Bytes by which an allocating line's live memory grows per iteration.
+/// Mean bytes that an allocating line leaves per iteration; `None` for other patterns than growing leaks.
 fn grows_by(measure: Option<&Measure>) -> Option<i64> {
     match measure {
         Some(Measure::Growth { per_iteration, origin, .. }) => origin.noun().map(|_| int(*per_iteration)),
@@ -53,7 +54,7 @@ fn grows_by(measure: Option<&Measure>) -> Option<i64> {
     }
 }
 
-/// Histogram of the access counts of an object's parts as text.
+/// Histogram of the access counts of an object's bytes as text; `None` for other patterns than access frequency.
 fn histogram(measure: Option<&Measure>) -> Option<String> {
     if let Some(Measure::Frequency { histogram, .. }) = measure { Some(histogram_text(histogram)) } else { None }
 }
@@ -81,7 +82,7 @@ pub fn waste_table(trace: &MemoryTrace, matches: &[PatternMatch]) -> Table {
     let table = table
         .i64("kernels", Unit::None, rows.iter().map(|row| i64::from(row.kernels)))
         .text("certainty", rows.iter().map(|row| Some(row.certainty.name().to_owned())));
-    let table = places(table, trace, &stacks)
+    let table = add_place_columns(table, trace, &stacks)
         .i64("times", Unit::None, rows.iter().map(|row| int(row.times)))
         .i64("distance", Unit::None, rows.iter().map(|row| row.first.distance.map(i64::from)))
         .i64("from_call", Unit::None, rows.iter().map(|row| call(row.first.from)))
@@ -92,5 +93,5 @@ pub fn waste_table(trace: &MemoryTrace, matches: &[PatternMatch]) -> Table {
         .text("histogram", measures().map(histogram))
         .i64("grows_by", Unit::Bytes, measures().map(grows_by));
     let objects: Vec<MemoryObjectId> = rows.iter().map(|row| row.first.object).collect();
-    modules(table, trace, &objects)
+    add_module_column(table, trace, &objects)
 }
