@@ -10,12 +10,12 @@ use stackline_symbols::Symbolizer;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// True if an input is a recording (merged or not), or a profile according to its first bytes.
+/// True if an input contains a call tree: a recording (merged or not), or a profile according to its first bytes.
 pub(crate) fn is_calls(run: &Path) -> bool {
     is_recording(run) || stackline_ingest::is_profile(run)
 }
 
-/// True if a directory is a recording, merged or not.
+/// True if a path is the directory of a recording, merged or not.
 pub(crate) fn is_recording(run: &Path) -> bool {
     run.is_dir() && (recording::has_streams(run) || entry(run).is_some())
 }
@@ -95,11 +95,12 @@ pub fn merge_calls(run: &Path) -> Result<CallingContextTree, Error> {
     Ok(tree)
 }
 
+/// Entry of the calling context tree in the manifest of a run, if any.
 fn entry(run: &Path) -> Option<CallsEntry> {
     stackline_store::read_manifest(run).ok()?.calls
 }
 
-/// Streams of a run with their sizes, in bytes.
+/// Size in bytes of each stream of a recording, by file name.
 fn sizes(run: &Path) -> BTreeMap<String, u64> {
     let streams = recording::streams(run).unwrap_or_default();
     let size = |path: &PathBuf| {

@@ -14,13 +14,14 @@ pub fn ranks(set: &TraceSet) -> Vec<i64> {
     }
 }
 
+/// True if no rank occurs twice.
 fn is_distinct(ranks: &[i64]) -> bool {
     let mut sorted = ranks.to_vec();
     sorted.sort_unstable();
     sorted.windows(2).all(|w| w[0] != w[1])
 }
 
-/// Rank in the file of a trace that is numbered by position.
+/// Sentence for a note: the rank in the file of a trace, and the position that is used instead.
 fn named(trace: &Trace, position: usize) -> String {
     match trace.meta.rank {
         Some(rank) => format!("{} contains rank {rank}, but is treated as rank {position}", trace.meta.name),
@@ -28,7 +29,7 @@ fn named(trace: &Trace, position: usize) -> String {
     }
 }
 
-/// Note once, in the read report of the first trace, that ranks are positions of traces. Runs keep the note.
+/// Add a note to the first trace's read report if the ranks are positions of traces. Runs keep the note.
 pub(crate) fn note_positions(set: &mut TraceSet) {
     let numbers = ranks(set);
     let by_position = |(trace, number): (&Trace, &i64)| trace.meta.rank != Some(*number);

@@ -7,7 +7,8 @@ use stackline_symbols::{Frame as NamedFrame, Library, State, Symbolizer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Tree with symbolized native frames. Each library is queried once; failures are added to the read report.
+/// Symbolize the native frames of a calling context tree. Each library is queried once; failures are added to the read
+/// report.
 pub(crate) fn named(mut tree: CallingContextTree, symbolizer: &Symbolizer) -> CallingContextTree {
     // Libraries are sorted by text, so that the order of streams has no effect.
     let mut libraries: BTreeMap<(String, String), Vec<(u64, usize)>> = BTreeMap::new();
@@ -60,7 +61,8 @@ fn problem(state: State) -> Option<LibraryProblem> {
     }
 }
 
-/// Replace each frame by its inlined frames, if it has any. The order of rows, and thus the tree's invariants, remain.
+/// Replace each native frame by its frames in `chains`, outer function first, then the functions inlined in it. The
+/// order of rows, and thus the tree's invariants, remain.
 fn expanded(mut tree: CallingContextTree, chains: &[Vec<NamedFrame>]) -> CallingContextTree {
     let mut frames: Vec<Frame> = Vec::with_capacity(tree.frames.len());
     let mut new_frames: Vec<std::ops::Range<usize>> = Vec::with_capacity(tree.frames.len());
