@@ -1,6 +1,6 @@
 //! Names of PyTorch's events that several modules use; those of runtimes are in [`gpu_calls`](crate::gpu_calls).
 
-pub use crate::gpu_calls::{captures, is_fill_launch, is_graph_launch, is_kernel_launch, is_launch};
+pub use crate::gpu_calls::{begins_capture, is_fill_launch, is_graph_launch, is_kernel_launch, is_launch};
 
 /// Prefix of spans in which PyTorch's autograd engine runs a node of the backward pass.
 pub const BACKWARD_NODE: &str = "autograd::engine::evaluate_function";

@@ -44,7 +44,7 @@ impl Pause {
     }
 }
 
-/// Time between steps that may contain a pause, and the least length of a silence in it.
+/// Gap between steps that may contain a pause, and the least length in ns of a silence in it.
 struct Candidate {
     start: i64,
     end: i64,
@@ -124,7 +124,7 @@ impl Trace {
         pauses
     }
 
-    /// Begins of the first and the last step of each process.
+    /// Begin times of the first and of the last step of each process.
     fn step_spans(&self) -> BTreeMap<Key, (i64, i64)> {
         let mut spans: BTreeMap<Key, (i64, i64)> = BTreeMap::new();
         for step in &self.steps {
@@ -134,8 +134,8 @@ impl Trace {
         spans
     }
 
-    /// True if the number of a step follows that of its process's previous step. For the first step of a process,
-    /// processes with steps before and after it decide; without any, it does not follow.
+    /// True if the number of the step at index `at` continues that of its process's previous step. For the first step
+    /// of a process, processes with steps before and after it decide; without any, it does not continue.
     fn follows(&self, at: usize, numbers: &BTreeMap<Key, i64>) -> bool {
         let is_next = |step: &Step, number: &i64| number.checked_add(1) == Some(step.number);
         let step = &self.steps[at];
@@ -180,7 +180,7 @@ impl Trace {
         found
     }
 
-    /// Time ranges of the events in each of these gaps, unordered.
+    /// Time ranges in ns of the events in each gap, unordered.
     fn events_within(&self, gaps: &[Candidate]) -> Vec<Vec<(i64, i64)>> {
         let mut within = vec![Vec::new(); gaps.len()];
         let counts =
@@ -203,7 +203,7 @@ impl Trace {
     }
 }
 
-/// Longest time in a gap without events, if it is long enough.
+/// Longest time without events in a gap, as a pause; `None` if it is too short.
 fn longest_silence(gap: &Candidate, mut events: Vec<(i64, i64)>) -> Option<Pause> {
     events.sort_unstable();
     events.push((gap.end, gap.end));

@@ -25,7 +25,7 @@ impl Key {
     }
 }
 
-/// Kind of a track.
+/// Kind of a track: CPU thread, GPU stream, counters or asynchronous spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum TrackKind {

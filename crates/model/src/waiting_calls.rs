@@ -47,7 +47,7 @@ impl WaitingCall {
     }
 }
 
-/// Wait type of an API call.
+/// Work that a call waits for by its name: a device, a stream, or its own copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     SyncDevice,
@@ -55,7 +55,7 @@ enum Role {
     Copy(CopyWait),
 }
 
-/// A wait for all work of a queue that was launched before a time in ns.
+/// Call that waits for all work of a queue that was launched before a time in ns.
 #[derive(Clone, Copy)]
 struct QueueWait {
     call: EventId,
@@ -67,7 +67,7 @@ struct QueueWait {
 /// A queue of work: launching process, device, and stream (`None`: all of the device's).
 type Queue = (ProcessId, i32, Option<i64>);
 
-/// A copy: device, end, and its destination: host, and pageable host memory.
+/// GPU copy: device, end time in ns, and flags for a destination in host memory and in pageable host memory.
 #[derive(Clone, Copy)]
 struct Copied {
     device: i32,
@@ -191,8 +191,8 @@ pub fn calls_by_correlation(trace: &Trace) -> FxHashMap<i64, EventId> {
     found
 }
 
-/// Calls that wait for an event, whose synchronization records name the call that recorded it and its stream: they
-/// wait for the work launched on the stream before that call.
+/// Calls that wait for a CUDA event, by synchronization records with the recording call and its stream. They wait for
+/// the work launched on the stream before that call.
 fn event_waits(trace: &Trace) -> Vec<QueueWait> {
     let is_record = |event: &EventId| {
         trace.kind(*event) == EventKind::Sync
@@ -220,7 +220,7 @@ fn event_waits(trace: &Trace) -> Vec<QueueWait> {
     records.filter_map(wait).collect()
 }
 
-/// Wait types by name of the call; other names are omitted.
+/// Kind of wait by the name of the API call; names of other calls are omitted.
 fn roles(trace: &Trace) -> FxHashMap<StrId, Role> {
     let calls = trace.events.ids().filter(|call| trace.kind(*call).is_api_call());
     let names: FxHashSet<StrId> = calls.map(|call| trace.events.name[call.index()]).collect();
@@ -233,7 +233,7 @@ fn roles(trace: &Trace) -> FxHashMap<StrId, Role> {
     names.into_iter().filter_map(|name| Some((name, role(trace.strings.get(name))?))).collect()
 }
 
-/// Copies by launch call; of several copies, the one with the last end.
+/// GPU copies by their launch call; of several copies, the last end.
 fn copies(trace: &Trace) -> FxHashMap<EventId, Copied> {
     let mut found: FxHashMap<EventId, Copied> = FxHashMap::default();
     for gpu in trace.gpu.ids() {
@@ -273,7 +273,7 @@ fn synchronization_records(trace: &Trace) -> FxHashMap<i64, (i32, Option<i64>)> 
     found
 }
 
-/// The only device on which a process launches work, by process; `None` if there are several.
+/// Only device on which a process launches work, by process; `None` if there are several.
 fn devices(trace: &Trace) -> FxHashMap<ProcessId, Option<i32>> {
     let mut found: FxHashMap<ProcessId, Option<i32>> = FxHashMap::default();
     for gpu in trace.gpu.ids() {
@@ -285,7 +285,8 @@ fn devices(trace: &Trace) -> FxHashMap<ProcessId, Option<i32>> {
     found
 }
 
-/// Waits for all work that was queued by calls that had returned before a time.
+/// Resolve waits for queues: find the end of the last work that had been launched before each wait's time. Waits
+/// without such work are omitted.
 fn queue_waits(trace: &Trace, calls: &[QueueWait]) -> Vec<WaitingCall> {
     let queues: BTreeSet<Queue> = calls.iter().map(|wait| wait.queue).collect();
     // Per queue: return of a launch, and latest end of all work launched until then.

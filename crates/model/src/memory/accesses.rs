@@ -204,6 +204,7 @@ impl MemoryAccesses {
         &self.range[first..first + count]
     }
 
+    /// Check that columns are equally long, objects exist, and byte ranges are ascending and disjoint.
     pub(super) fn check(&self, objects: usize) -> Result<(), String> {
         if self.what.len() != self.len() || self.range_row.len() != self.range.len() {
             return Err("the columns of the table of memory accesses differ in length".to_owned());

@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 /// Prefix of XProf's rows of transfers from start to wait. Other work in that time is not part of them.
 const TRANSFERS: &str = "Async";
 
-/// Innermost groups around operations without a launch record, and around groups. `is_known`: true for groups that have
-/// a parent already.
+/// Parents of device events by time: the innermost group around each operation without a launch record, and around each
+/// group. `is_known` is true for events that have a parent already.
 pub(super) fn parents(trace: &Trace, is_known: impl Fn(EventId) -> bool) -> Vec<Parent> {
     if !trace.events.kind.contains(&EventKind::GpuAnnotation) {
         return Vec::new();
     }
     let rows = Rows::from_trace(trace);
     let mut devices: BTreeMap<ProcessId, Vec<EventId>> = BTreeMap::new();
-    for event in trace.events.ids().filter(|&event| rows.counts(event)) {
+    for event in trace.events.ids().filter(|&event| rows.is_candidate(event)) {
         devices.entry(trace.tracks.get(trace.events.track[event.index()]).process).or_default().push(event);
     }
     let mut found = Vec::new();
@@ -43,7 +43,8 @@ pub(super) fn parents(trace: &Trace, is_known: impl Fn(EventId) -> bool) -> Vec<
     found
 }
 
-/// Started groups in the order of their starts, each with its position among the events; some may have ended.
+/// Groups that were started and may still be open, in the order of their starts, each with its position among the
+/// events.
 #[derive(Default)]
 struct Open {
     groups: Vec<(usize, EventId)>,
@@ -76,7 +77,7 @@ impl Open {
     }
 }
 
-/// Rows of devices.
+/// Device tracks (rows of operations or of groups), with properties by track.
 struct Rows<'a> {
     trace: &'a Trace,
     /// Per track: true if operations run on it. Then its groups enclose only operations of this track.
@@ -101,7 +102,7 @@ impl<'a> Rows<'a> {
     }
 
     /// True if an event is an operation or a group of a device, with comparable times.
-    fn counts(&self, event: EventId) -> bool {
+    fn is_candidate(&self, event: EventId) -> bool {
         let (trace, kind) = (self.trace, self.trace.kind(event));
         (kind == EventKind::GpuAnnotation || kind.is_gpu_work())
             && trace.events.is_timed(event)
