@@ -151,7 +151,7 @@ pub fn thread_count(requested: usize) -> usize {
     if requested > 0 { requested } else { std::thread::available_parallelism().map_or(1, std::num::NonZero::get) }
 }
 
-/// Files of one trace, of the calling context tree, or of one memory trace.
+/// Table files of one trace, of the calling context tree, or of one memory trace, with their manifest entries.
 struct Files<'a> {
     folder: PathBuf,
     tables: &'a BTreeMap<String, TableEntry>,
@@ -162,7 +162,7 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Open a required table. `None` if it has no rows.
+    /// Open a required table. `None` if the manifest does not list it, because it has no rows.
     fn required(&self, name: &str) -> Result<Option<TableFile>, Error> {
         let Some(entry) = self.tables.get(name) else { return Ok(None) };
         let file = TableFile::open(&self.folder, name, entry)?;
@@ -181,7 +181,7 @@ impl Files<'_> {
         file.read(columns, ROW_GROUP, |batch| each(&file, batch))
     }
 
-    /// Open an optional table; a missing file is noted.
+    /// Open an optional table. `None` if the manifest does not list it, or if its file is missing, which is recorded.
     fn optional(&mut self, name: &str) -> Result<Option<TableFile>, Error> {
         let Some(entry) = self.tables.get(name) else { return Ok(None) };
         let file = TableFile::open(&self.folder, name, entry)?;
