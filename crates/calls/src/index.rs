@@ -60,7 +60,7 @@ struct Column {
     backward: Vec<CallValue>,
 }
 
-/// Index of a calling context tree.
+/// Random-access index of a calling context tree: children, sums and phases by node.
 #[derive(Debug)]
 pub struct CallIndex {
     /// The tree.

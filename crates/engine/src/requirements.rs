@@ -15,7 +15,8 @@ pub enum Part {
     Memory,
 }
 
-/// A missing part of an input: the parts that the input has, the command that shows them, and how to record the missing one.
+/// Missing part of an input: the parts that the input has, the command that shows them, and how to record the missing
+/// one.
 #[derive(Clone, Debug)]
 pub struct Lacks {
     /// The input; several only for memory files.

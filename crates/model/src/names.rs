@@ -35,8 +35,8 @@ pub fn module_class(name: &str) -> Option<&str> {
     Some(instance.map_or(class, |(class, _)| class))
 }
 
-/// File, line and function of a Python frame: `train.py(12): step`, or `$train.py:12 step` of XProf. None for other
-/// names.
+/// Parse the name of a Python frame into file, line and function: `train.py(12): step`, or `$train.py:12 step` of
+/// XProf. None for other names.
 #[must_use]
 pub fn python_frame(name: &str) -> Option<(&str, u32, &str)> {
     if let Some(name) = name.strip_prefix('$') {

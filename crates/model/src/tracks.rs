@@ -69,7 +69,7 @@ pub struct Process {
     pub sort_index: Option<i64>,
 }
 
-/// Track: one lane of events.
+/// Track of events, such as a thread or a GPU stream, with its process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Track {
     /// Process.

@@ -133,7 +133,7 @@ impl Builder {
         self.nodes.len() - 1
     }
 
-    /// Add a flat view: inclusive values count once per label, even in recursion.
+    /// Add values to a flat view: inclusive values count once per label, even in recursion.
     fn add_flat(&mut self, labeled: &LabeledTree<'_>, values: &[Value], alone: impl Iterator<Item = Value>) {
         let tree = labeled.tree;
         let mut below = vec![CallStats::default(); tree.nodes.len()];

@@ -43,7 +43,7 @@ impl TrainingPhase {
     pub const ALL: [Self; 5] = [Self::DataLoading, Self::Forward, Self::Backward, Self::Communication, Self::Optimizer];
 }
 
-/// The role of a span in a training or serving loop.
+/// Role of a span in a training or serving loop: a whole step, or the end of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepRole {
     /// The span is a step.

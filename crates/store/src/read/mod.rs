@@ -19,7 +19,7 @@ use table::{Batch, TableFile};
 pub use calls::read_calls;
 pub use memory::{read_memory, read_memory_at};
 
-/// Selection of event arguments.
+/// Selection of the event arguments to read: all, or only some keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Attributes {
     /// All arguments.
@@ -58,7 +58,7 @@ impl ReadSelection {
     }
 }
 
-/// Read the traces of a run directory.
+/// Read the selected traces of a run directory.
 pub fn read_run(dir: &Path, selection: &ReadSelection) -> Result<TraceSet, Error> {
     let manifest = read_manifest(dir)?;
     let count = manifest.traces.len();
