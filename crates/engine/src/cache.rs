@@ -36,7 +36,7 @@ pub fn load<T: DeserializeOwned>(run: &Path, name: &str) -> Option<T> {
     (Some(entry.key) == key(run)).then_some(entry.value)
 }
 
-/// Store a value in the cache under a name. Returns false if the value does not survive JSON, or if the run is not
+/// Store a value in the cache under a name. Returns true if it was stored: JSON preserves the value, and the run is
 /// writable.
 pub fn keep<T: Serialize + DeserializeOwned + PartialEq>(run: &Path, name: &str, value: &T) -> bool {
     let path = file(run, name);

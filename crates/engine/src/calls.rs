@@ -46,7 +46,7 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingCon
     {
         return Ok(tree);
     }
-    Ok(symbols::named(recording::read_recording(run)?, &Symbolizer::new()))
+    Ok(symbols::symbolize(recording::read_recording(run)?, &Symbolizer::new()))
 }
 
 /// Find the recording that contains the process of this rank, among several recordings without individual calls. `None`
@@ -90,7 +90,7 @@ pub(crate) fn recording_of_rank(
 /// If there are no readable streams, or if the tables cannot be written.
 pub fn merge_calls(run: &Path) -> Result<CallingContextTree, Error> {
     let sizes = sizes(run);
-    let tree = symbols::named(recording::read_recording(run)?, &Symbolizer::new());
+    let tree = symbols::symbolize(recording::read_recording(run)?, &Symbolizer::new());
     stackline_store::write_calls(&tree, run, sizes, &WriteOptions { sync: false, ..WriteOptions::default() })?;
     Ok(tree)
 }

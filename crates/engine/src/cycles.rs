@@ -140,7 +140,7 @@ pub(crate) fn keep_newest(set: &mut TraceSet) {
     set.traces.retain(|_| stays.next().unwrap_or(true));
 }
 
-/// Add a note on older traces that were left out to the read report of the newest one.
+/// Add notes on older traces that were left out to a read report.
 pub(crate) fn note(report: &mut ReadReport, older: &[OlderTrace]) {
     let (restarted, cycles): (Vec<&OlderTrace>, Vec<&OlderTrace>) =
         older.iter().partition(|trace| trace.is_of_other_process);

@@ -34,7 +34,7 @@ pub fn memory_findings(
     let mut findings = MemoryFindings { unchecked: unchecked(analysis), ..MemoryFindings::default() };
     for (which, peak) in analysis.highest_peaks().enumerate() {
         let mut followed: Vec<usize> = Vec::new();
-        for (at, finding, is_enough) in builder.advised_on((which, peak), least_percent) {
+        for (at, finding, is_enough) in builder.advised_findings((which, peak), least_percent) {
             let is_kept = keep(&finding);
             followed.extend(is_kept.then_some(at));
             match (is_enough, is_kept) {
@@ -193,7 +193,7 @@ impl<'a> FindingBuilder<'a> {
 
     /// Findings with a suggested change for the device of a peak. Each has the index of its suggestion, and a flag:
     /// true if the change saves enough. Findings without the flag have no details.
-    fn advised_on(&self, (which, peak): (usize, &NamedPeak), least_percent: f64) -> Vec<(usize, Finding, bool)> {
+    fn advised_findings(&self, (which, peak): (usize, &NamedPeak), least_percent: f64) -> Vec<(usize, Finding, bool)> {
         let mut candidates = Vec::new();
         for (at, one) in self.ranked.iter().enumerate() {
             if device_of(self.trace(), one.suggestion.object) == peak.device {
@@ -203,7 +203,7 @@ impl<'a> FindingBuilder<'a> {
         }
         let worth = candidates.iter().filter(|(.., is_enough)| *is_enough);
         let guesses = worth.map(|(at, ..)| *at).filter(|at| !self.suggestion(*at).members().all(is_sure));
-        let sure = self.surely_lower(guesses, peak.device);
+        let sure = self.certain_reductions(guesses, peak.device);
         let mut advised = Vec::new();
         for (at, saved, is_enough) in candidates {
             let Some(waste) = self.waste_of(at) else { continue };
@@ -216,7 +216,7 @@ impl<'a> FindingBuilder<'a> {
                 self.advise(&mut finding, (self.suggestion(at), &waste), gain);
             } else {
                 // Only the data that identifies the finding in another run.
-                (finding.memory, finding.edit_labels) = (Some(gain), vec![self.edit(self.suggestion(at))]);
+                (finding.memory, finding.edit_labels) = (Some(gain), vec![self.edit_label(self.suggestion(at))]);
             }
             advised.push((at, finding, is_enough));
         }
@@ -224,7 +224,7 @@ impl<'a> FindingBuilder<'a> {
     }
 
     /// Certain reduction of a device's peak in bytes by suggestion: only recorded waste counts, not inferred waste.
-    fn surely_lower(&self, numbers: impl Iterator<Item = usize>, device: MemoryDeviceId) -> BTreeMap<usize, u64> {
+    fn certain_reductions(&self, numbers: impl Iterator<Item = usize>, device: MemoryDeviceId) -> BTreeMap<usize, u64> {
         let sure = numbers.map(|at| (at, self.suggestion(at).with_members(is_sure)));
         let (none, some): (Vec<_>, Vec<_>) = sure.partition(|(_, sure)| sure.is_none());
         let mut savings: BTreeMap<usize, u64> = none.into_iter().map(|(at, _)| (at, 0)).collect();
@@ -274,12 +274,12 @@ impl<'a> FindingBuilder<'a> {
         }
         finding.memory = Some(gain);
         finding.method = REPLAY;
-        finding.edit_labels = vec![self.edit(suggestion)];
+        finding.edit_labels = vec![self.edit_label(suggestion)];
         finding.confidence = confidence(waste.certainty, suggestion.action.effort());
     }
 
     /// Label of a suggestion's edit, which is equal in all runs so that findings can be matched.
-    fn edit(&self, suggestion: &Suggestion) -> String {
+    fn edit_label(&self, suggestion: &Suggestion) -> String {
         let (trace, row) = (self.trace(), suggestion.object.index());
         let name = trace.strings.get(trace.objects.name[row]);
         match frame_of(trace, trace.objects.stack[row]) {
@@ -377,13 +377,18 @@ impl<'a> FindingBuilder<'a> {
                 let all: Vec<usize> = (0..chosen.len()).collect();
                 Replay::new(self.trace(), peak.device, &chosen).lower(&all, least).after.bytes
             }),
-            needed_bytes: knows.then(|| self.needed(peak, followed, (least, &is_sure))),
-            perhaps_needed_bytes: knows.then(|| self.needed(peak, followed, (least, &|_| true))),
+            needed_bytes: knows.then(|| self.peak_without_waste(peak, followed, (least, &is_sure))),
+            perhaps_needed_bytes: knows.then(|| self.peak_without_waste(peak, followed, (least, &|_| true))),
         }
     }
 
     /// Highest peak of a device in bytes after the removal of waste with the certainty that `known` selects.
-    fn needed(&self, peak: &NamedPeak, followed: &[usize], (least, known): (u64, &dyn Fn(&Suggestion) -> bool)) -> u64 {
+    fn peak_without_waste(
+        &self,
+        peak: &NamedPeak,
+        followed: &[usize],
+        (least, known): (u64, &dyn Fn(&Suggestion) -> bool),
+    ) -> u64 {
         let is_waste = |action: &Action| !matches!(action, Action::Recompute { .. } | Action::Offload { .. });
         let of_waste = followed.iter().map(|at| self.suggestion(*at)).filter(|one| is_waste(&one.action));
         let sure: Vec<Suggestion> = of_waste.filter_map(|suggestion| suggestion.with_members(known)).collect();

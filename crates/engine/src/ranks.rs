@@ -22,7 +22,7 @@ fn is_distinct(ranks: &[i64]) -> bool {
 }
 
 /// Sentence for a note: the rank in the file of a trace, and the position that is used instead.
-fn named(trace: &Trace, position: usize) -> String {
+fn position_note(trace: &Trace, position: usize) -> String {
     match trace.meta.rank {
         Some(rank) => format!("{} contains rank {rank}, but is treated as rank {position}", trace.meta.name),
         None => format!("{} contains no rank number and is treated as rank {position}", trace.meta.name),
@@ -39,7 +39,7 @@ pub(crate) fn note_positions(set: &mut TraceSet) {
         return;
     }
     let at = set.traces.iter().zip(&numbers).position(by_position).unwrap_or(0);
-    let example = named(&set.traces[at], at);
+    let example = position_note(&set.traces[at], at);
     diagnostics::note_rank_by_position(&mut set.traces[0].report, count as u64, &example);
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn select_rank(set: TraceSet, requested: i64) -> Result<TraceSet, Err
     let mut traces: Vec<Trace> = set.traces.into_iter().nth(at).into_iter().collect();
     for trace in &mut traces {
         if several && trace.meta.rank != Some(requested) && !diagnostics::is_rank_by_position(&trace.report) {
-            let example = named(trace, at);
+            let example = position_note(trace, at);
             diagnostics::note_rank_by_position(&mut trace.report, 1, &example);
         }
         trace.meta.rank = Some(requested);

@@ -201,7 +201,8 @@ fn without_return_type(name: &str) -> &str {
     &name[from..]
 }
 
-/// Offset of the `>` that closes the template arguments at the start of a text; 0 without any.
+/// Offset of the `>` that closes the template arguments at the start of a text; 0 without arguments, the text's length
+/// if unclosed.
 fn template_end(text: &str) -> usize {
     if !text.starts_with('<') {
         return 0;

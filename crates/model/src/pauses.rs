@@ -45,7 +45,7 @@ impl Pause {
 }
 
 /// Gap between steps that may contain a pause, and the least length in ns of a silence in it.
-struct Candidate {
+struct StepGap {
     start: i64,
     end: i64,
     before: i64,
@@ -158,7 +158,7 @@ impl Trace {
     }
 
     /// Gaps between steps of a schedule that are longer than the median step, and whose numbers are not consecutive.
-    fn candidates(&self) -> Vec<Candidate> {
+    fn candidates(&self) -> Vec<StepGap> {
         let mut lengths: Vec<i64> =
             self.steps.iter().map(|step| step.end.saturating_sub(step.start)).filter(|&ns| ns > 0).collect();
         lengths.sort_unstable();
@@ -172,7 +172,7 @@ impl Trace {
             }
             let is_long = |end: &i64| step.start.saturating_sub(*end) > median;
             if let Some((end, before)) = last.filter(|(end, _)| is_long(end) && !self.follows(at, &numbers)) {
-                found.push(Candidate { start: end, end: step.start, before, after: step.number, least_ns: median });
+                found.push(StepGap { start: end, end: step.start, before, after: step.number, least_ns: median });
             }
             numbers.insert(self.process_of(step), step.number);
             last = last.max(Some((step.end, step.number)));
@@ -181,7 +181,7 @@ impl Trace {
     }
 
     /// Time ranges in ns of the events in each gap, unordered.
-    fn events_within(&self, gaps: &[Candidate]) -> Vec<Vec<(i64, i64)>> {
+    fn events_within(&self, gaps: &[StepGap]) -> Vec<Vec<(i64, i64)>> {
         let mut within = vec![Vec::new(); gaps.len()];
         let counts =
             |event: &crate::EventId| self.events.is_plausible(*event) && self.kind(*event) != EventKind::Recording;
@@ -204,7 +204,7 @@ impl Trace {
 }
 
 /// Longest time without events in a gap, as a pause; `None` if it is too short.
-fn longest_silence(gap: &Candidate, mut events: Vec<(i64, i64)>) -> Option<Pause> {
+fn longest_silence(gap: &StepGap, mut events: Vec<(i64, i64)>) -> Option<Pause> {
     events.sort_unstable();
     events.push((gap.end, gap.end));
     let mut until = gap.start;

@@ -49,7 +49,7 @@ impl WaitingCall {
 
 /// Work that a call waits for by its name: a device, a stream, or its own copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum WaitKind {
     SyncDevice,
     SyncStream,
     Copy(CopyWait),
@@ -69,7 +69,7 @@ type Queue = (ProcessId, i32, Option<i64>);
 
 /// GPU copy: device, end time in ns, and flags for a destination in host memory and in pageable host memory.
 #[derive(Clone, Copy)]
-struct Copied {
+struct GpuCopy {
     device: i32,
     ended: i64,
     to_host: bool,
@@ -80,9 +80,9 @@ struct Copied {
 #[must_use]
 pub fn waiting_calls(trace: &Trace) -> Vec<WaitingCall> {
     let (mut waits, mut on_queues) = (Vec::new(), event_waits(trace));
-    let roles = roles(trace);
+    let roles = wait_kinds(trace);
     if !roles.is_empty() {
-        find_by_roles(trace, &roles, (&mut waits, &mut on_queues));
+        find_by_wait_kinds(trace, &roles, (&mut waits, &mut on_queues));
     }
     waits.extend(queue_waits(trace, &on_queues));
     // A file may hold a synchronization record twice.
@@ -118,10 +118,10 @@ pub fn unnamed_waits(trace: &Trace, named: &[WaitingCall]) -> Vec<WaitingCall> {
     queue_waits(trace, &on_queues)
 }
 
-/// Find calls that wait for a device, for a stream or for a copy, by the wait types of their names.
-fn find_by_roles(
+/// Find calls that wait for a device, for a stream or for a copy, by the kind of wait of their names.
+fn find_by_wait_kinds(
     trace: &Trace,
-    roles: &FxHashMap<StrId, Role>,
+    roles: &FxHashMap<StrId, WaitKind>,
     (waits, on_queues): (&mut Vec<WaitingCall>, &mut Vec<QueueWait>),
 ) {
     let copies = copies(trace);
@@ -136,7 +136,7 @@ fn find_by_roles(
     for track in trace.tracks.ids().filter(|t| trace.tracks.get(*t).kind == TrackKind::Thread) {
         let process = trace.tracks.get(track).process;
         // Last copy of the thread, with the operator that queued it.
-        let mut last: Option<(EventId, Copied)> = None;
+        let mut last: Option<(EventId, GpuCopy)> = None;
         for &call in trace.track_events(track) {
             let row = call.index();
             if !trace.kind(call).is_api_call() || !trace.events.is_plausible(call) {
@@ -150,21 +150,21 @@ fn find_by_roles(
             let copied = copies.get(&call).copied();
             let parent = trace.events.parent[row];
             match (role, copied) {
-                (Role::SyncDevice, _) => {
+                (WaitKind::SyncDevice, _) => {
                     let only = devices.get(&process).copied().flatten().map(|d| (d, None));
                     on_queues.extend(named().or(only).map(|(d, s)| on_queue(call, (process, d, s))));
                 }
-                (Role::SyncStream, _) => match (named(), last.take()) {
+                (WaitKind::SyncStream, _) => match (named(), last.take()) {
                     (Some((device, stream)), _) => on_queues.push(on_queue(call, (process, device, stream))),
                     (None, Some((owner, c))) if owner == parent && parent.is_some() => {
                         waits.push(WaitingCall::for_work(call, c.device, c.ended));
                     }
                     _ => {}
                 },
-                (Role::Copy(CopyWait::ToHost), Some(c)) if c.to_host => {
+                (WaitKind::Copy(CopyWait::ToHost), Some(c)) if c.to_host => {
                     waits.push(WaitingCall::for_work(call, c.device, c.ended));
                 }
-                (Role::Copy(CopyWait::ToPageable), Some(c)) if c.to_pageable => {
+                (WaitKind::Copy(CopyWait::ToPageable), Some(c)) if c.to_pageable => {
                     waits.push(WaitingCall::for_work(call, c.device, c.ended));
                 }
                 _ => {}
@@ -221,21 +221,21 @@ fn event_waits(trace: &Trace) -> Vec<QueueWait> {
 }
 
 /// Kind of wait by the name of the API call; names of other calls are omitted.
-fn roles(trace: &Trace) -> FxHashMap<StrId, Role> {
+fn wait_kinds(trace: &Trace) -> FxHashMap<StrId, WaitKind> {
     let calls = trace.events.ids().filter(|call| trace.kind(*call).is_api_call());
     let names: FxHashSet<StrId> = calls.map(|call| trace.events.name[call.index()]).collect();
     let role = |name: &str| match kind_of_name(name)? {
-        CallKind::DeviceSync => Some(Role::SyncDevice),
-        CallKind::StreamSync => Some(Role::SyncStream),
-        CallKind::Copy => copy_wait(name).map(Role::Copy),
+        CallKind::DeviceSync => Some(WaitKind::SyncDevice),
+        CallKind::StreamSync => Some(WaitKind::SyncStream),
+        CallKind::Copy => copy_wait(name).map(WaitKind::Copy),
         _ => None,
     };
     names.into_iter().filter_map(|name| Some((name, role(trace.strings.get(name))?))).collect()
 }
 
 /// GPU copies by their launch call; of several copies, the last end.
-fn copies(trace: &Trace) -> FxHashMap<EventId, Copied> {
-    let mut found: FxHashMap<EventId, Copied> = FxHashMap::default();
+fn copies(trace: &Trace) -> FxHashMap<EventId, GpuCopy> {
+    let mut found: FxHashMap<EventId, GpuCopy> = FxHashMap::default();
     for gpu in trace.gpu.ids() {
         let (call, event) = (trace.gpu.launch[gpu.index()], trace.gpu.event[gpu.index()]);
         if trace.kind(event) != EventKind::Memcpy || call.is_none() || !trace.events.is_plausible(event) {
@@ -244,7 +244,7 @@ fn copies(trace: &Trace) -> FxHashMap<EventId, Copied> {
         let name = trace.name(event);
         let to_host = copy_direction(name) == Some(CopyDirection::ToHost);
         let (device, ended) = (trace.gpu.device[gpu.index()], trace.events.end(event));
-        let copied = Copied { device, ended, to_host, to_pageable: to_host && name.contains("Pageable") };
+        let copied = GpuCopy { device, ended, to_host, to_pageable: to_host && name.contains("Pageable") };
         found.entry(call).and_modify(|c| c.ended = c.ended.max(ended)).or_insert(copied);
     }
     found

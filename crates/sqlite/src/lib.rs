@@ -18,7 +18,7 @@ mod pages;
 mod record;
 mod tables;
 
-use pages::{Fault, Pages, Scanned};
+use pages::{Fault, Pages, ScanResult};
 use record::{Plan, Value};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
@@ -266,10 +266,10 @@ impl Database {
             && let Some(plan) = Plan::new(&self.connection, &select(&names), &has_default)
         {
             match pages.scan(&plan, &mut take)? {
-                Scanned { fault: None, cut: 0, .. } => return Ok(()),
-                Scanned { fault: None, cut, .. } => return Err(Error::CutRows { rows: cut }),
-                Scanned { fault: Some(Fault::Deviation), cut: 0, passed: rows } => passed = rows,
-                Scanned { fault: Some(_), .. } => return Err(Error::CutTable),
+                ScanResult { fault: None, cut: 0, .. } => return Ok(()),
+                ScanResult { fault: None, cut, .. } => return Err(Error::CutRows { rows: cut }),
+                ScanResult { fault: Some(Fault::Deviation), cut: 0, passed: rows } => passed = rows,
+                ScanResult { fault: Some(_), .. } => return Err(Error::CutTable),
             }
         }
         if self.missing_end.is_some() {

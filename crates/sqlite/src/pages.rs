@@ -75,13 +75,13 @@ pub(crate) enum Fault {
 }
 
 /// Early end of a scan: a fault of the file, or an error of the function that takes the rows.
-enum End<E> {
+enum EarlyEnd<E> {
     Fault(Fault),
     /// An error of the function that takes the rows.
     Error(E),
 }
 
-impl<E> From<Fault> for End<E> {
+impl<E> From<Fault> for EarlyEnd<E> {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
@@ -89,7 +89,7 @@ impl<E> From<Fault> for End<E> {
 
 /// Result of a table scan: numbers of passed and of cut rows, and the reason of an early end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Scanned {
+pub(crate) struct ScanResult {
     /// Number of rows that were passed on.
     pub(crate) passed: u64,
     /// Number of rows that were not passed on, because the file ends within them.
@@ -99,7 +99,7 @@ pub(crate) struct Scanned {
 }
 
 /// State of a table scan: query plan, and numbers of rows passed, rows cut and pages left.
-struct Progress<'a> {
+struct ScanState<'a> {
     plan: &'a Plan,
     passed: u64,
     cut: u64,
@@ -144,24 +144,24 @@ impl Pages {
         &self,
         plan: &Plan,
         take: &mut impl FnMut(&[Value<'_>]) -> Result<(), E>,
-    ) -> Result<Scanned, E> {
-        let mut progress = Progress { plan, passed: 0, cut: 0, pages_left: u64::from(self.count) };
+    ) -> Result<ScanResult, E> {
+        let mut progress = ScanState { plan, passed: 0, cut: 0, pages_left: u64::from(self.count) };
         let fault = match self.walk(&mut progress, &[plan.root], 0, take) {
             Ok(()) => None,
-            Err(End::Fault(fault)) => Some(fault),
-            Err(End::Error(error)) => return Err(error),
+            Err(EarlyEnd::Fault(fault)) => Some(fault),
+            Err(EarlyEnd::Error(error)) => return Err(error),
         };
-        Ok(Scanned { passed: progress.passed, cut: progress.cut, fault })
+        Ok(ScanResult { passed: progress.passed, cut: progress.cut, fault })
     }
 
     /// Scan the tree of a table from these pages down, in order, and pass the rows of leaf pages to `take`.
     fn walk<E>(
         &self,
-        progress: &mut Progress<'_>,
+        progress: &mut ScanState<'_>,
         pages: &[u32],
         depth: usize,
         take: &mut impl FnMut(&[Value<'_>]) -> Result<(), E>,
-    ) -> Result<(), End<E>> {
+    ) -> Result<(), EarlyEnd<E>> {
         let (mut rest, mut block) = (pages, Vec::new());
         while let Some(&first) = rest.first() {
             let is_next =
@@ -189,7 +189,7 @@ impl Pages {
     }
 
     /// Read adjacent pages. Returns the number of bytes before the end of the file; all further bytes are 0.
-    fn read(&self, progress: &mut Progress<'_>, first: u32, count: usize, into: &mut Vec<u8>) -> Result<usize, Fault> {
+    fn read(&self, progress: &mut ScanState<'_>, first: u32, count: usize, into: &mut Vec<u8>) -> Result<usize, Fault> {
         let size = self.page as u64;
         let (from, to) = (u64::from(first), u64::from(first) + count as u64);
         if from > u64::from(self.count) && from <= u64::from(self.stated) {
@@ -211,11 +211,11 @@ impl Pages {
     /// Pass the rows of a leaf page to `take`. The file has the first `present` bytes of the page.
     fn leaf<E>(
         &self,
-        progress: &mut Progress<'_>,
+        progress: &mut ScanState<'_>,
         page: &[u8],
         present: usize,
         take: &mut impl FnMut(&[Value<'_>]) -> Result<(), E>,
-    ) -> Result<(), End<E>> {
+    ) -> Result<(), EarlyEnd<E>> {
         // SQLite passes on no row of a page with a damaged cell, so all cells are checked first.
         let found = cells(page, 8).and_then(|cells| cells.map(|at| self.cell(page, at)).collect::<Option<Vec<Cell>>>());
         let cells = match (found, u16_at(page, 3)) {
@@ -235,7 +235,7 @@ impl Pages {
                 progress.cut += 1;
             } else if cell.length == local.len() {
                 progress.plan.decode(local, cell.length, cell.row_number, &mut values).ok_or(Fault::Deviation)?;
-                take(&values).map_err(End::Error)?;
+                take(&values).map_err(EarlyEnd::Error)?;
                 progress.passed += 1;
             } else {
                 self.long_row(progress, &cell, page, take)?;
@@ -269,16 +269,16 @@ impl Pages {
     /// Pass a row that continues on further pages to `take`.
     fn long_row<E>(
         &self,
-        progress: &mut Progress<'_>,
+        progress: &mut ScanState<'_>,
         cell: &Cell,
         page: &[u8],
         take: &mut impl FnMut(&[Value<'_>]) -> Result<(), E>,
-    ) -> Result<(), End<E>> {
+    ) -> Result<(), EarlyEnd<E>> {
         let record = self.read_long(progress, cell, page)?;
         let mut values = vec![Value::Null; progress.plan.columns];
         match progress.plan.decode(&record, cell.length, cell.row_number, &mut values) {
             Some(()) => {
-                take(&values).map_err(End::Error)?;
+                take(&values).map_err(EarlyEnd::Error)?;
                 progress.passed += 1;
             }
             None if record.len() < cell.length => progress.cut += 1,
@@ -288,7 +288,7 @@ impl Pages {
     }
 
     /// Read a row that continues on further pages, up to the end of the file.
-    fn read_long(&self, progress: &mut Progress<'_>, cell: &Cell, page: &[u8]) -> Result<Vec<u8>, Fault> {
+    fn read_long(&self, progress: &mut ScanState<'_>, cell: &Cell, page: &[u8]) -> Result<Vec<u8>, Fault> {
         if self.has_page_map {
             return Err(Fault::Deviation);
         }

@@ -19,7 +19,7 @@ pub(crate) enum Value<'a> {
 
 /// Column of a query that is stored in the records of the table: its number there, and in the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stored {
+struct StoredColumn {
     /// Number in the record.
     number: usize,
     /// Number in the query.
@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) root: u32,
     pub(crate) columns: usize,
     /// Stored columns by their number in the record.
-    stored: Vec<Stored>,
+    stored: Vec<StoredColumn>,
     /// Columns that are the number of the row.
     row_numbers: Vec<usize>,
 }
@@ -71,7 +71,7 @@ impl Plan {
         let place = |&(number, register): &(i64, i64)| {
             let is_real = real.contains(&register);
             let (number, slot) = (usize::try_from(number).ok()?, slot(register)?);
-            Some(Stored { number, slot, is_real, has_default: has_default[slot] })
+            Some(StoredColumn { number, slot, is_real, has_default: has_default[slot] })
         };
         let mut stored = stored.iter().map(place).collect::<Option<Vec<_>>>()?;
         stored.sort_unstable_by_key(|column| (column.number, column.slot));

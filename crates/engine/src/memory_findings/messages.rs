@@ -30,7 +30,7 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
             );
         }
     };
-    let kernels = kernels(facts, found);
+    let kernels = kernel_count(facts, found);
     match (waste.pattern, &found.measure) {
         (Pattern::EarlyAllocation, _) => {
             format!("allocated too early: {kernels} ran between its allocation and its first use")
@@ -92,7 +92,7 @@ fn dead_write(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
 }
 
 /// Number of kernels of a match as text: `3 kernels`, or `3 operators` if the source records operators.
-fn kernels(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
+fn kernel_count(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
     let count = found.kernels;
     format!("{count} {}{}", kernel(facts, found), if count == 1 { "" } else { "s" })
 }

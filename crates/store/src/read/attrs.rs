@@ -174,7 +174,7 @@ impl Parts<'_> {
                 let mut done = 0;
                 file.read_group(part.group, &names, BATCH, |batch| {
                     let kinds = columns.iter().enumerate().zip(&mut meanings);
-                    let wide = kinds.map(|((i, c), texts)| Wide::new(batch, i, c.1, texts, self.strings));
+                    let wide = kinds.map(|((i, c), texts)| WideValues::new(batch, i, c.1, texts, self.strings));
                     let wide = wide.collect::<Result<Vec<_>, _>>()?;
                     let too_many = || file.damaged("the table has more rows than events");
                     let rows = shape.get(done..done + batch.rows()).ok_or_else(too_many)?;
@@ -237,7 +237,7 @@ fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_w
 }
 
 /// Values of one wide column in a batch of rows, by type.
-enum Wide<'a> {
+enum WideValues<'a> {
     Int(&'a [i64]),
     Uint(&'a [u64]),
     Float(&'a [f64]),
@@ -246,7 +246,7 @@ enum Wide<'a> {
     Text(&'a Int32Array, &'a [StrId]),
 }
 
-impl<'a> Wide<'a> {
+impl<'a> WideValues<'a> {
     fn new(
         batch: &Batch<'a>,
         column: usize,
@@ -294,7 +294,7 @@ struct Merge<'a> {
 impl Merge<'_> {
     /// Write the values of the events from `first` on to the list. `shape` has the layout of each event; `columns`
     /// start at the same event.
-    fn rows(&mut self, shape: &[AttrLayoutId], first: usize, columns: &[Wide<'_>]) -> Result<(), Error> {
+    fn rows(&mut self, shape: &[AttrLayoutId], first: usize, columns: &[WideValues<'_>]) -> Result<(), Error> {
         for (row, id) in shape.iter().enumerate() {
             for (position, field) in self.shapes[id.index()].iter().enumerate() {
                 let raw = match field.wide {
