@@ -31,7 +31,7 @@ pub(super) struct Builder {
     small_callers: Vec<u32>,
 }
 
-/// Labels of a tree's frames, and frames that match the patterns.
+/// Row labels of a tree's frames, and the frames that match the view's patterns.
 struct Labels {
     of_frame: Vec<usize>,
     /// Identity of functions: the first frame with the same name in the same file.
@@ -41,7 +41,7 @@ struct Labels {
     selected: Vec<bool>,
 }
 
-/// Path of a value: labels from the outermost to its own.
+/// Call path of a metric value, as labels from the outermost frame to the value's own frame.
 struct PathOfValue {
     path: Vec<usize>,
     /// Depth from which the value counts for labels. Inclusive times of callers already contain it above.
@@ -90,7 +90,7 @@ impl Builder {
         let measured: Vec<bool> =
             tree.exclusive(options.metric, |_| true).iter().map(|stats| stats.count > 0).collect();
         for Value { node, thread, stats, calls } in values(tree, options, counts) {
-            let place = place(tree, node, &labels, options, &measured);
+            let place = path_of_value(tree, node, &labels, options, &measured);
             // Times of nested calls do not count in the total.
             if options.metric.adds_up() || !is_nested(tree, node, &measured) {
                 self.totals[usize::from(before)].merge(&stats);
@@ -101,7 +101,7 @@ impl Builder {
             }
         }
         if !before {
-            self.add_calls(tree, options, counts, |node| place(tree, node, &labels, options, &measured));
+            self.add_calls(tree, options, counts, |node| path_of_value(tree, node, &labels, options, &measured));
         }
     }
 
@@ -183,6 +183,7 @@ impl Builder {
         self.counted = counted;
     }
 
+    /// Find or create the child row with a label below the row `parent`, and return its index.
     fn child(&mut self, parent: usize, label: usize) -> usize {
         let next = self.nodes.len();
         let row = *self.children.entry((parent, label)).or_insert(next);
@@ -235,7 +236,7 @@ impl Builder {
     }
 }
 
-/// Rows grouped by parent, in one list.
+/// Child rows of each row of a view, in one list.
 struct Children {
     list: Vec<usize>,
     /// End of each row's children, which is the start of the next row's children.
@@ -288,7 +289,7 @@ fn is_linked_backward(tree: &CallingContextTree, node: CallNodeId) -> bool {
     matches!(tree.frame(node), Some(Frame::Backward { .. })) && !parent().is_some_and(is_engine)
 }
 
-/// For each frame, the first frame with the same name in the same file.
+/// Function of each frame, identified by the index of the first frame with the same kind, name and file.
 fn functions(whole: &[CallLabel]) -> Vec<usize> {
     let mut first: FxHashMap<(&str, &str, &str), usize> = FxHashMap::default();
     let mut functions = Vec::with_capacity(whole.len());
@@ -298,8 +299,8 @@ fn functions(whole: &[CallLabel]) -> Vec<usize> {
     functions
 }
 
-/// Path of a node's value; `None` if the value is not shown.
-fn place(
+/// Call path of a node's value as row labels; `None` if the view's filters exclude the value.
+fn path_of_value(
     tree: &CallingContextTree,
     node: CallNodeId,
     labels: &Labels,
@@ -390,7 +391,8 @@ impl RunningFunction {
     }
 }
 
-/// Truncate the path to the first call of the function that was just added. The `selected` frame stays.
+/// Collapse recursion: truncate the path after the earlier call of `function`, if there is one; else append the
+/// function to `functions`. The `selected` frame stays.
 fn collapse(place: &mut PathOfValue, functions: &mut Vec<usize>, function: usize, selected: Option<usize>) {
     let least = selected.unwrap_or(0);
     // The last match: before it, there is only the same call at other lines.

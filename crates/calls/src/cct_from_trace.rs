@@ -59,7 +59,7 @@ pub enum TimeRange {
     Steps(i64, i64),
 }
 
-/// First and last step that findings cover: all except warm-up. `None` if the trace has no steps.
+/// Numbers of the first and last step that findings cover: all except warm-up. `None` if the trace has no steps.
 pub fn selected_steps(trace: &Trace) -> Option<(i64, i64)> {
     match StepSelection::select(trace, &Scope::default()).choice {
         WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Some((from, to)),
@@ -123,6 +123,7 @@ impl Window {
 /// Name and kind of events, a flag for backward work, and the line if it is not the first.
 type FrameKey = (StrId, EventKind, bool, Option<u32>);
 
+/// Builder of the calling context tree of a trace, from its events.
 pub(super) struct Builder<'a> {
     pub(super) trace: &'a Trace,
     pub(super) window: Window,
@@ -202,6 +203,7 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Thread in the call tree that gets an event's values: that of the event's track, or the only one.
     pub(super) fn thread_of(&self, event: EventId) -> CallThreadId {
         let track = self.trace.events.track[event.index()];
         self.threads.get(track.index()).copied().unwrap_or(self.thread)
@@ -212,7 +214,7 @@ impl<'a> Builder<'a> {
         let inside = std::mem::take(&mut self.callers.inside);
         for event in trace.events.ids().filter(|&event| is_call(trace, event)) {
             let is_gpu = trace.kind(event).is_gpu_work();
-            if !trace.events.is_timed(event) || !self.counts(event) {
+            if !trace.events.is_timed(event) || !self.is_counted(event) {
                 continue;
             }
             let base = self.base(event);
@@ -233,7 +235,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Add the time of a call at each of its lines.
+    /// Add the time of a call to the tree, divided by source line. `parts` has pairs of line and self time in ns.
     fn add_lines(&mut self, (base, event): (CallNodeId, EventId), metric: CallMetric, parts: Vec<(Option<u32>, i64)>) {
         let mut nodes = Vec::with_capacity(parts.len());
         for (line, ns) in parts {
@@ -246,7 +248,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Record uncounted calls: a continuation at another line, or an inferred call, which may stand for several.
+    /// Record that an event is not one call of a node: a continuation at another line, or an inferred call that may
+    /// stand for several.
     fn note_uncounted(&mut self, node: CallNodeId, event: EventId, continued: bool) {
         let is_function = || self.trace.kind(event) == EventKind::PythonFunction;
         let is_inferred = || self.inferred.as_ref().is_some_and(|column| is_function() && column.get(event).is_some());
@@ -257,14 +260,14 @@ impl<'a> Builder<'a> {
 
     /// Test if an event counts in the time range. GPU operations count by their launch, or by execution time without a
     /// known launch.
-    pub(super) fn counts(&self, event: EventId) -> bool {
+    pub(super) fn is_counted(&self, event: EventId) -> bool {
         if !self.trace.kind(event).is_gpu_work() {
             return self.window.has(self.trace, event);
         }
         self.window.has_work(self.trace, event, self.callers.of_event(event))
     }
 
-    /// Add the time of a call at one line.
+    /// Add the time of a call in ns to its node, at one source line or at none. Returns the node.
     fn add_call(
         &mut self,
         (base, event, line): (CallNodeId, EventId, Option<u32>),

@@ -7,7 +7,8 @@ use stackline_model::{
     TrackKind,
 };
 
-/// Threads whose number is text except in memory events (traces of 2021), by process and number.
+/// Tracks of threads whose number is text, by process and number. Memory events of traces of 2021 have the number as an
+/// integer.
 struct TextNumberThreads(FxHashMap<(ProcessId, i64), TrackId>);
 
 impl TextNumberThreads {
@@ -84,7 +85,7 @@ impl Builder<'_> {
         let bytes = trace.attr("bytes");
         let is_copy = |event: EventId| matches!(trace.kind(event), EventKind::Memcpy | EventKind::Memset);
         for &event in trace.gpu.event.iter().filter(|&&event| is_copy(event)) {
-            if trace.events.is_timed(event) && self.counts(event) {
+            if trace.events.is_timed(event) && self.is_counted(event) {
                 let node = self.node_of(event);
                 self.add_value(node, event, CallMetric::Copied, bytes.i64(event).unwrap_or(0));
             }

@@ -64,7 +64,8 @@ impl Idle {
         idle
     }
 
-    /// Gaps between operations of a GPU that belong to threads, by start. Records the rest as waits of operations.
+    /// Find the gaps between operations of a GPU that belong to threads, by start. Records the rest as waits of
+    /// operations.
     fn gaps(&mut self, trace: &Trace, work: Vec<Work>, is_in: &impl Fn(EventId, Option<EventId>) -> bool) -> Vec<Gap> {
         let thread = |launch: Option<EventId>| launch.map(|launch| trace.events.track[launch.index()]);
         let mut gaps = Vec::new();
@@ -129,7 +130,7 @@ impl Idle {
     }
 }
 
-/// Time in calls by track, for these threads.
+/// Time ranges that each of these threads spent in calls, by track; `None` for all other tracks.
 fn call_spans(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> Vec<Option<Vec<Span>>> {
     let mut calls: Vec<Option<Vec<Span>>> = vec![None; trace.tracks.len()];
     for thread in threads {
@@ -150,7 +151,7 @@ fn call_spans(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> Vec<Opti
     calls.into_iter().map(|spans| spans.map(union)).collect()
 }
 
-/// Spans that may overlap this one.
+/// Spans that overlap a given span, by binary search in disjoint ascending spans.
 fn nearby_spans(spans: &[Span], (start, end): Span) -> &[Span] {
     let from = spans.partition_point(|span| span.1 <= start);
     let to = spans.partition_point(|span| span.0 < end);

@@ -59,7 +59,7 @@ fn fold(mut tree: CallingContextTree) -> (CallingContextTree, Option<Vec<CallNod
     (tree, Some(moved))
 }
 
-/// The remaining nodes, and the map from previous nodes to them.
+/// Nodes of the tree after imports are folded, and the map from previous nodes to them.
 fn folded(nodes: &CallNodes, (imports, users): (&[bool], &[bool]), span: FrameId) -> (CallNodes, Vec<CallNodeId>) {
     let holds = |of: &[bool], frame: FrameId| frame.some().is_some_and(|f| of.get(f.index()).copied().unwrap_or(false));
 

@@ -51,7 +51,7 @@ pub enum Part {
     Forward,
 }
 
-/// Values of one metric by node.
+/// Values of one metric by node: of the node itself, of its subtree, and of the backward part of its subtree.
 #[derive(Debug)]
 struct Column {
     name: String,
@@ -60,7 +60,7 @@ struct Column {
     backward: Vec<CallValue>,
 }
 
-/// Index of a calling context tree.
+/// Random-access index of a calling context tree: children, sums and phases by node.
 #[derive(Debug)]
 pub struct CallIndex {
     /// The tree.
@@ -260,7 +260,8 @@ impl CallIndex {
         self.tree.nodes.ids().skip(1).filter(is_loop).collect()
     }
 
-    /// Self time summed by training phase, for phases that occur in the tree.
+    /// Self time summed by training phase, each as [`Measure::Time`], [`Measure::Gpu`] and [`Measure::Cpu`], for phases
+    /// that occur in the tree.
     pub fn by_phase(&self) -> BTreeMap<&'static str, [CallValue; 3]> {
         let mut phases: BTreeMap<&'static str, [CallValue; 3]> = BTreeMap::new();
         for node in self.tree.nodes.ids().skip(1) {
@@ -301,7 +302,7 @@ impl CallIndex {
     }
 }
 
-/// Test if an operator record is only a wrapper: part of autograd's engine, or without a namespace and around
+/// True if an operator record is only a wrapper: part of autograd's engine, or without a namespace and around
 /// operators.
 fn is_operator_wrapper(name: &str, contains_operators: bool) -> bool {
     name.starts_with(ENGINE) || contains_operators && !name.contains("::")
@@ -331,7 +332,7 @@ fn is_backward(tree: &CallingContextTree, node: CallNodeId) -> bool {
     matches!(tree.frame(node), Some(Frame::Backward { .. }))
 }
 
-/// Phase of each node by its own name, else that of its caller.
+/// Training phase of each node: by its own frame, by its backward callees, else that of its caller.
 fn phases(tree: &CallingContextTree) -> Vec<Phase> {
     let rules = PhaseRules::default();
     let of_frame: Vec<FramePhase<'_>> = tree.frames.iter().map(|frame| frame_phase(tree, &rules, frame)).collect();
@@ -353,7 +354,7 @@ fn phases(tree: &CallingContextTree) -> Vec<Phase> {
     phases
 }
 
-/// Training phase from a frame alone.
+/// Training phase that the kind or the name of a frame determines, without its callers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FramePhase<'r> {
     /// Part of the backward pass by kind.
@@ -364,7 +365,7 @@ pub(super) enum FramePhase<'r> {
 }
 
 impl FramePhase<'_> {
-    /// Training phase that a frame alone determines, or none.
+    /// Training phase of the frame; `None` if neither its kind nor its name determines one.
     pub(super) fn phase(self) -> Option<Phase> {
         match self {
             Self::Backward => Some(Phase::Backward),

@@ -31,7 +31,7 @@ impl CallLabel {
         }
     }
 
-    /// Label of a group of values.
+    /// Create the label of a row that stands for a group of values.
     pub(super) fn group(name: String) -> Self {
         Self { kind: "group", name, ..Self::default() }
     }

@@ -252,8 +252,8 @@ impl CallView {
         self.keep_by_lines(depth, top, &first)
     }
 
-    /// For each row, true if it is displayed on the line of the previous row. This is so for Python frames that are the
-    /// only callee of their caller.
+    /// For each row, true if it is displayed on the same line as the row before it. This is so for Python frames that
+    /// are the only callee of their caller.
     pub fn joined(&self) -> Vec<bool> {
         let mut children = vec![0_usize; self.nodes.len()];
         for node in self.nodes.iter().skip(1) {
@@ -272,7 +272,8 @@ impl CallView {
         self.nodes.iter().enumerate().map(joins).collect()
     }
 
-    /// Keep the largest nodes. Nodes with the same entry in `line` count as one.
+    /// Copy the view with only the `top` largest rows up to a depth, and their callers. Rows with the same entry in
+    /// `line` count as one.
     fn keep_by_lines(&self, depth: usize, top: usize, line: &[usize]) -> Self {
         let compared = self.before.is_some();
         let weight = |row: usize| match compared {

@@ -65,7 +65,7 @@ fn lines_of(tree: &CallingContextTree, metric: CallMetric, exclusive: Vec<CallSt
     lines
 }
 
-/// Step of a depth-first traversal.
+/// Step of a depth-first traversal of a call tree: enter or leave a node.
 enum Move {
     Enter {
         node: CallNodeId,
@@ -78,6 +78,7 @@ enum Move {
     Leave(usize),
 }
 
+/// Costs per source line, summed during a depth-first traversal of a call tree.
 struct Costs<'a> {
     tree: &'a CallingContextTree,
     exclusive: Vec<CallStats>,
@@ -93,8 +94,9 @@ impl<'a> Costs<'a> {
         Self { tree, exclusive, inclusive, rows: FxHashMap::default(), lines: Vec::new() }
     }
 
-    /// Index of a node's source line, if the node is a Python frame with a cost. Built-in functions have no file, and their callees
-    /// count for their callers.
+    /// Add a node's inclusive cost to its source line on entering the node, and return the line's index. `None` if the
+    /// node is not a Python frame with a file and a cost. Built-in functions have no file, and their callees count for
+    /// their callers.
     fn enter(&mut self, node: CallNodeId, is_included: bool) -> Option<usize> {
         let cost = self.inclusive[node.index()];
         let frame = self.tree.frame(node).filter(|frame| frame.file().is_some() && cost.count > 0);
@@ -121,7 +123,7 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// Cost of a line during the traversal.
+/// Cost of one source line, as summed so far in the traversal.
 #[derive(Default)]
 struct Cost<'a> {
     file: StrId,

@@ -27,7 +27,7 @@ impl Phases {
         for node in 1..phases.len() {
             let own = of_frame.get(tree.nodes.frame[node].index()).copied().flatten();
             let outer = phases[tree.nodes.parent[node].index()];
-            phases[node] = own.map_or(outer, |own| inside(own, outer));
+            phases[node] = own.map_or(outer, |own| nested_phase(own, outer));
         }
         Self(phases)
     }
@@ -43,8 +43,8 @@ impl Phases {
     }
 }
 
-/// Phase of a frame with phase `own` that is called in phase `outer`.
-fn inside(own: &'static str, outer: &'static str) -> &'static str {
+/// Training phase of a frame whose own phase is `own` and whose caller is in phase `outer`.
+fn nested_phase(own: &'static str, outer: &'static str) -> &'static str {
     match (own, outer) {
         // Includes the backward graph, which is compiled at its first run.
         (_, COMPILATION | GARBAGE_COLLECTION) => outer,

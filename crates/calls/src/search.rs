@@ -47,6 +47,7 @@ impl CallIndex {
     }
 }
 
+/// Split a search pattern at `/`, and parse its parts.
 fn parse(pattern: &str) -> Result<Vec<Segment>, String> {
     let parts: Vec<&str> = pattern.trim_matches('/').split('/').collect();
     if parts.len() > MAX_PARTS {
@@ -68,12 +69,13 @@ fn parse(pattern: &str) -> Result<Vec<Segment>, String> {
     parts.into_iter().map(segment).collect()
 }
 
-/// Bits of the parts that are `**`.
+/// Bit mask of the parts of a search pattern that are `**`.
 fn any_bits(segments: &[Segment]) -> u64 {
     segments.iter().enumerate().filter(|(_, s)| matches!(s, Segment::Any)).fold(0, |bits, (i, _)| bits | 1 << i)
 }
 
-/// Extend a state by parts `**` that match nothing.
+/// Add to a search state the positions after reached `**` parts, since `**` also matches no frame. Bit `i` of a state:
+/// the parts before `i` match.
 fn skip_any(mut state: u64, segments: &[Segment]) -> u64 {
     for (i, segment) in segments.iter().enumerate() {
         if matches!(segment, Segment::Any) && state >> i & 1 == 1 {
@@ -83,7 +85,7 @@ fn skip_any(mut state: u64, segments: &[Segment]) -> u64 {
     state
 }
 
-/// Bits of the parts that match a frame.
+/// Bit mask of the parts of a search pattern, without `**`, that match a frame.
 fn matching_bits(tree: &CallingContextTree, frame: &Frame, segments: &[Segment]) -> u64 {
     let name = frame.name(&tree.strings);
     let file = frame.file().map_or("", |file| tree.strings.get(file));

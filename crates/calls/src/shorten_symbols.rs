@@ -60,7 +60,8 @@ pub(super) fn shorten_inputs(inputs: &str) -> String {
     out
 }
 
-/// Length of a C++ operator name with brackets at this position; `None` if there is none.
+/// Length in bytes of a C++ operator name such as `operator<` or `operator()` at the start of `rest`; `None` if there
+/// is none.
 fn operator_length(before: &str, rest: &str) -> Option<usize> {
     let after = rest.strip_prefix("operator")?;
     if before.chars().next_back().is_some_and(|last| last.is_alphanumeric() || last == '_') {
@@ -71,7 +72,7 @@ fn operator_length(before: &str, rest: &str) -> Option<usize> {
     Some("operator".len() + symbol.len())
 }
 
-/// Length of a placeholder for a name at this position; `None` if there is none.
+/// Length in bytes of a placeholder such as `(anonymous namespace)` at the start of `rest`; `None` if there is none.
 fn placeholder_length(before: &str, rest: &str) -> Option<usize> {
     if rest.starts_with("(anonymous namespace)") {
         return Some("(anonymous namespace)".len());
@@ -83,7 +84,8 @@ fn placeholder_length(before: &str, rest: &str) -> Option<usize> {
     braces.or(qualified)
 }
 
-/// Length of a bracketed part, including brackets; `None` if it is empty or unterminated.
+/// Length in bytes of a bracketed part at the start of `rest`, including brackets; `None` if it is empty or
+/// unterminated.
 fn bracket_length(rest: &str) -> Option<usize> {
     let mut open = 0_usize;
     let mut before = ' ';

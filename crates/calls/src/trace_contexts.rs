@@ -33,7 +33,8 @@ impl TraceContexts {
         all
     }
 
-    /// Set the enclosing call of events without another caller. GPU work is below its launch.
+    /// Set the launch of GPU work, and the enclosing call of other events without a forward operator. Also sum time and
+    /// idle time of direct callees.
     fn add_enclosing(&mut self, trace: &Trace, idle: &Idle) {
         let mut operations = trace.gpu.ids().peekable();
         for event in trace.events.ids() {
@@ -65,6 +66,7 @@ impl TraceContexts {
         }
     }
 
+    /// Caller of an event in the call tree: its launch, its forward operator, or the enclosing call.
     pub(super) fn of_event(&self, event: EventId) -> Option<EventId> {
         self.parent[event.index()].some()
     }

@@ -15,11 +15,12 @@ struct Entry<T> {
     value: T,
 }
 
+/// Path of the cache file for a value with this name.
 fn file(run: &Path, name: &str) -> PathBuf {
     run.join("cache").join(format!("{name}.json"))
 }
 
-/// Key of an entry: the program (size and time of its file) and the run.
+/// Key of a cache entry: version, size and build time of the program, and a hash of the run's manifest.
 fn key(run: &Path) -> Option<String> {
     let program = fs::metadata(std::env::current_exe().ok()?).ok()?;
     let built = program.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
@@ -28,14 +29,15 @@ fn key(run: &Path) -> Option<String> {
     Some(format!("{} {} {} {hash:016x}", env!("CARGO_PKG_VERSION"), program.len(), built.as_nanos()))
 }
 
-/// Load the value of a name, if it exists and is valid.
+/// Load the cached value with a name; `None` if there is none, or if the program or the run has changed.
 pub fn load<T: DeserializeOwned>(run: &Path, name: &str) -> Option<T> {
     let bytes = fs::read(file(run, name)).ok()?;
     let entry: Entry<T> = serde_json::from_slice(&bytes).ok()?;
     (Some(entry.key) == key(run)).then_some(entry.value)
 }
 
-/// Store a value under a name, if it can be read back equal and the run is writable. Return true if it was stored.
+/// Store a value in the cache under a name. Returns true if it was stored: JSON preserves the value, and the run is
+/// writable.
 pub fn keep<T: Serialize + DeserializeOwned + PartialEq>(run: &Path, name: &str, value: &T) -> bool {
     let path = file(run, name);
     let partial = path.with_extension(format!("partial-{}", std::process::id()));

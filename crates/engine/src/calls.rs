@@ -10,12 +10,12 @@ use stackline_symbols::Symbolizer;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// True if an input is a recording (merged or not), or a profile according to its first bytes.
+/// True if an input contains a call tree: a recording (merged or not), or a profile according to its first bytes.
 pub(crate) fn is_calls(run: &Path) -> bool {
     is_recording(run) || stackline_ingest::is_profile(run)
 }
 
-/// True if a directory is a recording, merged or not.
+/// True if a path is the directory of a recording, merged or not.
 pub(crate) fn is_recording(run: &Path) -> bool {
     run.is_dir() && (recording::has_streams(run) || entry(run).is_some())
 }
@@ -46,7 +46,7 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingCon
     {
         return Ok(tree);
     }
-    Ok(symbols::named(recording::read_recording(run)?, &Symbolizer::new()))
+    Ok(symbols::symbolize(recording::read_recording(run)?, &Symbolizer::new()))
 }
 
 /// Find the recording that contains the process of this rank, among several recordings without individual calls. `None`
@@ -90,16 +90,17 @@ pub(crate) fn recording_of_rank(
 /// If there are no readable streams, or if the tables cannot be written.
 pub fn merge_calls(run: &Path) -> Result<CallingContextTree, Error> {
     let sizes = sizes(run);
-    let tree = symbols::named(recording::read_recording(run)?, &Symbolizer::new());
+    let tree = symbols::symbolize(recording::read_recording(run)?, &Symbolizer::new());
     stackline_store::write_calls(&tree, run, sizes, &WriteOptions { sync: false, ..WriteOptions::default() })?;
     Ok(tree)
 }
 
+/// Entry of the calling context tree in the manifest of a run, if any.
 fn entry(run: &Path) -> Option<CallsEntry> {
     stackline_store::read_manifest(run).ok()?.calls
 }
 
-/// Streams of a run with their sizes, in bytes.
+/// Size in bytes of each stream of a recording, by file name.
 fn sizes(run: &Path) -> BTreeMap<String, u64> {
     let streams = recording::streams(run).unwrap_or_default();
     let size = |path: &PathBuf| {

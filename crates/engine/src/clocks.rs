@@ -12,7 +12,7 @@ const JOINT: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "all_to_a
 /// Number of matched collectives with the first rank that suffices; with fewer, other ranks are compared as well.
 const ENOUGH: usize = 8;
 
-/// Identity of a collective across ranks: communicator, kind, and number.
+/// Identity of a collective, equal on all ranks that take part: communicator, kind and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Shared {
     /// Hash of the communicator's name and ranks, which may be thousands.
@@ -65,7 +65,7 @@ fn clocks_of(ranks: &[i64], ends: &[CollectiveEnds]) -> Vec<RankClock> {
         let before = clocks.iter().filter(|c| c.offset_ns.is_some()).count();
         for i in 1..clocks.len() {
             if clocks[i].offset_ns.is_none()
-                && let Some(placed) = place(i, ends, &clocks)
+                && let Some(placed) = estimate_offset(i, ends, &clocks)
             {
                 clocks[i] = placed;
             }
@@ -76,6 +76,7 @@ fn clocks_of(ranks: &[i64], ends: &[CollectiveEnds]) -> Vec<RankClock> {
     }
 }
 
+/// Clock offset of a rank that is still unknown.
 fn unplaced(rank: i64) -> RankClock {
     RankClock {
         rank,
@@ -88,8 +89,9 @@ fn unplaced(rank: i64) -> RankClock {
     }
 }
 
-/// Compare a rank with the rank of known offset that shares most collectives with it; the first one if equal.
-fn place(rank: usize, ends: &[CollectiveEnds], clocks: &[RankClock]) -> Option<RankClock> {
+/// Estimate a rank's clock offset by comparison with a rank of known offset. The rank that shares most collectives is
+/// used, of equal ones the first.
+fn estimate_offset(rank: usize, ends: &[CollectiveEnds], clocks: &[RankClock]) -> Option<RankClock> {
     let mut best: Option<(usize, Vec<i64>, bool)> = None;
     for (other, _) in clocks.iter().enumerate().filter(|(_, c)| c.offset_ns.is_some()) {
         let (differences, by_sequence) = differences(&ends[rank], &ends[other]);
@@ -98,7 +100,7 @@ fn place(rank: usize, ends: &[CollectiveEnds], clocks: &[RankClock]) -> Option<R
             best = Some((other, differences, by_sequence));
         }
         let matched = best.as_ref().map_or(0, |(_, d, _)| d.len());
-        if other == 0 && matched >= ENOUGH || matched > 0 && matched == ends[rank].most() {
+        if other == 0 && matched >= ENOUGH || matched > 0 && matched == ends[rank].most_shared() {
             break;
         }
     }
@@ -119,7 +121,8 @@ fn place(rank: usize, ends: &[CollectiveEnds], clocks: &[RankClock]) -> Option<R
     })
 }
 
-/// End times on one rank minus those on another, and true if sequence numbers matched them (preferred to order).
+/// Differences in ns of the end times of shared collectives between two ranks. The flag is true if sequence numbers
+/// matched them, which is preferred to order.
 fn differences(CollectiveEnds(a): &CollectiveEnds, CollectiveEnds(b): &CollectiveEnds) -> (Vec<i64>, bool) {
     let difference = |key: &Shared, end: &i128| {
         let other = b.get(key)?;
@@ -191,21 +194,23 @@ impl CollectiveEnds {
         Self(found)
     }
 
-    /// Maximum number of collectives that another rank may share: by sequence numbers, or by order.
-    fn most(&self) -> usize {
+    /// Maximum number of collectives that this rank can share with another: those matched by sequence number, or those
+    /// matched by order.
+    fn most_shared(&self) -> usize {
         let by_sequence = self.0.keys().filter(|key| key.is_sequence).count();
         by_sequence.max(self.0.len() - by_sequence)
     }
 }
 
-/// Hash that is equal for equal communicators in all processes.
+/// Hash of a communicator's name and ranks, equal in all processes.
 fn hash(communicator: &(&str, &str)) -> u64 {
     let mut hasher = DefaultHasher::new();
     communicator.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Kind of a collective kernel that all ranks leave together.
+/// Kind of a collective kernel that all ranks leave together, from its name or the recorded name of the collective;
+/// `None` for other kernels.
 fn kind(kernel: &str, collective: &str) -> Option<&'static str> {
     let lower = kernel.to_lowercase();
     if !(lower.contains("nccl") || lower.contains("rccl")) {

@@ -35,12 +35,13 @@ impl Cycle {
             && (self.has_process_of(other) || self.has_rank_of(other))
     }
 
+    /// True if both traces have the same process and rank, and no different worker in their file names.
     fn has_process_of(&self, other: &Self) -> bool {
         let workers = worker_in_name(&self.name).zip(worker_in_name(&other.name));
         (self.rank, self.pid) == (other.rank, other.pid) && workers.is_none_or(|(own, other)| own == other)
     }
 
-    /// A restarted worker keeps its rank and has another process.
+    /// True if both traces contain the same rank. A restarted worker keeps its rank but is another process.
     fn has_rank_of(&self, other: &Self) -> bool {
         self.contains_rank && other.contains_rank && self.rank == other.rank
     }
@@ -74,8 +75,7 @@ fn main_process(trace: &Trace) -> Option<i64> {
     numbered.max_by_key(|&(count, pid)| (count, std::cmp::Reverse(pid))).map(|(_, pid)| pid)
 }
 
-/// Folder of a name, and its last part with `#` for each number: names of cycles differ in the number of the step, or
-/// in the time.
+/// Folder and file name of a trace, with `#` for each number in the file name, in which cycles differ by step or time.
 fn name_without_numbers(name: &str) -> (&str, String) {
     let at = name.rfind(['/', '\\']).map_or(0, |at| at + 1);
     let (folder, file) = name.split_at(at);
@@ -93,7 +93,7 @@ fn name_without_numbers(name: &str) -> (&str, String) {
 /// Cycle with the index of its trace.
 type PositionedCycle<'a> = (usize, &'a Cycle);
 
-/// Index of the newest cycle of the same process or rank, for each older cycle.
+/// For each older cycle, the index of the newest cycle of the same process or rank; `None` for the newest ones.
 fn newest(cycles: &[Option<Cycle>]) -> Vec<Option<usize>> {
     let mut groups: BTreeMap<(Option<i64>, Option<i64>), Vec<PositionedCycle<'_>>> = BTreeMap::new();
     for (at, cycle) in cycles.iter().enumerate() {
@@ -112,8 +112,9 @@ fn newest(cycles: &[Option<Cycle>]) -> Vec<Option<usize>> {
     newest
 }
 
-/// Select the traces of a folder or archive to keep (true), and list the older ones by the index of the newest one.
-pub(crate) fn older(cycles: &[Option<Cycle>]) -> (Vec<bool>, BTreeMap<usize, Vec<OlderTrace>>) {
+/// Select the traces of a folder or archive to keep: true per trace without a newer cycle. Also list the older traces
+/// by the index of the newest one.
+pub(crate) fn split_off_older(cycles: &[Option<Cycle>]) -> (Vec<bool>, BTreeMap<usize, Vec<OlderTrace>>) {
     let newest = newest(cycles);
     let mut left_out: BTreeMap<usize, Vec<OlderTrace>> = BTreeMap::new();
     for (cycle, newest) in cycles.iter().zip(&newest) {
@@ -131,7 +132,7 @@ pub(crate) fn keep_newest(set: &mut TraceSet) {
         return;
     }
     let cycles: Vec<Option<Cycle>> = set.traces.iter().map(Cycle::from_trace).collect();
-    let (stays, left_out) = older(&cycles);
+    let (stays, left_out) = split_off_older(&cycles);
     for (at, older) in left_out {
         note(&mut set.traces[at].report, &older);
     }
@@ -139,7 +140,7 @@ pub(crate) fn keep_newest(set: &mut TraceSet) {
     set.traces.retain(|_| stays.next().unwrap_or(true));
 }
 
-/// Add the older traces that are left out to a read report.
+/// Add notes on older traces that were left out to a read report.
 pub(crate) fn note(report: &mut ReadReport, older: &[OlderTrace]) {
     let (restarted, cycles): (Vec<&OlderTrace>, Vec<&OlderTrace>) =
         older.iter().partition(|trace| trace.is_of_other_process);
@@ -153,10 +154,10 @@ pub(crate) fn note(report: &mut ReadReport, older: &[OlderTrace]) {
 
 /// Profiler cycles of the traces of a job that were read so far.
 #[derive(Debug, Default)]
-pub(crate) struct Taken(Vec<Option<Cycle>>);
+pub(crate) struct SeenCycles(Vec<Option<Cycle>>);
 
-/// Relation of the next trace of a job to the earlier ones: another process, or a newer or older cycle.
-pub(crate) enum Further {
+/// Relation of the next trace of a job to the earlier traces: another process, or a newer or older cycle.
+pub(crate) enum CycleRelation {
     /// Trace of another process.
     Process,
     /// Newer cycle of the process or rank of the trace at this index, which it replaces.
@@ -170,24 +171,27 @@ pub(crate) enum Further {
     Older(OlderTrace),
 }
 
-impl Taken {
-    /// Add a trace, unless it is an older cycle.
-    pub(crate) fn add(&mut self, cycle: Option<Cycle>) -> Further {
+impl SeenCycles {
+    /// Add the cycle of the next trace, unless it is older than a known one, and return its relation to the earlier
+    /// traces.
+    pub(crate) fn add(&mut self, cycle: Option<Cycle>) -> CycleRelation {
         if let Some(own) = &cycle {
             for (at, known) in self.0.iter_mut().enumerate() {
                 match known {
-                    Some(known) if own.is_older_than(known) => return Further::Older(OlderTrace::new(own, known)),
+                    Some(known) if own.is_older_than(known) => {
+                        return CycleRelation::Older(OlderTrace::new(own, known));
+                    }
                     Some(known) if known.is_older_than(own) => {
                         let older = OlderTrace::new(known, own);
                         *known = own.clone();
-                        return Further::Newer { at, older };
+                        return CycleRelation::Newer { at, older };
                     }
                     _ => {}
                 }
             }
         }
         self.0.push(cycle);
-        Further::Process
+        CycleRelation::Process
     }
 }
 
@@ -229,7 +233,7 @@ mod tests {
                 |pid, time, window| of_rank(&format!("host_{pid}.{time}.pt.trace.json"), contains_rank, pid, window);
             [cycle(7, 10, (0, 5)), cycle(7, 20, (10, 15)), cycle(9, 30, (20, 25))]
         };
-        let (stays, left_out) = older(&worker(true));
+        let (stays, left_out) = split_off_older(&worker(true));
         assert_eq!(stays, [false, false, true]);
         assert!(left_out[&2].len() == 2 && left_out[&2].iter().all(|trace| trace.is_of_other_process));
         assert_eq!(newest(&worker(false)), [Some(1), None, None], "numbers in names may be those of another host");
@@ -239,11 +243,11 @@ mod tests {
 
     #[test]
     fn newer_cycles_replace_older_ones_while_reading() {
-        let mut taken = Taken::default();
+        let mut taken = SeenCycles::default();
         let mut add = |name, window| taken.add(cycle(name, 7, window));
-        assert!(matches!(add("t2.json", (10, 15)), Further::Process));
-        assert!(matches!(add("t1.json", (0, 5)), Further::Older(older) if older.name == "t1.json"));
-        assert!(matches!(add("t3.json", (20, 25)), Further::Newer { at: 0, older } if older.name == "t2.json"));
-        assert!(matches!(taken.add(cycle("t4.json", 8, (30, 35))), Further::Process));
+        assert!(matches!(add("t2.json", (10, 15)), CycleRelation::Process));
+        assert!(matches!(add("t1.json", (0, 5)), CycleRelation::Older(older) if older.name == "t1.json"));
+        assert!(matches!(add("t3.json", (20, 25)), CycleRelation::Newer { at: 0, older } if older.name == "t2.json"));
+        assert!(matches!(taken.add(cycle("t4.json", 8, (30, 35))), CycleRelation::Process));
     }
 }

@@ -110,7 +110,7 @@ impl From<Lacks> for Error {
 }
 
 impl Error {
-    /// Mark an error about one input, if the command has several inputs (`count`).
+    /// Mark a missing-part error as one of several inputs (`count`), for its message.
     pub(crate) fn of_one_of(mut self, count: usize) -> Self {
         if let Self::Lacks(lacks) = &mut self {
             lacks.is_one_of_several = count > 1 && lacks.paths.len() == 1;
@@ -178,7 +178,7 @@ fn profiler_cycles(number: usize) -> String {
 /// Maximum number of listed cycles.
 const NAMED_CYCLES: usize = 8;
 
-/// Message for step numbers that several cycles have, with the option that selects each cycle.
+/// Error message for step numbers that exist in several profiler cycles, with the option that selects each cycle.
 fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -> String {
     let numbers =
         |(first, last)| if first == last { format!("step {first}") } else { format!("steps {first} to {last}") };
@@ -200,7 +200,7 @@ fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -
     format!("{name}: {steps}. Select a cycle with {named}; without --steps, the cycle with the most steps is selected")
 }
 
-/// Ascending numbers as ranges: `0 to 3, 7`.
+/// Format ascending numbers as ranges: `0 to 3, 7`.
 fn ranges(numbers: &[i64]) -> String {
     let mut parts: Vec<(i64, i64)> = Vec::new();
     for &n in numbers {

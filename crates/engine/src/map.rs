@@ -1,6 +1,6 @@
 //! Map over traces while they are read: at most one input per thread is in memory.
 
-use crate::cycles::{self, Cycle, older};
+use crate::cycles::{self, Cycle, split_off_older};
 use crate::open::{FileGroup, file_groups, open_group};
 use crate::run_analyses::parallel;
 use crate::{Error, OpenOptions, RunOptions, ranks};
@@ -33,7 +33,8 @@ pub(crate) fn map_many<T: Send, E: Send + From<Error>>(
     if groups.len() > FEW { map_inputs(&groups, (options, run), map) } else { Ok(None) }
 }
 
-/// Call `map` with each trace of a set, and with the options for an analysis of that trace.
+/// Call `map` with each trace of a set in parallel, with options for the analysis of one trace. Results are in the
+/// order of the traces.
 ///
 /// # Errors
 /// Errors of `map`.
@@ -57,7 +58,7 @@ pub(crate) fn map_few<T: Send, E: Send + From<Error>>(
     Ok(Mapped { set: TraceSet { traces: set.traces.into_iter().map(without_events).collect() }, results })
 }
 
-/// Map inputs one at a time; none if no input was a trace.
+/// Apply `map` to the traces of each file group while they are read, in parallel. `None` if no group had a trace.
 fn map_inputs<T: Send, E: Send + From<Error>>(
     groups: &[FileGroup],
     (options, run): (&OpenOptions, &RunOptions),
@@ -86,7 +87,7 @@ fn map_inputs<T: Send, E: Send + From<Error>>(
             keys.push(cycle);
         }
     }
-    let (stays, older) = older(&keys);
+    let (stays, older) = split_off_older(&keys);
     let (mut set, mut results) = (TraceSet::default(), Vec::new());
     for (at, (mut trace, result)) in all.into_iter().enumerate().filter(|(at, _)| stays[*at]) {
         if let Some(older) = older.get(&at) {
@@ -101,6 +102,7 @@ fn map_inputs<T: Send, E: Send + From<Error>>(
     Ok(Some(Mapped { set, results }))
 }
 
+/// Copy of a trace with only its metadata, steps and read report.
 fn without_events(trace: Trace) -> Trace {
     let mut described = Trace::default();
     (described.meta, described.steps, described.report) = (trace.meta, trace.steps, trace.report);

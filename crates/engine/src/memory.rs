@@ -12,7 +12,7 @@ use stackline_model::MemoryTrace;
 use std::path::{Path, PathBuf};
 
 /// Read the memory trace of a file, archive or folder: separate memory data, else that of the first trace with memory
-/// events. Without a memory trace, return the part that the input has.
+/// events. The inner error is the part that an input without a memory trace has instead.
 pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Result<MemoryTrace, Part>, Error> {
     options.watch.expect(size(path, 0));
     match read_traces_and_memory(&[path.to_owned()], &read_options(options)) {
@@ -48,7 +48,8 @@ fn is_folder_of_memory(folder: &Path) -> bool {
     runs_below(folder).is_empty() && files_of_memory(folder).is_ok_and(|files| !files.is_empty())
 }
 
-/// Memory files of memory-only inputs, with their names, which are relative to the folder if that is the only input.
+/// List the memory files of memory-only inputs with their names, which are relative to the folder if that is the only
+/// input.
 ///
 /// # Errors
 /// If a folder cannot be read.
@@ -70,7 +71,8 @@ pub(crate) fn files(inputs: &[PathBuf]) -> Result<Vec<(PathBuf, String)>, Error>
     Ok(all)
 }
 
-/// The given files, if they contain several memory traces (several files, or one archive of several); else no files.
+/// Keep the files if they contain several memory traces (several files, or one archive of several); else return no
+/// files.
 pub(crate) fn files_of_several(files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
     match &files[..] {
         // A run directory shows one of its processes. An unreadable archive gives its error when it is read.
@@ -104,7 +106,7 @@ pub(crate) fn read_all(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryT
     }
 }
 
-/// All memory traces of a file, by its name in the folder.
+/// Read all memory traces of a file. A single trace gets the file's name in the folder as its label.
 fn read_named((file, name): &(PathBuf, String), options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     let mut traces = read_all(file, options)?;
     if let [only] = &mut traces[..] {
@@ -113,8 +115,8 @@ fn read_named((file, name): &(PathBuf, String), options: &OpenOptions) -> Result
     Ok(traces)
 }
 
-/// Memory trace that a run contains in addition to its traces. For a recording, that of the process with the highest
-/// peak; else the first one that `import` stored. Its read report has the number of candidates.
+/// Read the memory trace that a run contains in addition to its traces. For a recording, that of the process with the
+/// highest peak; else the first one that `import` stored. Its read report has the number of candidates.
 ///
 /// # Errors
 /// If it exists and cannot be read.
@@ -139,7 +141,8 @@ pub(crate) fn with_candidate_count(mut trace: MemoryTrace, count: usize) -> Memo
     trace
 }
 
-/// Memory traces of an input in addition to its traces; for a recording, the one with the highest peak first.
+/// Read all memory traces that a run contains in addition to its traces; for a recording, the one with the highest peak
+/// first.
 ///
 /// # Errors
 /// Errors of [`memory_next_to`].
@@ -155,8 +158,8 @@ pub(crate) fn has_stored_memory(path: &Path) -> bool {
     is_run(path) && stackline_store::read_manifest(path).is_ok_and(|run| !run.memory.is_empty())
 }
 
-/// Memory traces of a recording, the process with the highest peak first: data-loading workers allocate, too, and may
-/// make many more calls.
+/// Read the memory traces of a recording's processes, the one with the highest peak first: data-loading workers
+/// allocate, too, and may make many more calls.
 fn memories_of_recording(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     let mut processes = match read_memory(path, &read_options(options)) {
         Err(stackline_ingest::Error::Cancelled) => return Err(Error::Cancelled),

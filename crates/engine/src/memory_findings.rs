@@ -34,7 +34,7 @@ pub fn memory_findings(
     let mut findings = MemoryFindings { unchecked: unchecked(analysis), ..MemoryFindings::default() };
     for (which, peak) in analysis.highest_peaks().enumerate() {
         let mut followed: Vec<usize> = Vec::new();
-        for (at, finding, is_enough) in builder.advised_on((which, peak), least_percent) {
+        for (at, finding, is_enough) in builder.advised_findings((which, peak), least_percent) {
             let is_kept = keep(&finding);
             followed.extend(is_kept.then_some(at));
             match (is_enough, is_kept) {
@@ -127,7 +127,7 @@ pub fn findings_with_known_memory(
     found
 }
 
-/// Memory rules that are not checked, each with its missing requirement.
+/// Memory rules that cannot be checked on this trace, each with the data that is missing.
 fn unchecked(analysis: &MemoryAnalysis<'_>) -> Vec<SkippedRule> {
     let (trace, can_detect_leaks) = (analysis.trace(), analysis.can_detect_leaks());
     let is_met = |need: &Requirement| match need {
@@ -143,7 +143,7 @@ fn unchecked(analysis: &MemoryAnalysis<'_>) -> Vec<SkippedRule> {
     rules::memory_rules().filter_map(skipped).collect()
 }
 
-/// Evidence of waste.
+/// Evidence that an object wastes memory: a pattern match, or an operator that could write in place.
 #[derive(Clone, Copy)]
 enum WasteEvidence<'a> {
     Match(&'a PatternMatch),
@@ -151,7 +151,7 @@ enum WasteEvidence<'a> {
     InPlace(MemoryObjectId),
 }
 
-/// Waste of objects from one source line.
+/// Memory wasted by objects from one source line: pattern, objects, bytes and certainty.
 struct Waste<'a> {
     pattern: Pattern,
     /// Largest object.
@@ -163,6 +163,7 @@ struct Waste<'a> {
     certainty: Certainty,
 }
 
+/// Builder of the findings of a memory trace, from pattern matches and ranked suggestions.
 struct FindingBuilder<'a> {
     analysis: &'a MemoryAnalysis<'a>,
     /// Suggestions, ranked by their effect at the highest peak of each device.
@@ -190,9 +191,9 @@ impl<'a> FindingBuilder<'a> {
         self.trace().strings.get(name).to_owned()
     }
 
-    /// Findings of the device of a peak, each with the index of its suggestion, and true if it saves enough. The others
-    /// have no details.
-    fn advised_on(&self, (which, peak): (usize, &NamedPeak), least_percent: f64) -> Vec<(usize, Finding, bool)> {
+    /// Findings with a suggested change for the device of a peak. Each has the index of its suggestion, and a flag:
+    /// true if the change saves enough. Findings without the flag have no details.
+    fn advised_findings(&self, (which, peak): (usize, &NamedPeak), least_percent: f64) -> Vec<(usize, Finding, bool)> {
         let mut candidates = Vec::new();
         for (at, one) in self.ranked.iter().enumerate() {
             if device_of(self.trace(), one.suggestion.object) == peak.device {
@@ -202,7 +203,7 @@ impl<'a> FindingBuilder<'a> {
         }
         let worth = candidates.iter().filter(|(.., is_enough)| *is_enough);
         let guesses = worth.map(|(at, ..)| *at).filter(|at| !self.suggestion(*at).members().all(is_sure));
-        let sure = self.surely_lower(guesses, peak.device);
+        let sure = self.certain_reductions(guesses, peak.device);
         let mut advised = Vec::new();
         for (at, saved, is_enough) in candidates {
             let Some(waste) = self.waste_of(at) else { continue };
@@ -215,15 +216,15 @@ impl<'a> FindingBuilder<'a> {
                 self.advise(&mut finding, (self.suggestion(at), &waste), gain);
             } else {
                 // Only the data that identifies the finding in another run.
-                (finding.memory, finding.edit_labels) = (Some(gain), vec![self.edit(self.suggestion(at))]);
+                (finding.memory, finding.edit_labels) = (Some(gain), vec![self.edit_label(self.suggestion(at))]);
             }
             advised.push((at, finding, is_enough));
         }
         advised
     }
 
-    /// Reduction of a device's peak per suggestion, by its members with certain waste only.
-    fn surely_lower(&self, numbers: impl Iterator<Item = usize>, device: MemoryDeviceId) -> BTreeMap<usize, u64> {
+    /// Certain reduction of a device's peak in bytes by suggestion: only recorded waste counts, not inferred waste.
+    fn certain_reductions(&self, numbers: impl Iterator<Item = usize>, device: MemoryDeviceId) -> BTreeMap<usize, u64> {
         let sure = numbers.map(|at| (at, self.suggestion(at).with_members(is_sure)));
         let (none, some): (Vec<_>, Vec<_>) = sure.partition(|(_, sure)| sure.is_none());
         let mut savings: BTreeMap<usize, u64> = none.into_iter().map(|(at, _)| (at, 0)).collect();
@@ -236,7 +237,7 @@ impl<'a> FindingBuilder<'a> {
         savings
     }
 
-    /// Waste that a suggestion removes; none for general suggestions.
+    /// Waste that the suggestion with an index removes; `None` for suggestions that are not against a pattern.
     fn waste_of(&self, at: usize) -> Option<Waste<'a>> {
         let suggestion = Some(self.suggestion(at)).filter(|suggestion| suggestion.action.is_against_pattern())?;
         Some(Waste {
@@ -273,12 +274,12 @@ impl<'a> FindingBuilder<'a> {
         }
         finding.memory = Some(gain);
         finding.method = REPLAY;
-        finding.edit_labels = vec![self.edit(suggestion)];
+        finding.edit_labels = vec![self.edit_label(suggestion)];
         finding.confidence = confidence(waste.certainty, suggestion.action.effort());
     }
 
-    /// Edit label of a suggestion, which is equal in all runs.
-    fn edit(&self, suggestion: &Suggestion) -> String {
+    /// Label of a suggestion's edit, which is equal in all runs so that findings can be matched.
+    fn edit_label(&self, suggestion: &Suggestion) -> String {
         let (trace, row) = (self.trace(), suggestion.object.index());
         let name = trace.strings.get(trace.objects.name[row]);
         match frame_of(trace, trace.objects.stack[row]) {
@@ -287,7 +288,7 @@ impl<'a> FindingBuilder<'a> {
         }
     }
 
-    /// Findings without a known change, by pattern and line.
+    /// Findings of waste without a known change, one per pattern and source line.
     fn without_change(&self, least_percent: f64) -> Vec<Finding> {
         let mut found = Vec::new();
         for group in self.analysis.without_suggestion() {
@@ -314,7 +315,7 @@ impl<'a> FindingBuilder<'a> {
         found
     }
 
-    /// Build a memory finding that has no suggested change.
+    /// Build the finding of waste, without a suggested change; `None` if the pattern has no rule.
     fn finding(&self, waste: &Waste<'_>) -> Option<Finding> {
         let rule = rules::find(waste.pattern.code())?.info();
         let mut facts = vec![
@@ -325,7 +326,7 @@ impl<'a> FindingBuilder<'a> {
         Some(Finding {
             rule,
             title: messages::title(&self.analysis.usage, waste),
-            place: self.place(waste),
+            place: self.source_location(waste),
             change: None,
             events: Vec::new(),
             facts,
@@ -343,7 +344,7 @@ impl<'a> FindingBuilder<'a> {
     }
 
     /// Source location of waste. Objects of several modules, such as repeated layers, get no module.
-    fn place(&self, waste: &Waste<'_>) -> SourceLocation {
+    fn source_location(&self, waste: &Waste<'_>) -> SourceLocation {
         let (trace, row) = (self.trace(), waste.largest.index());
         let module = trace.objects.module[row];
         let is_one = waste.objects.iter().all(|object| trace.objects.module[object.index()] == module);
@@ -362,7 +363,8 @@ impl<'a> FindingBuilder<'a> {
         }
     }
 
-    /// Highest peak of a device, and its size after the compatible ones of these suggestions.
+    /// Highest peak of a device in bytes, also as reduced by the compatible ones of the suggestions `followed`, and
+    /// without waste.
     fn device_peak(&self, peak: &NamedPeak, followed: &[usize]) -> DevicePeak {
         // As in the table of suggestions: savings below a thousandth of the peak do not justify a change.
         let least = (peak.peak.bytes / 1000).max(1);
@@ -375,13 +377,18 @@ impl<'a> FindingBuilder<'a> {
                 let all: Vec<usize> = (0..chosen.len()).collect();
                 Replay::new(self.trace(), peak.device, &chosen).lower(&all, least).after.bytes
             }),
-            needed_bytes: knows.then(|| self.needed(peak, followed, (least, &is_sure))),
-            perhaps_needed_bytes: knows.then(|| self.needed(peak, followed, (least, &|_| true))),
+            needed_bytes: knows.then(|| self.peak_without_waste(peak, followed, (least, &is_sure))),
+            perhaps_needed_bytes: knows.then(|| self.peak_without_waste(peak, followed, (least, &|_| true))),
         }
     }
 
-    /// Highest peak of a device without waste of the given certainty.
-    fn needed(&self, peak: &NamedPeak, followed: &[usize], (least, known): (u64, &dyn Fn(&Suggestion) -> bool)) -> u64 {
+    /// Highest peak of a device in bytes after the removal of waste with the certainty that `known` selects.
+    fn peak_without_waste(
+        &self,
+        peak: &NamedPeak,
+        followed: &[usize],
+        (least, known): (u64, &dyn Fn(&Suggestion) -> bool),
+    ) -> u64 {
         let is_waste = |action: &Action| !matches!(action, Action::Recompute { .. } | Action::Offload { .. });
         let of_waste = followed.iter().map(|at| self.suggestion(*at)).filter(|one| is_waste(&one.action));
         let sure: Vec<Suggestion> = of_waste.filter_map(|suggestion| suggestion.with_members(known)).collect();
@@ -390,17 +397,18 @@ impl<'a> FindingBuilder<'a> {
     }
 }
 
-/// Check that the waste is recorded, not inferred.
+/// True if the waste was recorded, not inferred.
 fn is_sure(member: &Suggestion) -> bool {
     member.certainty < Certainty::Inferred
 }
 
+/// True if a saving in bytes is positive and at least a percentage of the peak.
 fn is_enough(bytes: u64, peak: &NamedPeak, least_percent: f64) -> bool {
     bytes > 0 && bytes as f64 >= peak.peak.bytes as f64 * least_percent / 100.0
 }
 
-/// Check if a match is reported without a known change. The last use of a leaked object is unknown without records of
-/// accesses, or while the object's memory grows.
+/// True if a match is reported even without a known change. The last use of a leaked object is unknown without records
+/// of accesses, or while the object's memory grows.
 fn is_reported_without_change(trace: &MemoryTrace, found: &PatternMatch) -> bool {
     let grows = matches!(found.measure, Some(Measure::Growth { .. })) || !trace.has_accesses;
     WITHOUT_CHANGE.contains(&found.pattern) || found.pattern == Pattern::MemoryLeak && grows

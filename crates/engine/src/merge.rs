@@ -33,7 +33,7 @@ fn one(name: &str, per_rank: &[(i64, Vec<Table>)]) -> Table {
         }
     }
     for (column, unit) in heads {
-        let values = stack(parts.iter().map(|(_, t)| (t.column(column), t.rows())));
+        let values = concatenate_values(parts.iter().map(|(_, t)| (t.column(column), t.rows())));
         // An existing column `rank` is renamed.
         let column = if column == "rank" { "rank_in_file" } else { column };
         table = table.with(column, unit, values);
@@ -42,7 +42,7 @@ fn one(name: &str, per_rank: &[(i64, Vec<Table>)]) -> Table {
     table
 }
 
-/// Notes: those that all ranks share appear once, others with their rank.
+/// Merge the notes of the tables of all ranks: notes of all ranks appear once, others with their rank.
 fn notes(parts: &[(i64, &Table)]) -> Vec<String> {
     let mut tables: HashMap<&str, usize> = HashMap::new();
     for (_, table) in parts {
@@ -62,8 +62,9 @@ fn notes(parts: &[(i64, &Table)]) -> Vec<String> {
     notes
 }
 
-/// Concatenated values. Integers and floating-point numbers become floating-point; any other mixture becomes text.
-fn stack<'a>(parts: impl Iterator<Item = (Option<&'a Column>, usize)> + Clone) -> Values {
+/// Concatenate the values of one column of several tables, each given with its number of rows. Integers and
+/// floating-point numbers become floating-point; any other mixture becomes text.
+fn concatenate_values<'a>(parts: impl Iterator<Item = (Option<&'a Column>, usize)> + Clone) -> Values {
     let present = || parts.clone().filter_map(|(c, _)| c.map(|c| &c.values)).filter(|v| !v.is_empty());
     // Without any row, the type of the first trace remains, so that programs find the columns that they expect.
     if present().next().is_none() {

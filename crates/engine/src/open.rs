@@ -1,6 +1,6 @@
 //! Open inputs: run directories from the store, all others through the readers.
 
-use crate::cycles::{self, Cycle, Further, OlderTrace, Taken};
+use crate::cycles::{self, Cycle, CycleRelation, OlderTrace, SeenCycles};
 use crate::ranks::Job;
 use crate::{Error, Lacks, Part, Progress, ranks};
 use regex_lite::Regex;
@@ -80,7 +80,7 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
     Ok(set)
 }
 
-/// Error for inputs without a trace: a profile or a memory file is not a broken trace.
+/// Refine the error for inputs without a trace: a profile or a memory file is not a broken trace.
 fn not_a_trace(paths: &[PathBuf], error: Error) -> Error {
     use stackline_ingest::Error as Read;
     let is_memory = |path: &PathBuf| is_memory_file(path).unwrap_or(false);
@@ -112,21 +112,21 @@ pub(crate) fn open_ranks<E: From<Error>>(
     take: &mut dyn FnMut(Trace, Option<usize>) -> Result<(), E>,
 ) -> Result<LeftOut, E> {
     let groups = file_groups(inputs)?;
-    let (mut job, mut taken, mut left_out) = (Job::default(), Taken::default(), LeftOut::default());
+    let (mut job, mut taken, mut left_out) = (Job::default(), SeenCycles::default(), LeftOut::default());
     let mut add = |traces: Vec<Trace>, is_of_folder: bool, older: &mut Vec<OlderTrace>| {
         let several = traces.len() > 1;
         traces.into_iter().try_for_each(|trace| {
             let cycle = if is_of_folder { Cycle::from_trace(&trace) } else { None };
             match taken.add(cycle) {
-                Further::Process => {
+                CycleRelation::Process => {
                     job.add(&trace.meta).map_err(|reason| not_one_job(reason, &groups, several))?;
                     take(trace, None)
                 }
-                Further::Newer { at, older: replaced } => {
+                CycleRelation::Newer { at, older: replaced } => {
                     older.push(replaced);
                     take(trace, Some(at))
                 }
-                Further::Older(own) => {
+                CycleRelation::Older(own) => {
                     older.push(own);
                     Ok(())
                 }
@@ -191,7 +191,7 @@ fn is_no_trace(error: &Error) -> bool {
     matches!(error, Error::Ingest(_) | Error::Lacks(_))
 }
 
-/// Files of a group that can be read by themselves; all others are added to `skipped`.
+/// Select the files of a group that can be read by themselves; the errors of all others are added to `skipped`.
 fn readable(group: &FileGroup, options: &OpenOptions, skipped: &mut Vec<String>) -> Vec<PathBuf> {
     let mut good = Vec::new();
     for path in &group.paths {
@@ -219,6 +219,8 @@ pub(crate) struct FileGroup {
     pub(crate) is_optional: bool,
 }
 
+/// Divide inputs into groups of files to read together. Files in directories become groups of their own, or join the
+/// other files of their run.
 pub(crate) fn file_groups(inputs: &[PathBuf]) -> Result<Vec<FileGroup>, Error> {
     let file =
         |path: &Path| path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
@@ -252,7 +254,7 @@ pub(crate) fn file_groups(inputs: &[PathBuf]) -> Result<Vec<FileGroup>, Error> {
     Ok(join_groups(groups))
 }
 
-/// Join groups of files that are read together.
+/// Join groups of files of the same folder and run.
 fn join_groups(groups: Vec<FileGroup>) -> Vec<FileGroup> {
     let mut joined: Vec<FileGroup> = Vec::with_capacity(groups.len());
     let mut at: BTreeMap<(PathBuf, String), usize> = BTreeMap::new();
@@ -274,12 +276,13 @@ fn join_groups(groups: Vec<FileGroup>) -> Vec<FileGroup> {
     joined
 }
 
+/// Create the error that the inputs are not ranks of one job, with the files to choose from.
 fn not_one_job(reason: String, groups: &[FileGroup], several: bool) -> Error {
     let choices = if groups.len() > 1 { groups.iter().map(|group| group.label.clone()).collect() } else { Vec::new() };
     Error::NotOneJob { reason, choices, several }
 }
 
-/// Input by its reader.
+/// Input path, classified by the reader that opens it.
 enum Input<'a> {
     /// A run directory.
     Run(&'a Path),
@@ -314,7 +317,7 @@ pub(crate) fn only_run(folder: &Path) -> Option<PathBuf> {
     runs.pop().filter(|_| is_alone)
 }
 
-/// Run directories below a directory, by name. Links are not followed, because they may form a cycle.
+/// Run directories below a directory, in order of their paths. Links are not followed, because they may form a cycle.
 pub(crate) fn runs_below(directory: &Path) -> Vec<PathBuf> {
     let mut runs = Vec::new();
     let mut pending = vec![directory.to_owned()];
@@ -384,6 +387,7 @@ fn read(paths: &[PathBuf], leave_out: &[PathBuf], options: &OpenOptions) -> Resu
     }
 }
 
+/// Convert options for opening inputs to options of the readers, with progress and cancel flag.
 pub(crate) fn read_options(options: &OpenOptions) -> ReadOptions {
     let watch = options.watch.clone();
     ReadOptions {
@@ -409,7 +413,7 @@ fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
     Ok(set)
 }
 
-/// Traces of a recording with individual calls.
+/// Read the traces of a recording with individual calls.
 fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
     use stackline_ingest::recording::{has_streams, is_of_sums, read_traces};
     let lacks = Lacks::new(path, Part::Traces, [Part::Profile]);
@@ -427,7 +431,7 @@ fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error>
 /// Maximum depth of counted directories.
 const MAX_DEPTH: usize = 16;
 
-/// Bytes of a file, or of the files below a directory; 0 if unknown. Used only for progress.
+/// Size in bytes of a file, or of the files below a directory; 0 if unknown. Used only for progress.
 pub(crate) fn size(path: &Path, depth: usize) -> u64 {
     match std::fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() && depth < MAX_DEPTH => {

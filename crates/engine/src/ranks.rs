@@ -14,21 +14,22 @@ pub fn ranks(set: &TraceSet) -> Vec<i64> {
     }
 }
 
+/// True if no rank occurs twice.
 fn is_distinct(ranks: &[i64]) -> bool {
     let mut sorted = ranks.to_vec();
     sorted.sort_unstable();
     sorted.windows(2).all(|w| w[0] != w[1])
 }
 
-/// Rank in the file of a trace that is numbered by position.
-fn named(trace: &Trace, position: usize) -> String {
+/// Sentence for a note: the rank in the file of a trace, and the position that is used instead.
+fn position_note(trace: &Trace, position: usize) -> String {
     match trace.meta.rank {
         Some(rank) => format!("{} contains rank {rank}, but is treated as rank {position}", trace.meta.name),
         None => format!("{} contains no rank number and is treated as rank {position}", trace.meta.name),
     }
 }
 
-/// Note once, in the read report of the first trace, that ranks are positions of traces. Runs keep the note.
+/// Add a note to the first trace's read report if the ranks are positions of traces. Runs keep the note.
 pub(crate) fn note_positions(set: &mut TraceSet) {
     let numbers = ranks(set);
     let by_position = |(trace, number): (&Trace, &i64)| trace.meta.rank != Some(*number);
@@ -38,7 +39,7 @@ pub(crate) fn note_positions(set: &mut TraceSet) {
         return;
     }
     let at = set.traces.iter().zip(&numbers).position(by_position).unwrap_or(0);
-    let example = named(&set.traces[at], at);
+    let example = position_note(&set.traces[at], at);
     diagnostics::note_rank_by_position(&mut set.traces[0].report, count as u64, &example);
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn select_rank(set: TraceSet, requested: i64) -> Result<TraceSet, Err
     let mut traces: Vec<Trace> = set.traces.into_iter().nth(at).into_iter().collect();
     for trace in &mut traces {
         if several && trace.meta.rank != Some(requested) && !diagnostics::is_rank_by_position(&trace.report) {
-            let example = named(trace, at);
+            let example = position_note(trace, at);
             diagnostics::note_rank_by_position(&mut trace.report, 1, &example);
         }
         trace.meta.rank = Some(requested);

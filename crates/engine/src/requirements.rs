@@ -4,7 +4,7 @@ use stackline_model::ReadReport;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Part of a run.
+/// Part of a run: traces, profile or memory data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Single events on tracks, one trace per rank or file.
@@ -15,7 +15,8 @@ pub enum Part {
     Memory,
 }
 
-/// A missing part of an input: the parts that the input has, the command that shows them, and how to record the missing one.
+/// Missing part of an input: the parts that the input has, the command that shows them, and how to record the missing
+/// one.
 #[derive(Clone, Debug)]
 pub struct Lacks {
     /// The input; several only for memory files.
@@ -38,8 +39,8 @@ impl Lacks {
         Self { paths, needed, has: has.into(), report, is_one_of_several: false }
     }
 
-    /// The command that shows the content of the input, and the paths to pass to it; `None` for traces, which most
-    /// commands show.
+    /// Command that shows the content of the input, and the paths to pass to it; `None` for traces, which most commands
+    /// show.
     pub fn next(&self) -> Option<(&'static str, &[PathBuf])> {
         match (self.has.first()?, self.paths.len()) {
             (Part::Traces, _) => None,
@@ -49,8 +50,8 @@ impl Lacks {
         }
     }
 
-    /// The content of the input without the missing part, and the commands that show it; no commands if nothing is
-    /// known of the input.
+    /// Two parts of an error message: the input with its content and its missing part, and the commands that show it.
+    /// No commands if nothing is known of the input.
     fn held(&self, path: &Path, missing: &str) -> (String, Option<String>) {
         let shown = path.display();
         match self.has.first() {

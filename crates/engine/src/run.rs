@@ -23,7 +23,7 @@ pub struct Run {
     timeline: Mutex<Timeline>,
 }
 
-/// State of the traces.
+/// State of the traces of a run: unread, in memory, missing, or already read.
 #[derive(Clone, Debug)]
 enum Timeline {
     Unread,

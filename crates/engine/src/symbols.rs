@@ -7,8 +7,9 @@ use stackline_symbols::{Frame as NamedFrame, Library, State, Symbolizer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Tree with symbolized native frames. Each library is queried once; failures are added to the read report.
-pub(crate) fn named(mut tree: CallingContextTree, symbolizer: &Symbolizer) -> CallingContextTree {
+/// Symbolize the native frames of a calling context tree. Each library is queried once; failures are added to the read
+/// report.
+pub(crate) fn symbolize(mut tree: CallingContextTree, symbolizer: &Symbolizer) -> CallingContextTree {
     // Libraries are sorted by text, so that the order of streams has no effect.
     let mut libraries: BTreeMap<(String, String), Vec<(u64, usize)>> = BTreeMap::new();
     for (at, frame) in tree.frames.iter().enumerate() {
@@ -36,7 +37,7 @@ pub(crate) fn named(mut tree: CallingContextTree, symbolizer: &Symbolizer) -> Ca
         }
     }
     tree.report.sort();
-    expanded(tree, &chains)
+    with_inlined_frames(tree, &chains)
 }
 
 fn library(path: &str, known_by: &str) -> Library {
@@ -60,8 +61,9 @@ fn problem(state: State) -> Option<LibraryProblem> {
     }
 }
 
-/// Replace each frame by its inlined frames, if it has any. The order of rows, and thus the tree's invariants, remain.
-fn expanded(mut tree: CallingContextTree, chains: &[Vec<NamedFrame>]) -> CallingContextTree {
+/// Replace each native frame by its frames in `chains`, outer function first, then the functions inlined in it. The
+/// order of rows, and thus the tree's invariants, remain.
+fn with_inlined_frames(mut tree: CallingContextTree, chains: &[Vec<NamedFrame>]) -> CallingContextTree {
     let mut frames: Vec<Frame> = Vec::with_capacity(tree.frames.len());
     let mut new_frames: Vec<std::ops::Range<usize>> = Vec::with_capacity(tree.frames.len());
     for (frame, chain) in std::mem::take(&mut tree.frames).iter().zip(chains) {
@@ -108,7 +110,7 @@ fn expanded(mut tree: CallingContextTree, chains: &[Vec<NamedFrame>]) -> Calling
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use super::{expanded, library, named};
+    use super::{library, symbolize, with_inlined_frames};
     use stackline_model::{
         CallMetric, CallProcess, CallStats, CallThread, CallingContextTree, CallingContextTreeBuilder, Frame, StrId,
     };
@@ -147,7 +149,7 @@ mod tests {
         let frames = [Frame::native(StrId(0), StrId(1), 0); 4];
         assert_eq!(tree.frames.len(), frames.len());
         let chains = [vec![function("f", 7), function("g", 8)], vec![function("h", 9)], Vec::new(), Vec::new()];
-        let named = expanded(tree, &chains);
+        let named = with_inlined_frames(tree, &chains);
         named.check().unwrap();
         assert_eq!(paths(&named), ["f g 1", "f g h 1", "x.so+0x3 f g 1", "y.so+0x1 1"]);
         let lines: Vec<_> = named.frames.iter().map(|frame| (frame.line(), frame.file().is_some())).collect();
@@ -163,7 +165,7 @@ mod tests {
     #[test]
     fn missing_libraries_are_counted_once() {
         let before = tree(&[&[("/nowhere/x.so", 1), ("/nowhere/x.so", 2)], &[("linux-vdso.so.1", 1)]]);
-        let after = named(before.clone(), &Symbolizer::with_debug_folders(Vec::new()));
+        let after = symbolize(before.clone(), &Symbolizer::with_debug_folders(Vec::new()));
         assert_eq!(paths(&after), paths(&before));
         let problems: Vec<_> =
             after.report.problems.iter().map(|p| (p.code.as_str(), p.count, p.example.as_str())).collect();

@@ -184,7 +184,7 @@ fn add(trace: &mut MemoryTrace, kind: usize, draws: [u8; 4], number: u32, name: 
         NewObject { bytes, device: other_device, stream, name, pool: name, address: bytes, ..NewObject::default() };
     match MemoryCallKind::ALL.get(kind) {
         None => {
-            trace.older(NewObject { stack, ..object });
+            trace.add_older(NewObject { stack, ..object });
         }
         Some(MemoryCallKind::Allocate) => {
             trace.allocate(object, call);

@@ -8,7 +8,7 @@ const MAX_QUICKEST_LATENCY_NS: i64 = 20_000;
 /// Usual latency in ns.
 const USUAL_LATENCY_NS: i64 = 4_000;
 
-/// Range of shifts, in ns, that make a device's impossible times possible.
+/// Range of shifts of a device's times, in ns, that resolve contradictions with the host's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShiftRange {
     /// Smallest possible shift.
@@ -66,16 +66,16 @@ impl DeviceClock {
         }
     }
 
-    /// Add an operation that started `after` ns after its launch call (negative: before it).
-    pub fn launched(&mut self, after: i64) {
+    /// Tighten the bounds by an operation that started `after` ns after its launch call (negative: before it).
+    pub fn add_launch(&mut self, after: i64) {
         self.launches += 1;
         self.early += u64::from(after < 0);
         let bound = after.saturating_neg();
         self.least_ns = Some(self.least_ns.map_or(bound, |least| least.max(bound)));
     }
 
-    /// Add a call that returned `after` ns after the end of the awaited work (negative: before it).
-    pub fn waited(&mut self, after: i64) {
+    /// Tighten the bounds by a call that returned `after` ns after the end of the awaited work (negative: before it).
+    pub fn add_wait(&mut self, after: i64) {
         self.waits += 1;
         self.late += u64::from(after < 0);
         self.most_ns = Some(self.most_ns.map_or(after, |most| most.min(after)));
@@ -95,8 +95,8 @@ impl DeviceClock {
         matches!((self.least_ns, self.most_ns), (Some(least), Some(most)) if least > most)
     }
 
-    /// Shifts that make the times possible. `None` if the recorded times are possible, or without bounds. If no single
-    /// shift satisfies both bounds (drift or noise), the range lies between them.
+    /// Range of shifts that make the recorded times possible. `None` if they already are, or without bounds. If no
+    /// single shift satisfies both bounds (drift or noise), the range lies between them.
     #[must_use]
     pub fn shift_range(&self) -> Option<ShiftRange> {
         let (least, most) = match (self.least_ns, self.most_ns) {
@@ -145,22 +145,22 @@ mod tests {
     fn the_least_shift_within_the_bounds() {
         let mut clock = DeviceClock::new(0);
         assert_eq!(clock.shift_ns(), None);
-        clock.launched(7);
+        clock.add_launch(7);
         assert_eq!((clock.least_ns, clock.shift_ns()), (Some(-7), Some(0)));
-        clock.launched(-30);
-        clock.launched(-10);
+        clock.add_launch(-30);
+        clock.add_launch(-10);
         assert_eq!((clock.launches, clock.early, clock.shift_ns()), (3, 2, Some(30)));
-        clock.waited(90);
-        clock.waited(45);
+        clock.add_wait(90);
+        clock.add_wait(45);
         assert_eq!((clock.least_ns, clock.most_ns, clock.shift_ns()), (Some(30), Some(45), Some(30)));
-        clock.waited(20);
+        clock.add_wait(20);
         assert_eq!((clock.is_contradictory(), clock.shift_ns()), (true, None));
         let shifted = DeviceClock { least_ns: Some(30), most_ns: Some(45), applied_ns: 30, ..clock }.after_shift();
         assert_eq!((shifted.least_ns, shifted.most_ns, shifted.applied_ns), (Some(0), Some(15), 0));
         assert_eq!(shifted.shift_ns(), Some(0), "the shift is not applied again");
         let mut ahead = DeviceClock::new(1);
-        ahead.launched(500);
-        ahead.waited(-40);
+        ahead.add_launch(500);
+        ahead.add_wait(-40);
         assert_eq!((ahead.late, ahead.shift_ns()), (1, Some(-40)));
     }
 }

@@ -38,7 +38,8 @@ impl PeakFlops {
         [self.fp64, self.fp32, self.tf32, self.fp16, self.bf16, self.fp8]
     }
 
-    /// Create from rates in the order of [`Self::FORMATS`]. Numbers that are not positive and finite are dropped.
+    /// Create peak rates from a list in the order of [`Self::FORMATS`], in flop/s. Numbers that are not positive and
+    /// finite are dropped.
     pub(crate) fn from_rates(rates: [Option<f64>; 6]) -> Self {
         let [fp64, fp32, tf32, fp16, bf16, fp8] = rates.map(|rate| rate.filter(|rate| *rate > 0.0 && rate.is_finite()));
         Self { fp64, fp32, tf32, fp16, bf16, fp8 }
@@ -57,7 +58,7 @@ impl PeakFlops {
     }
 }
 
-/// Peak rates of an accelerator by its data sheet.
+/// Memory bandwidth and peak rates of an accelerator, by its data sheet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DataSheet {
     /// Memory bandwidth in bytes/s.

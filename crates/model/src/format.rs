@@ -1,6 +1,6 @@
 //! Formatting of numbers, durations, bytes and texts, shared by all outputs.
 
-/// Display scale of a column's numbers.
+/// Display scale of a column's numbers: divisor, unit and decimals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     /// Divisor of displayed numbers.
@@ -40,7 +40,7 @@ pub fn count(value: impl TryInto<i64>) -> String {
 
 /// Format a time in ns in its best unit, with three or four digits: `12.3 ms`.
 pub fn duration(ns: i64) -> String {
-    let scale = ladder(&TIME, 1.0, (ns as f64).abs(), false);
+    let scale = choose_scale(&TIME, 1.0, (ns as f64).abs(), false);
     let shown = (ns as f64).abs() / scale.divisor;
     let decimals = if scale.suffix == "ns" { 0 } else { decimals_for(shown) };
     format!("{} {}", number(ns as f64, &Scale { decimals, ..scale }), scale.suffix)
@@ -48,12 +48,12 @@ pub fn duration(ns: i64) -> String {
 
 /// Format a size in bytes in its best unit: `12.3 MiB`.
 pub fn bytes(bytes: u64) -> String {
-    let scale = ladder(&BYTES, 1.0, bytes as f64, false);
+    let scale = choose_scale(&BYTES, 1.0, bytes as f64, false);
     let decimals = if scale.suffix == "B" { 0 } else { decimals_for(bytes as f64 / scale.divisor) };
     format!("{} {}", number(bytes as f64, &Scale { decimals, ..scale }), scale.suffix)
 }
 
-/// Number of decimals for three or four digits in total.
+/// Number of decimals with which a displayed number has three or four digits.
 pub fn decimals_for(shown: f64) -> usize {
     match shown {
         s if s >= 1_000.0 => 0,
@@ -63,9 +63,9 @@ pub fn decimals_for(shown: f64) -> usize {
     }
 }
 
-/// Scale of a list of values, by their largest magnitude. `unit` is the value of 1 in the smallest unit of `steps`;
-/// `integer` is true if all values are whole.
-pub fn ladder(steps: &[(f64, &'static str); 4], unit: f64, largest: f64, integer: bool) -> Scale {
+/// Choose the display unit and decimals for a list of values, by their largest magnitude. `unit` is the value of 1 in
+/// the smallest unit of `steps`; `integer` is true if all values are whole.
+pub fn choose_scale(steps: &[(f64, &'static str); 4], unit: f64, largest: f64, integer: bool) -> Scale {
     let largest = largest * unit;
     // A unit is chosen if the largest value has at least two digits before the point, so that small values remain
     // visible.
@@ -75,6 +75,7 @@ pub fn ladder(steps: &[(f64, &'static str); 4], unit: f64, largest: f64, integer
     Scale { divisor: found.0 / unit, suffix: found.1, decimals, grouped: largest / found.0 >= 1e4 }
 }
 
+/// Separate the thousands of a decimal number by commas.
 fn group(text: &str) -> String {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |r| ("-", r));
     let (whole, fraction) = rest.find('.').map_or((rest, ""), |dot| rest.split_at(dot));

@@ -35,7 +35,7 @@ pub struct Fusion {
 }
 
 impl Trace {
-    /// Fused events by name and original operators, in order of first appearance.
+    /// Group fused events by name and original operators, in order of first appearance.
     pub fn fusions(&self) -> Vec<Fusion> {
         let lists = self.attr(FUSED_OPERATORS);
         let mut found: Vec<Fusion> = Vec::new();

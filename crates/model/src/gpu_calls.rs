@@ -163,8 +163,8 @@ const RULES: &[(&str, CallKind)] = &[
     ("urEnqueueCommandBufferExp", GraphLaunch),
 ];
 
-/// True for suffixes that keep the meaning: versions (`_v2`, `_v11060`), and variants for the per-thread default
-/// stream.
+/// True if the end of a call's name keeps its meaning: versions (`_v2`, `_v11060`), and variants for the per-thread
+/// default stream.
 fn is_suffix(ending: &str) -> bool {
     const STREAMS: [&str; 3] = ["ptsz", "ptds", "spt"];
     let is_version = |part: &str| {
@@ -177,7 +177,7 @@ fn is_suffix(ending: &str) -> bool {
 /// Prefixes of MUSA's calls, which mirror CUDA's, and CUDA's prefixes.
 const MIRRORED_PREFIXES: [(&str, &str); 2] = [("musa", "cuda"), ("mu", "cu")];
 
-/// CUDA's name of a mirrored call; other names unchanged.
+/// Translate the name of a MUSA call to that of the CUDA call that it mirrors; other names are unchanged.
 fn as_cuda(name: &str) -> Cow<'_, str> {
     let mirrored = |&(prefix, of_cuda): &(&str, &str)| {
         let call = name.strip_prefix(prefix).filter(|call| call.starts_with(|c: char| c.is_ascii_uppercase()))?;
@@ -194,7 +194,7 @@ pub fn kind_of_name(name: &str) -> Option<CallKind> {
     RULES.iter().find(|(rule, _)| means(rule)).map(|&(_, kind)| kind)
 }
 
-/// Copies that a call waits for before it returns.
+/// Kind of copy that a call certainly waits for before it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CopyWait {
     /// For a copy to the host.
@@ -212,13 +212,13 @@ const COPY_WAITS: &[(&str, CopyWait)] = &[
     ("cudaMemcpyAsync", CopyWait::ToPageable),
 ];
 
-/// Copies that a call with this name certainly waits for.
+/// Kind of copy that a call with this name certainly waits for; `None` for other calls.
 #[must_use]
 pub(crate) fn copy_wait(name: &str) -> Option<CopyWait> {
     COPY_WAITS.iter().find(|(copy, _)| *copy == name).map(|&(_, wait)| wait)
 }
 
-/// Kind of work that a launch puts on a device.
+/// Kind of work that a launch call puts on a device: kernel, graph, copy or fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Launched {
     Kernel,
@@ -253,6 +253,7 @@ const LAUNCHES: &[(&str, Launched)] = &[
 /// Parts of names of calls that add work to a graph (`cudaGraphAddMemcpyNode`), or change a graph.
 const GRAPH_CALL_PARTS: &[&str] = &["GraphAdd", "GraphExec", "CommandBufferAppend"];
 
+/// Kind of work that a runtime or driver call puts on a device, by its name; `None` for other calls.
 fn launched(call: &str) -> Option<Launched> {
     if GRAPH_CALL_PARTS.iter().any(|part| call.contains(part)) {
         return None;
@@ -291,9 +292,10 @@ pub fn is_fill_launch(call: &str) -> bool {
     launched(call) == Some(Launched::Fill)
 }
 
-/// `true` if a call begins the capture of a stream into a graph, `false` if it ends one, `None` for other calls.
+/// `true` if a call, by its name, begins the capture of a stream into a graph, `false` if it ends one, `None` for other
+/// calls.
 #[must_use]
-pub fn captures(call: &str) -> Option<bool> {
+pub fn begins_capture(call: &str) -> Option<bool> {
     match call {
         _ if call.contains("StreamBeginCapture") => Some(true),
         _ if call.contains("StreamEndCapture") => Some(false),
@@ -301,7 +303,7 @@ pub fn captures(call: &str) -> Option<bool> {
     }
 }
 
-/// Direction of a copy.
+/// Direction of a memory copy between host and devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CopyDirection {
     /// Host to device.

@@ -7,7 +7,7 @@ const MANY: usize = 100;
 /// Threshold for a single record without a plausible time: too many if there are fewer records than this.
 const MANY_OF_KIND: usize = 50;
 
-/// True if so many records of a kind lack a plausible time that the others do not represent the program.
+/// True if so many of `all` GPU records have no plausible time that the others do not represent the program.
 #[must_use]
 pub fn lack_times(untimed: usize, all: usize) -> bool {
     untimed > 1 && untimed.saturating_mul(MANY) >= all || untimed.saturating_mul(MANY_OF_KIND) > all
@@ -48,7 +48,7 @@ impl GpuRecords {
         lack_times(untimed, all)
     }
 
-    /// True if there are records of GPU operations.
+    /// True if the trace has any record of a GPU operation, even without a plausible time.
     #[must_use]
     pub fn are_any(&self) -> bool {
         self.operations.0 > 0

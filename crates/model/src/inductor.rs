@@ -24,13 +24,13 @@ pub(crate) fn original_operators(kernel: &str) -> Option<(Vec<String>, bool)> {
     let (_category, rest) = kernel.strip_prefix(PREFIX)?.split_once('_')?;
     let (joined, number) = rest.strip_prefix(FUSED)?.rsplit_once('_')?;
     let is_numbered = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    let operators = split(joined.strip_prefix('_').filter(|_| is_numbered)?);
+    let operators = split_operators(joined.strip_prefix('_').filter(|_| is_numbered)?);
     let are_known = operators.iter().all(|name| is_known(name) || name.strip_suffix('_').is_some_and(is_known));
     (!operators.is_empty()).then_some((operators, are_known))
 }
 
 /// Split operator names that are joined by `_`. Adjacent unknown parts form one name.
-fn split(joined: &str) -> Vec<String> {
+fn split_operators(joined: &str) -> Vec<String> {
     let parts: Vec<&str> = joined.split('_').collect();
     let mut operators: Vec<String> = Vec::new();
     let (mut at, mut was_known) = (0, true);
@@ -38,7 +38,7 @@ fn split(joined: &str) -> Vec<String> {
         // Underscores sort before letters: after a letter, an empty part is the end of a name (`copy_`), else the begin
         // of one.
         let is_end = parts[at].is_empty() && operators.last().is_some_and(|last| !last.starts_with('_'));
-        let (count, is_known) = if is_end { (1, was_known) } else { length(&parts[at..]) };
+        let (count, is_known) = if is_end { (1, was_known) } else { first_name_length(&parts[at..]) };
         let name = parts[at..at + count].join("_");
         match operators.last_mut() {
             Some(last) if is_end || *last >= name || !is_known && !was_known => {
@@ -53,9 +53,9 @@ fn split(joined: &str) -> Vec<String> {
     operators
 }
 
-/// Number of parts of the first name, and true if it is known: the longest known name, else one part with its leading
-/// underscore.
-fn length(parts: &[&str]) -> (usize, bool) {
+/// Number of parts of the first operator name in `parts`, and true if the name is known. The longest known name is
+/// taken, else one part with its leading underscore.
+fn first_name_length(parts: &[&str]) -> (usize, bool) {
     let least = if parts[0].is_empty() { 2.min(parts.len()) } else { 1 };
     let is_name = |count: &usize| is_known(&parts[..*count].join("_"));
     let known = (1..=parts.len().min(MOST_PARTS)).rev().find(is_name);

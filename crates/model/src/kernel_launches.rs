@@ -62,9 +62,9 @@ impl KernelLaunches {
     }
 }
 
-/// Begin of each process's last launches, whose kernels may run after the end of the recording. These launches follow
-/// the last one with an operation, unless a call that waited for the device has returned since. They are at most as
-/// many as fit into the queue.
+/// Last recorded launch and last waits of each process, to find launches whose kernels may run after the end of the
+/// recording. These launches follow the last one with an operation, unless a call that waited for the device has
+/// returned since. They are at most as many as fit into the queue.
 struct LastLaunches {
     /// Begin of the last launch with an operation, by process.
     last_recorded: BTreeMap<Key, i64>,
@@ -99,7 +99,8 @@ impl LastLaunches {
         }
     }
 
-    /// Missing ones among the launches without an operation.
+    /// Select the launches without an operation whose records are missing, from `without`. The last launches of a
+    /// process may not have run yet.
     fn missing_among(&self, trace: &Trace, without: Vec<EventId>) -> Vec<EventId> {
         let mut tails: BTreeMap<Key, Vec<EventId>> = BTreeMap::new();
         let mut of_others: Vec<EventId> = Vec::new();
@@ -124,6 +125,7 @@ impl LastLaunches {
         missing
     }
 
+    /// True if a later call waited for the process's device, or waited for a stream on the same thread.
     fn is_awaited(&self, trace: &Trace, call: EventId) -> bool {
         let waits = [
             self.last_wait.get(&process(trace, call)),
@@ -141,7 +143,7 @@ fn process(trace: &Trace, call: EventId) -> Key {
     trace.tracks.pid(trace.events.track[call.index()])
 }
 
-/// Latest time of each key among pairs of key and time.
+/// Latest time by key, from pairs of key and time.
 fn last_of<K: Ord>(times: impl Iterator<Item = (K, i64)>) -> BTreeMap<K, i64> {
     let mut last = BTreeMap::new();
     for (key, time) in times {

@@ -96,6 +96,7 @@ pub fn short_names(names: &[String]) -> Vec<String> {
 /// Levels of detail; the last one shows the whole name.
 const LEVELS: usize = 4;
 
+/// Short kernel name at a level of detail, from 0 (shortest) to [`LEVELS`] (whole name).
 fn shown_at(name: &str, parsed: Option<&Parsed>, level: usize) -> String {
     let Some(parsed) = parsed.filter(|_| level < LEVELS) else { return name.to_owned() };
     let words = match level {
@@ -108,7 +109,7 @@ fn shown_at(name: &str, parsed: Option<&Parsed>, level: usize) -> String {
     all.map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// Parts of a name.
+/// Parts of a C++ kernel name: function, operations, types and numbers.
 struct Parsed {
     base: String,
     /// Operations: functors and operators, each once.
@@ -119,7 +120,7 @@ struct Parsed {
 }
 
 impl Parsed {
-    /// Parse a name; `None` if it is not a C++ name with arguments.
+    /// Parse a C++ kernel name; `None` if it is not a C++ name with arguments.
     fn parse(name: &str) -> Option<Self> {
         // Python frames and names of programs contain brackets, too.
         if !name.ends_with([')', '>', '}']) || !name.contains("::") && !name.contains('<') {
@@ -161,12 +162,14 @@ impl Parsed {
     }
 }
 
+/// Word of a name without a common ending.
 fn trimmed(token: &str) -> &str {
     let cut = |ending: &&str| token.strip_suffix(*ending).filter(|rest| rest.len() > 1);
     ENDINGS.iter().find_map(cut).unwrap_or(token)
 }
 
-/// Characters of a text with the number of enclosing brackets. A `>` within parentheses is a comparison.
+/// Characters of a C++ name, each with its offset and the number of enclosing brackets. A `>` within parentheses is a
+/// comparison.
 fn with_depths(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
     let mut open = Vec::new();
     text.char_indices().map(move |(at, c)| {
@@ -184,7 +187,7 @@ fn with_depths(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
     })
 }
 
-/// Function without its return type, which may have template arguments itself (`std::enable_if<…>::type`).
+/// C++ function name without its return type, which may have template arguments itself (`std::enable_if<…>::type`).
 fn without_return_type(name: &str) -> &str {
     let mut from = 0;
     for (at, c, depth) in with_depths(name) {
@@ -198,7 +201,8 @@ fn without_return_type(name: &str) -> &str {
     &name[from..]
 }
 
-/// End of the template arguments at the start of a text; 0 without any.
+/// Offset of the `>` that closes the template arguments at the start of a text; 0 without arguments, the text's length
+/// if unclosed.
 fn template_end(text: &str) -> usize {
     if !text.starts_with('<') {
         return 0;

@@ -36,8 +36,8 @@ pub struct LaunchTimes<'a> {
 }
 
 impl<'a> LaunchTimes<'a> {
-    /// Infer missing launch times. Linear in the number of operations, except for sorting, which only runs if launches
-    /// are missing.
+    /// Compute the launch times of a trace's GPU operations, and infer missing ones. Linear in the number of
+    /// operations, except for sorting, which only runs if launches are missing.
     pub fn new(trace: &'a Trace) -> Self {
         let mut found = Self { trace, inferred: FxHashMap::default() };
         if trace.gpu.ids().any(|gpu| found.recorded(gpu).is_none()) {
@@ -70,7 +70,7 @@ impl<'a> LaunchTimes<'a> {
         self.trace.gpu_operation(event).map(|gpu| self.launch_of(gpu))
     }
 
-    /// Recorded launch; `None` if the call has no plausible time.
+    /// Recorded launch of a GPU operation; `None` without a launch call, or if the call has no plausible time.
     fn recorded(&self, gpu: GpuOpId) -> Option<Launched> {
         let events = &self.trace.events;
         let call = self.trace.gpu.launch[gpu.index()].some().filter(|&call| events.is_plausible(call))?;
@@ -80,8 +80,8 @@ impl<'a> LaunchTimes<'a> {
         })
     }
 
-    /// The smallest correlation ID of a recorded launch per process. It covers all streams, because a stream may be
-    /// used late for the first time.
+    /// Smallest correlation ID of a recorded launch, by process. It covers all streams, because a stream may be used
+    /// late for the first time.
     fn first_numbers(&self) -> BTreeMap<Option<Key>, i64> {
         let mut first = BTreeMap::new();
         for gpu in self.trace.gpu.ids() {
@@ -96,7 +96,7 @@ impl<'a> LaunchTimes<'a> {
         first
     }
 
-    /// Infer launches for one stream's operations, which are sorted by start.
+    /// Infer the missing launches of one stream's operations, which are sorted by start.
     fn infer(&mut self, operations: &[GpuOpId], first_numbers: &BTreeMap<Option<Key>, i64>) {
         let recorded: Vec<Option<Launched>> = operations.iter().map(|&gpu| self.recorded(gpu)).collect();
         let row = |(&gpu, recorded): (&GpuOpId, &Option<Launched>)| Operation {
@@ -118,7 +118,7 @@ impl<'a> LaunchTimes<'a> {
     }
 }
 
-/// Record of a stream's operation.
+/// GPU operation of a stream: start, recorded launch time and correlation ID.
 #[derive(Clone, Copy, Debug)]
 struct Operation {
     start: i64,

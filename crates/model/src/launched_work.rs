@@ -13,7 +13,7 @@ pub struct LaunchedWork {
 }
 
 impl LaunchedWork {
-    /// Sort the operations that `counts` selects by launch time.
+    /// Sort the operations for which `counts` is true by launch time, per process.
     #[must_use]
     pub fn from_trace(trace: &Trace, counts: impl Fn(GpuOpId) -> bool) -> Self {
         let times = LaunchTimes::new(trace);
@@ -37,7 +37,8 @@ impl LaunchedWork {
         Self { of_processes }
     }
 
-    /// Span from the end of all work launched before the step to the end of all work launched before the step's end.
+    /// Time range in ns of a step's GPU work. It begins when all work launched before the step has ended. It ends when
+    /// all work launched before the step's end has ended.
     #[must_use]
     pub fn span(&self, trace: &Trace, step: &Step) -> (i64, i64) {
         let from = self.work_end(trace, step, step.start);
@@ -61,7 +62,7 @@ impl LaunchedWork {
         work.get(work.partition_point(|&(launched, _)| launched < from)).is_some_and(|&(launched, _)| launched < to)
     }
 
-    /// End of all work that the step's process launched before a time; at least that time.
+    /// Time in ns at which all work ends that the step's process launched before `moment`; at least `moment`.
     #[must_use]
     pub fn work_end(&self, trace: &Trace, step: &Step, moment: i64) -> i64 {
         let until = |process: Option<Key>| {

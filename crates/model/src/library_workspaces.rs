@@ -6,7 +6,7 @@
 
 use crate::native_names::qualified;
 
-/// A library with working memory.
+/// CUDA library that needs working memory: name, allocating functions, and advice on the size.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WorkspaceLibrary {
     /// Name.

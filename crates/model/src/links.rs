@@ -41,7 +41,7 @@ impl LinkTable {
         self.category.splice(rows, links.iter().map(|link| link.2));
     }
 
-    /// Rows of the link table that contain a kind of links.
+    /// Range of rows of the link table that have a kind, by binary search.
     fn rows(&self, kind: LinkKind) -> Range<usize> {
         self.kind.partition_point(|other| *other < kind)..self.kind.partition_point(|other| *other <= kind)
     }

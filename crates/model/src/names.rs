@@ -1,6 +1,6 @@
 //! Names of PyTorch's events that several modules use; those of runtimes are in [`gpu_calls`](crate::gpu_calls).
 
-pub use crate::gpu_calls::{captures, is_fill_launch, is_graph_launch, is_kernel_launch, is_launch};
+pub use crate::gpu_calls::{begins_capture, is_fill_launch, is_graph_launch, is_kernel_launch, is_launch};
 
 /// Prefix of spans in which PyTorch's autograd engine runs a node of the backward pass.
 pub const BACKWARD_NODE: &str = "autograd::engine::evaluate_function";
@@ -35,8 +35,8 @@ pub fn module_class(name: &str) -> Option<&str> {
     Some(instance.map_or(class, |(class, _)| class))
 }
 
-/// File, line and function of a Python frame: `train.py(12): step`, or `$train.py:12 step` of XProf. None for other
-/// names.
+/// Parse the name of a Python frame into file, line and function: `train.py(12): step`, or `$train.py:12 step` of
+/// XProf. None for other names.
 #[must_use]
 pub fn python_frame(name: &str) -> Option<(&str, u32, &str)> {
     if let Some(name) = name.strip_prefix('$') {

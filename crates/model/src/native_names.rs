@@ -29,8 +29,8 @@ const OVERLOADS: [&str; 18] = [
     "_mode",
 ];
 
-/// Operator of an entry function in C++: `div` of `at::_ops::div_Tensor::call(at::Tensor const&, …)`, which the
-/// profiler calls `aten::div`. None for other functions.
+/// Operator that a C++ entry function dispatches: `div` of `at::_ops::div_Tensor::call(at::Tensor const&, …)`, which
+/// the profiler calls `aten::div`. None for other functions.
 pub fn operator(function: &str) -> Option<&str> {
     let (name, _) = qualified(function).strip_prefix(OPERATORS)?.split_once("::")?;
     let is_overload = |at: &usize| name.as_bytes().get(at + 1).is_some_and(u8::is_ascii_uppercase);
@@ -94,7 +94,7 @@ pub fn is_autocast_copy(function: &str) -> bool {
     function.starts_with("at::autocast::cached_cast(")
 }
 
-/// Function without its arguments, template parameters and return type.
+/// Qualified name of a C++ function, without its arguments, template parameters and return type.
 pub fn qualified(function: &str) -> &str {
     let function = function.split_once(['(', '<']).map_or(function, |(name, _)| name);
     function.rsplit_once(' ').map_or(function, |(_, name)| name)

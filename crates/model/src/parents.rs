@@ -87,7 +87,7 @@ impl Trace {
         start(from) < start(to) && self.is_on_thread(from) && self.is_on_thread(to)
     }
 
-    /// Parent that needs a search of the whole trace.
+    /// Logical parent of an event by arrow, ID or time, from the lookup table of [`Self::find_other_parents`].
     fn other_parent(&self, event: EventId) -> Option<(EventId, ParentEvidence)> {
         let all = self.other_parents.get_or_init(|| self.find_other_parents());
         let at = all.binary_search_by_key(&event, |&(child, ..)| child).ok()?;
@@ -106,7 +106,7 @@ impl Trace {
         found
     }
 
-    /// Work that one thread handed to another, by arrows of the source.
+    /// Parents of work that one thread handed to another, by arrows of the source.
     fn handed_over(&self) -> Vec<Parent> {
         let categories: Vec<StrId> = HANDOVERS.iter().filter_map(|category| self.strings.find(category)).collect();
         let track = |event: EventId| self.events.track[event.index()];
@@ -117,8 +117,8 @@ impl Trace {
         arrows.into_iter().map(|(from, to, _)| (to, from, ParentEvidence::Flow)).collect()
     }
 
-    /// Annotations that a profiler projected on a device: their parents are host annotations with the same external ID
-    /// and name (Kineto).
+    /// Parents of annotations that a profiler projected on a device: host annotations with the same external ID and
+    /// name (Kineto).
     fn projected_annotations(&self) -> Vec<Parent> {
         let ids = self.attr("External id");
         if !ids.exists() || !self.events.kind.contains(&EventKind::GpuAnnotation) {

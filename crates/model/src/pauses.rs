@@ -44,8 +44,8 @@ impl Pause {
     }
 }
 
-/// Time between steps that may contain a pause, and the least length of a silence in it.
-struct Candidate {
+/// Gap between steps that may contain a pause, and the least length in ns of a silence in it.
+struct StepGap {
     start: i64,
     end: i64,
     before: i64,
@@ -124,7 +124,7 @@ impl Trace {
         pauses
     }
 
-    /// Begins of the first and the last step of each process.
+    /// Begin times of the first and of the last step of each process.
     fn step_spans(&self) -> BTreeMap<Key, (i64, i64)> {
         let mut spans: BTreeMap<Key, (i64, i64)> = BTreeMap::new();
         for step in &self.steps {
@@ -134,8 +134,8 @@ impl Trace {
         spans
     }
 
-    /// True if the number of a step follows that of its process's previous step. For the first step of a process,
-    /// processes with steps before and after it decide; without any, it does not follow.
+    /// True if the number of the step at index `at` continues that of its process's previous step. For the first step
+    /// of a process, processes with steps before and after it decide; without any, it does not continue.
     fn follows(&self, at: usize, numbers: &BTreeMap<Key, i64>) -> bool {
         let is_next = |step: &Step, number: &i64| number.checked_add(1) == Some(step.number);
         let step = &self.steps[at];
@@ -158,7 +158,7 @@ impl Trace {
     }
 
     /// Gaps between steps of a schedule that are longer than the median step, and whose numbers are not consecutive.
-    fn candidates(&self) -> Vec<Candidate> {
+    fn candidates(&self) -> Vec<StepGap> {
         let mut lengths: Vec<i64> =
             self.steps.iter().map(|step| step.end.saturating_sub(step.start)).filter(|&ns| ns > 0).collect();
         lengths.sort_unstable();
@@ -172,7 +172,7 @@ impl Trace {
             }
             let is_long = |end: &i64| step.start.saturating_sub(*end) > median;
             if let Some((end, before)) = last.filter(|(end, _)| is_long(end) && !self.follows(at, &numbers)) {
-                found.push(Candidate { start: end, end: step.start, before, after: step.number, least_ns: median });
+                found.push(StepGap { start: end, end: step.start, before, after: step.number, least_ns: median });
             }
             numbers.insert(self.process_of(step), step.number);
             last = last.max(Some((step.end, step.number)));
@@ -180,8 +180,8 @@ impl Trace {
         found
     }
 
-    /// Time ranges of the events in each of these gaps, unordered.
-    fn events_within(&self, gaps: &[Candidate]) -> Vec<Vec<(i64, i64)>> {
+    /// Time ranges in ns of the events in each gap, unordered.
+    fn events_within(&self, gaps: &[StepGap]) -> Vec<Vec<(i64, i64)>> {
         let mut within = vec![Vec::new(); gaps.len()];
         let counts =
             |event: &crate::EventId| self.events.is_plausible(*event) && self.kind(*event) != EventKind::Recording;
@@ -203,8 +203,8 @@ impl Trace {
     }
 }
 
-/// Longest time in a gap without events, if it is long enough.
-fn longest_silence(gap: &Candidate, mut events: Vec<(i64, i64)>) -> Option<Pause> {
+/// Longest time without events in a gap, as a pause; `None` if it is too short.
+fn longest_silence(gap: &StepGap, mut events: Vec<(i64, i64)>) -> Option<Pause> {
     events.sort_unstable();
     events.push((gap.end, gap.end));
     let mut until = gap.start;

@@ -10,20 +10,21 @@ pub struct RankInName {
 }
 
 impl RankInName {
-    /// Rank in a file name: `rank3_snapshot.pickle`, `step_10/rank-3.pickle`, `local_rank=1.pickle`. Of several the
-    /// last one; ranks of the job take precedence over those of a host.
+    /// Find the rank in a file name: `rank3_snapshot.pickle`, `step_10/rank-3.pickle`, `local_rank=1.pickle`. Of
+    /// several the last one; ranks of the job take precedence over those of a host.
     #[must_use]
     pub fn of_rank(name: &str) -> Option<Self> {
         Self::by_words(name, &[("rank", false)])
     }
 
-    /// Rank in a file name; without one, the number of the worker, or of the GPU of a host: `snapshot_gpu1.pickle`.
+    /// Find the rank in a file name; without one, the number of the worker, or of the GPU of a host:
+    /// `snapshot_gpu1.pickle`.
     #[must_use]
     pub fn of_rank_or_gpu(name: &str) -> Option<Self> {
         Self::by_words(name, &[("rank", false), ("worker", false), ("gpu", true), ("device", true)])
     }
 
-    /// Find a number after one of these words; the flag is true for numbers of a host.
+    /// Find a number after one of these words in a file name. The flag of a word is true for numbers of a host.
     fn by_words(name: &str, words: &[(&str, bool)]) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let number = |at: usize, (word, is_of_host): (&str, bool)| {

@@ -70,7 +70,8 @@ impl Problem {
         }
     }
 
-    /// True if each occurrence has its own information, so that examples are shown whole.
+    /// True if each occurrence of the diagnostic has its own information, so that all examples are kept and shown
+    /// whole.
     pub fn each_matters(&self) -> bool {
         CODES_WITH_ALL_EXAMPLES.contains(&self.code.as_str())
     }

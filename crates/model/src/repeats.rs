@@ -39,12 +39,13 @@ impl Trace {
         self.without_graphs_run_again(repeats, &order)
     }
 
+    /// Sort key of an event: track, start, row.
     fn place_in_time(&self, event: EventId) -> (TrackId, i64, EventId) {
         (self.events.track[event.index()], self.events.start[event.index()], event)
     }
 
-    /// Repeated operators without those of graphs that run again: several operators with the same names and thread,
-    /// close to each other both times. `order` has all backward operators, by thread and time.
+    /// Filter out repetitions by graphs that run again: several operators with the same names and thread, close to each
+    /// other both times. `order` has all backward operators, by thread and time.
     fn without_graphs_run_again(&self, mut repeats: Vec<Repeat>, order: &[EventId]) -> Vec<EventId> {
         let at = |event: EventId| {
             let key = self.place_in_time(event);
@@ -67,7 +68,7 @@ impl Trace {
     }
 }
 
-/// Two backward operators with one sequence number.
+/// Pair of backward operators with the same sequence number: the first one and the repetition.
 struct Repeat {
     first: EventId,
     again: EventId,

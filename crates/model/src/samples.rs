@@ -37,7 +37,8 @@ impl SampleMetric {
     }
 }
 
-/// Metrics and weights of sample events. An event has at most one; of several attributes the first metric counts.
+/// Reader of the metric and weight of sample events. An event has at most one; of several attributes the first metric
+/// counts.
 #[derive(Debug)]
 pub struct SampleWeights<'a>(Vec<(SampleMetric, AttrColumn<'a>)>);
 

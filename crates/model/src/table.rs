@@ -77,7 +77,7 @@ impl Values {
     }
 }
 
-/// A named column.
+/// Column of a result table: name, unit and values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Column {
     /// Stable name: the key in JSON and the header in CSV. Part of the versioned schema.

@@ -263,7 +263,7 @@ impl Trace {
     /// table, in the order of events. Calls during capture into a graph are excluded. A nested call may be the same
     /// launch: see [`Self::unrecorded_launches`].
     pub(crate) fn launches_without_work(&self) -> Vec<EventId> {
-        let captures = self.captures();
+        let captures = self.capture_ranges();
         let is_captured = |event: EventId| {
             let start = self.events.start[event.index()];
             let of_track = captures.get(&self.events.track[event.index()]).map_or(&[][..], Vec::as_slice);
@@ -282,10 +282,10 @@ impl Trace {
         self.events.ids().filter(|event| is_launch(event) && !is_captured(*event)).collect()
     }
 
-    /// Time ranges per track in which its thread captured streams into graphs, ns, ascending; an unfinished capture
+    /// Time ranges in ns in which each thread captured streams into graphs, by track, ascending. An unfinished capture
     /// extends to the end.
-    fn captures(&self) -> BTreeMap<TrackId, Vec<(i64, i64)>> {
-        let marks: Vec<Option<bool>> = self.strings.iter().map(crate::names::captures).collect();
+    fn capture_ranges(&self) -> BTreeMap<TrackId, Vec<(i64, i64)>> {
+        let marks: Vec<Option<bool>> = self.strings.iter().map(crate::names::begins_capture).collect();
         let mut found: BTreeMap<TrackId, Vec<(i64, i64)>> = BTreeMap::new();
         if marks.iter().all(Option::is_none) {
             return found;
@@ -324,6 +324,7 @@ impl Trace {
         self.name_or_key(track.name, track.tid)
     }
 
+    /// Text of a name, or of the key if there is no name.
     fn name_or_key(&self, name: StrId, key: Key) -> String {
         name.some().map_or_else(|| self.key_text(key), |name| self.strings.get(name).to_owned())
     }

@@ -25,7 +25,7 @@ impl Key {
     }
 }
 
-/// Kind of a track.
+/// Kind of a track: CPU thread, GPU stream, counters or asynchronous spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum TrackKind {
@@ -69,7 +69,7 @@ pub struct Process {
     pub sort_index: Option<i64>,
 }
 
-/// Track: one lane of events.
+/// Track of events, such as a thread or a GPU stream, with its process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Track {
     /// Process.

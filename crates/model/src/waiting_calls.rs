@@ -47,15 +47,15 @@ impl WaitingCall {
     }
 }
 
-/// Wait type of an API call.
+/// Work that a call waits for by its name: a device, a stream, or its own copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum WaitKind {
     SyncDevice,
     SyncStream,
     Copy(CopyWait),
 }
 
-/// A wait for all work of a queue that was launched before a time in ns.
+/// Call that waits for all work of a queue that was launched before a time in ns.
 #[derive(Clone, Copy)]
 struct QueueWait {
     call: EventId,
@@ -67,9 +67,9 @@ struct QueueWait {
 /// A queue of work: launching process, device, and stream (`None`: all of the device's).
 type Queue = (ProcessId, i32, Option<i64>);
 
-/// A copy: device, end, and its destination: host, and pageable host memory.
+/// GPU copy: device, end time in ns, and flags for a destination in host memory and in pageable host memory.
 #[derive(Clone, Copy)]
-struct Copied {
+struct GpuCopy {
     device: i32,
     ended: i64,
     to_host: bool,
@@ -80,9 +80,9 @@ struct Copied {
 #[must_use]
 pub fn waiting_calls(trace: &Trace) -> Vec<WaitingCall> {
     let (mut waits, mut on_queues) = (Vec::new(), event_waits(trace));
-    let roles = roles(trace);
+    let roles = wait_kinds(trace);
     if !roles.is_empty() {
-        find_by_roles(trace, &roles, (&mut waits, &mut on_queues));
+        find_by_wait_kinds(trace, &roles, (&mut waits, &mut on_queues));
     }
     waits.extend(queue_waits(trace, &on_queues));
     // A file may hold a synchronization record twice.
@@ -118,10 +118,10 @@ pub fn unnamed_waits(trace: &Trace, named: &[WaitingCall]) -> Vec<WaitingCall> {
     queue_waits(trace, &on_queues)
 }
 
-/// Find calls that wait for a device, for a stream or for a copy, by the wait types of their names.
-fn find_by_roles(
+/// Find calls that wait for a device, for a stream or for a copy, by the kind of wait of their names.
+fn find_by_wait_kinds(
     trace: &Trace,
-    roles: &FxHashMap<StrId, Role>,
+    roles: &FxHashMap<StrId, WaitKind>,
     (waits, on_queues): (&mut Vec<WaitingCall>, &mut Vec<QueueWait>),
 ) {
     let copies = copies(trace);
@@ -136,7 +136,7 @@ fn find_by_roles(
     for track in trace.tracks.ids().filter(|t| trace.tracks.get(*t).kind == TrackKind::Thread) {
         let process = trace.tracks.get(track).process;
         // Last copy of the thread, with the operator that queued it.
-        let mut last: Option<(EventId, Copied)> = None;
+        let mut last: Option<(EventId, GpuCopy)> = None;
         for &call in trace.track_events(track) {
             let row = call.index();
             if !trace.kind(call).is_api_call() || !trace.events.is_plausible(call) {
@@ -150,21 +150,21 @@ fn find_by_roles(
             let copied = copies.get(&call).copied();
             let parent = trace.events.parent[row];
             match (role, copied) {
-                (Role::SyncDevice, _) => {
+                (WaitKind::SyncDevice, _) => {
                     let only = devices.get(&process).copied().flatten().map(|d| (d, None));
                     on_queues.extend(named().or(only).map(|(d, s)| on_queue(call, (process, d, s))));
                 }
-                (Role::SyncStream, _) => match (named(), last.take()) {
+                (WaitKind::SyncStream, _) => match (named(), last.take()) {
                     (Some((device, stream)), _) => on_queues.push(on_queue(call, (process, device, stream))),
                     (None, Some((owner, c))) if owner == parent && parent.is_some() => {
                         waits.push(WaitingCall::for_work(call, c.device, c.ended));
                     }
                     _ => {}
                 },
-                (Role::Copy(CopyWait::ToHost), Some(c)) if c.to_host => {
+                (WaitKind::Copy(CopyWait::ToHost), Some(c)) if c.to_host => {
                     waits.push(WaitingCall::for_work(call, c.device, c.ended));
                 }
-                (Role::Copy(CopyWait::ToPageable), Some(c)) if c.to_pageable => {
+                (WaitKind::Copy(CopyWait::ToPageable), Some(c)) if c.to_pageable => {
                     waits.push(WaitingCall::for_work(call, c.device, c.ended));
                 }
                 _ => {}
@@ -191,8 +191,8 @@ pub fn calls_by_correlation(trace: &Trace) -> FxHashMap<i64, EventId> {
     found
 }
 
-/// Calls that wait for an event, whose synchronization records name the call that recorded it and its stream: they
-/// wait for the work launched on the stream before that call.
+/// Calls that wait for a CUDA event, by synchronization records with the recording call and its stream. They wait for
+/// the work launched on the stream before that call.
 fn event_waits(trace: &Trace) -> Vec<QueueWait> {
     let is_record = |event: &EventId| {
         trace.kind(*event) == EventKind::Sync
@@ -220,22 +220,22 @@ fn event_waits(trace: &Trace) -> Vec<QueueWait> {
     records.filter_map(wait).collect()
 }
 
-/// Wait types by name of the call; other names are omitted.
-fn roles(trace: &Trace) -> FxHashMap<StrId, Role> {
+/// Kind of wait by the name of the API call; names of other calls are omitted.
+fn wait_kinds(trace: &Trace) -> FxHashMap<StrId, WaitKind> {
     let calls = trace.events.ids().filter(|call| trace.kind(*call).is_api_call());
     let names: FxHashSet<StrId> = calls.map(|call| trace.events.name[call.index()]).collect();
     let role = |name: &str| match kind_of_name(name)? {
-        CallKind::DeviceSync => Some(Role::SyncDevice),
-        CallKind::StreamSync => Some(Role::SyncStream),
-        CallKind::Copy => copy_wait(name).map(Role::Copy),
+        CallKind::DeviceSync => Some(WaitKind::SyncDevice),
+        CallKind::StreamSync => Some(WaitKind::SyncStream),
+        CallKind::Copy => copy_wait(name).map(WaitKind::Copy),
         _ => None,
     };
     names.into_iter().filter_map(|name| Some((name, role(trace.strings.get(name))?))).collect()
 }
 
-/// Copies by launch call; of several copies, the one with the last end.
-fn copies(trace: &Trace) -> FxHashMap<EventId, Copied> {
-    let mut found: FxHashMap<EventId, Copied> = FxHashMap::default();
+/// GPU copies by their launch call; of several copies, the last end.
+fn copies(trace: &Trace) -> FxHashMap<EventId, GpuCopy> {
+    let mut found: FxHashMap<EventId, GpuCopy> = FxHashMap::default();
     for gpu in trace.gpu.ids() {
         let (call, event) = (trace.gpu.launch[gpu.index()], trace.gpu.event[gpu.index()]);
         if trace.kind(event) != EventKind::Memcpy || call.is_none() || !trace.events.is_plausible(event) {
@@ -244,7 +244,7 @@ fn copies(trace: &Trace) -> FxHashMap<EventId, Copied> {
         let name = trace.name(event);
         let to_host = copy_direction(name) == Some(CopyDirection::ToHost);
         let (device, ended) = (trace.gpu.device[gpu.index()], trace.events.end(event));
-        let copied = Copied { device, ended, to_host, to_pageable: to_host && name.contains("Pageable") };
+        let copied = GpuCopy { device, ended, to_host, to_pageable: to_host && name.contains("Pageable") };
         found.entry(call).and_modify(|c| c.ended = c.ended.max(ended)).or_insert(copied);
     }
     found
@@ -273,7 +273,7 @@ fn synchronization_records(trace: &Trace) -> FxHashMap<i64, (i32, Option<i64>)> 
     found
 }
 
-/// The only device on which a process launches work, by process; `None` if there are several.
+/// Only device on which a process launches work, by process; `None` if there are several.
 fn devices(trace: &Trace) -> FxHashMap<ProcessId, Option<i32>> {
     let mut found: FxHashMap<ProcessId, Option<i32>> = FxHashMap::default();
     for gpu in trace.gpu.ids() {
@@ -285,7 +285,8 @@ fn devices(trace: &Trace) -> FxHashMap<ProcessId, Option<i32>> {
     found
 }
 
-/// Waits for all work that was queued by calls that had returned before a time.
+/// Resolve waits for queues: find the end of the last work that had been launched before each wait's time. Waits
+/// without such work are omitted.
 fn queue_waits(trace: &Trace, calls: &[QueueWait]) -> Vec<WaitingCall> {
     let queues: BTreeSet<Queue> = calls.iter().map(|wait| wait.queue).collect();
     // Per queue: return of a launch, and latest end of all work launched until then.

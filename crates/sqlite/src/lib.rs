@@ -18,7 +18,7 @@ mod pages;
 mod record;
 mod tables;
 
-use pages::{Fault, Pages, Scanned};
+use pages::{Fault, Pages, ScanResult};
 use record::{Plan, Value};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
@@ -116,7 +116,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Values of a row that SQLite read.
+/// Values of the first `columns` columns of a row that SQLite read.
 fn values<'r>(row: &'r rusqlite::Row<'_>, columns: usize) -> Vec<Value<'r>> {
     let value = |column| match row.get_ref(column).unwrap_or(ValueRef::Null) {
         ValueRef::Null => Value::Null,
@@ -128,7 +128,7 @@ fn values<'r>(row: &'r rusqlite::Row<'_>, columns: usize) -> Vec<Value<'r>> {
     (0..columns).map(value).collect()
 }
 
-/// Missing end of a truncated file. Displayed as a part of a sentence.
+/// Number and size of the pages that are missing at the end of a truncated file. Displayed as a part of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingEnd {
     /// Number of pages of the complete file.
@@ -147,7 +147,7 @@ impl std::fmt::Display for MissingEnd {
     }
 }
 
-/// An open file.
+/// Open SQLite file, with the list of its plain tables.
 #[derive(Debug)]
 pub struct Database {
     connection: Connection,
@@ -163,7 +163,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Open a file. A truncated file is opened with the available data.
+    /// Open an SQLite file. A truncated file is opened with the available data.
     ///
     /// # Errors
     /// If the file cannot be opened, or its list of tables cannot be read.
@@ -176,8 +176,8 @@ impl Database {
         }
     }
 
-    /// Open a file; `is_cut` permits a truncated one. SQLite accepts a truncated file only with a writable schema,
-    /// which has no effect on a read-only file.
+    /// Open an SQLite file; `is_cut` permits a truncated one. SQLite accepts a truncated file only with a writable
+    /// schema, which has no effect on a read-only file.
     fn open_as(path: &Path, is_cut: bool) -> Result<Self, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
         let connection = Connection::open_with_flags(address(path), flags)?;
@@ -266,10 +266,10 @@ impl Database {
             && let Some(plan) = Plan::new(&self.connection, &select(&names), &has_default)
         {
             match pages.scan(&plan, &mut take)? {
-                Scanned { fault: None, cut: 0, .. } => return Ok(()),
-                Scanned { fault: None, cut, .. } => return Err(Error::CutRows { rows: cut }),
-                Scanned { fault: Some(Fault::Deviation), cut: 0, passed: rows } => passed = rows,
-                Scanned { fault: Some(_), .. } => return Err(Error::CutTable),
+                ScanResult { fault: None, cut: 0, .. } => return Ok(()),
+                ScanResult { fault: None, cut, .. } => return Err(Error::CutRows { rows: cut }),
+                ScanResult { fault: Some(Fault::Deviation), cut: 0, passed: rows } => passed = rows,
+                ScanResult { fault: Some(_), .. } => return Err(Error::CutTable),
             }
         }
         if self.missing_end.is_some() {
@@ -278,8 +278,8 @@ impl Database {
         self.rows_by_sqlite(&select(&names), columns.len(), passed, &mut take)
     }
 
-    /// Pass the rows of a query after the first `passed` ones to `take`. In truncated files, the query has one more
-    /// column, which is true for rows that are not passed on, because the file ends within them.
+    /// Run a query with SQLite, and pass its rows after the first `passed` ones to `take`. In truncated files, the
+    /// query has one more column, which is true for rows that are not passed on, because the file ends within them.
     fn rows_by_sqlite(
         &self,
         query: &str,
@@ -325,7 +325,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// URI of a database file that marks the file as immutable.
+/// URI that opens a database file as immutable.
 fn address(path: &Path) -> String {
     let mut address = String::from("file:");
     for (at, &byte) in path.as_os_str().as_encoded_bytes().iter().enumerate() {

@@ -25,7 +25,7 @@ const LOCK_BYTE: u64 = 1 << 30;
 const LEAF: u8 = 13;
 const INTERIOR: u8 = 5;
 
-/// Header of a file.
+/// Header of an SQLite file, with the page size.
 struct Header {
     bytes: [u8; HEADER],
     /// Size of a page.
@@ -48,13 +48,14 @@ impl Header {
         u32_at(&self.bytes, at)
     }
 
-    /// Number of pages, if the header states it: programs that do not know the field do not change its check value.
+    /// Number of pages of the file, if the header states it: programs that do not know the field do not change its
+    /// check value.
     fn pages(&self) -> Option<u32> {
         self.number(28).filter(|&pages| pages > 0 && self.number(24) == self.number(92))
     }
 }
 
-/// Missing end of a file: pages that its header states, or the last page, of which it has only a part.
+/// Missing end of an SQLite file: pages that its header states, or the last page, of which it has only a part.
 pub(crate) fn missing_end(path: &Path) -> Option<MissingEnd> {
     let mut file = File::open(path).ok()?;
     let header = Header::read(&mut file)?;
@@ -64,7 +65,7 @@ pub(crate) fn missing_end(path: &Path) -> Option<MissingEnd> {
     (complete < pages).then(|| MissingEnd { pages, missing: pages - complete, page_bytes: page })
 }
 
-/// Reason for which a scan ends early.
+/// Reason for which a scan of pages ends early: a deviation from the plain form, or the end of a truncated file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A deviation from the plain form.
@@ -73,22 +74,22 @@ pub(crate) enum Fault {
     FileEnd,
 }
 
-/// Early end of a scan.
-enum End<E> {
+/// Early end of a scan: a fault of the file, or an error of the function that takes the rows.
+enum EarlyEnd<E> {
     Fault(Fault),
     /// An error of the function that takes the rows.
     Error(E),
 }
 
-impl<E> From<Fault> for End<E> {
+impl<E> From<Fault> for EarlyEnd<E> {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
 }
 
-/// Result of a scan.
+/// Result of a table scan: numbers of passed and of cut rows, and the reason of an early end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Scanned {
+pub(crate) struct ScanResult {
     /// Number of rows that were passed on.
     pub(crate) passed: u64,
     /// Number of rows that were not passed on, because the file ends within them.
@@ -97,8 +98,8 @@ pub(crate) struct Scanned {
     pub(crate) fault: Option<Fault>,
 }
 
-/// State of a scan.
-struct Progress<'a> {
+/// State of a table scan: query plan, and numbers of rows passed, rows cut and pages left.
+struct ScanState<'a> {
     plan: &'a Plan,
     passed: u64,
     cut: u64,
@@ -106,7 +107,7 @@ struct Progress<'a> {
     pages_left: u64,
 }
 
-/// The pages of a file in its plain form.
+/// Open SQLite file in the plain form, whose pages are read without SQLite.
 #[derive(Debug)]
 pub(crate) struct Pages {
     file: File,
@@ -124,7 +125,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Open a file. `None` if it is not in the plain form: text as UTF-8, without a log.
+    /// Open an SQLite file for reading by pages. `None` if it is not in the plain form: text as UTF-8, without a log.
     pub(crate) fn open(path: &Path) -> Option<Self> {
         let mut file = File::open(path).ok()?;
         let header = Header::read(&mut file)?;
@@ -137,29 +138,30 @@ impl Pages {
         is_plain.then_some(Self { file, size, page, usable, stated, count, has_page_map })
     }
 
-    /// Pass the values of each row to `take`, in file order. After a deviation, SQLite has to read the rest.
+    /// Scan a table, and pass the values of each row to `take`, in file order. After a deviation, SQLite has to read
+    /// the rest.
     pub(crate) fn scan<E>(
         &self,
         plan: &Plan,
         take: &mut impl FnMut(&[Value<'_>]) -> Result<(), E>,
-    ) -> Result<Scanned, E> {
-        let mut progress = Progress { plan, passed: 0, cut: 0, pages_left: u64::from(self.count) };
+    ) -> Result<ScanResult, E> {
+        let mut progress = ScanState { plan, passed: 0, cut: 0, pages_left: u64::from(self.count) };
         let fault = match self.walk(&mut progress, &[plan.root], 0, take) {
             Ok(()) => None,
-            Err(End::Fault(fault)) => Some(fault),
-            Err(End::Error(error)) => return Err(error),
+            Err(EarlyEnd::Fault(fault)) => Some(fault),
+            Err(EarlyEnd::Error(error)) => return Err(error),
         };
-        Ok(Scanned { passed: progress.passed, cut: progress.cut, fault })
+        Ok(ScanResult { passed: progress.passed, cut: progress.cut, fault })
     }
 
-    /// Visit pages and those below them.
+    /// Scan the tree of a table from these pages down, in order, and pass the rows of leaf pages to `take`.
     fn walk<E>(
         &self,
-        progress: &mut Progress<'_>,
+        progress: &mut ScanState<'_>,
         pages: &[u32],
         depth: usize,
         take: &mut impl FnMut(&[Value<'_>]) -> Result<(), E>,
-    ) -> Result<(), End<E>> {
+    ) -> Result<(), EarlyEnd<E>> {
         let (mut rest, mut block) = (pages, Vec::new());
         while let Some(&first) = rest.first() {
             let is_next =
@@ -186,8 +188,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Read adjacent pages. Returns the number of bytes before the end of the file; others are 0.
-    fn read(&self, progress: &mut Progress<'_>, first: u32, count: usize, into: &mut Vec<u8>) -> Result<usize, Fault> {
+    /// Read adjacent pages. Returns the number of bytes before the end of the file; all further bytes are 0.
+    fn read(&self, progress: &mut ScanState<'_>, first: u32, count: usize, into: &mut Vec<u8>) -> Result<usize, Fault> {
         let size = self.page as u64;
         let (from, to) = (u64::from(first), u64::from(first) + count as u64);
         if from > u64::from(self.count) && from <= u64::from(self.stated) {
@@ -209,11 +211,11 @@ impl Pages {
     /// Pass the rows of a leaf page to `take`. The file has the first `present` bytes of the page.
     fn leaf<E>(
         &self,
-        progress: &mut Progress<'_>,
+        progress: &mut ScanState<'_>,
         page: &[u8],
         present: usize,
         take: &mut impl FnMut(&[Value<'_>]) -> Result<(), E>,
-    ) -> Result<(), End<E>> {
+    ) -> Result<(), EarlyEnd<E>> {
         // SQLite passes on no row of a page with a damaged cell, so all cells are checked first.
         let found = cells(page, 8).and_then(|cells| cells.map(|at| self.cell(page, at)).collect::<Option<Vec<Cell>>>());
         let cells = match (found, u16_at(page, 3)) {
@@ -233,7 +235,7 @@ impl Pages {
                 progress.cut += 1;
             } else if cell.length == local.len() {
                 progress.plan.decode(local, cell.length, cell.row_number, &mut values).ok_or(Fault::Deviation)?;
-                take(&values).map_err(End::Error)?;
+                take(&values).map_err(EarlyEnd::Error)?;
                 progress.passed += 1;
             } else {
                 self.long_row(progress, &cell, page, take)?;
@@ -242,7 +244,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Position of a row in a leaf page.
+    /// Locate a row in a leaf page, by the offset of its cell. `None` if the row is too large, or its part does not fit
+    /// in the page.
     fn cell(&self, page: &[u8], at: usize) -> Option<Cell> {
         let (length, after) = varint(page, at)?;
         let (row_number, from) = varint(page, after)?;
@@ -266,16 +269,16 @@ impl Pages {
     /// Pass a row that continues on further pages to `take`.
     fn long_row<E>(
         &self,
-        progress: &mut Progress<'_>,
+        progress: &mut ScanState<'_>,
         cell: &Cell,
         page: &[u8],
         take: &mut impl FnMut(&[Value<'_>]) -> Result<(), E>,
-    ) -> Result<(), End<E>> {
+    ) -> Result<(), EarlyEnd<E>> {
         let record = self.read_long(progress, cell, page)?;
         let mut values = vec![Value::Null; progress.plan.columns];
         match progress.plan.decode(&record, cell.length, cell.row_number, &mut values) {
             Some(()) => {
-                take(&values).map_err(End::Error)?;
+                take(&values).map_err(EarlyEnd::Error)?;
                 progress.passed += 1;
             }
             None if record.len() < cell.length => progress.cut += 1,
@@ -285,7 +288,7 @@ impl Pages {
     }
 
     /// Read a row that continues on further pages, up to the end of the file.
-    fn read_long(&self, progress: &mut Progress<'_>, cell: &Cell, page: &[u8]) -> Result<Vec<u8>, Fault> {
+    fn read_long(&self, progress: &mut ScanState<'_>, cell: &Cell, page: &[u8]) -> Result<Vec<u8>, Fault> {
         if self.has_page_map {
             return Err(Fault::Deviation);
         }
@@ -308,7 +311,7 @@ impl Pages {
     }
 }
 
-/// Position of a row in its page.
+/// Location of a row in its leaf page, with row number and total length in bytes.
 struct Cell {
     from: usize,
     to: usize,
@@ -319,7 +322,7 @@ struct Cell {
     row_number: i64,
 }
 
-/// Check a number of cells by SQLite's limit.
+/// True if a page can have this number of cells, by SQLite's limit.
 fn is_possible(count: usize, page: &[u8]) -> bool {
     count > 0 && count <= (page.len() - 8) / 6
 }
@@ -333,7 +336,7 @@ fn cells(page: &[u8], header: usize) -> Option<impl Iterator<Item = usize>> {
     (is_possible(count, page) && cells.clone().all(|at| (first..=last).contains(&at))).then_some(cells)
 }
 
-/// Pages below an interior page.
+/// Numbers of the pages below an interior page.
 fn children(page: &[u8]) -> Option<Vec<u32>> {
     let below = cells(page, 12)?.map(|at| {
         varint(page, at + 4)?;

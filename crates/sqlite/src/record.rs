@@ -7,7 +7,7 @@ pub(crate) const LARGEST_ROW: usize = 1 << 28;
 /// Limit on the size of a record's header, in bytes, as in SQLite.
 const LARGEST_HEADER: usize = 98_307;
 
-/// A value of a row.
+/// Value of a row: null, integer, floating-point number, text or blob.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value<'a> {
     Null,
@@ -17,9 +17,9 @@ pub(crate) enum Value<'a> {
     Blob(&'a [u8]),
 }
 
-/// A column of the query that is stored in the records.
+/// Column of a query that is stored in the records of the table: its number there, and in the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stored {
+struct StoredColumn {
     /// Number in the record.
     number: usize,
     /// Number in the query.
@@ -36,14 +36,14 @@ pub(crate) struct Plan {
     pub(crate) root: u32,
     pub(crate) columns: usize,
     /// Stored columns by their number in the record.
-    stored: Vec<Stored>,
+    stored: Vec<StoredColumn>,
     /// Columns that are the number of the row.
     row_numbers: Vec<usize>,
 }
 
 impl Plan {
-    /// Positions of a query's values, from SQLite's compiled program. `None` if the program is not a plain scan of a table
-    /// with row numbers. `has_default` is true for the columns of the query with a default.
+    /// Find the positions of a query's values in the records, from SQLite's compiled program. `None` if the program is
+    /// not a plain scan of a table with row numbers. `has_default` is true for the columns of the query with a default.
     pub(crate) fn new(connection: &Connection, query: &str, has_default: &[bool]) -> Option<Self> {
         let columns = has_default.len();
         let mut statement = connection.prepare(&format!("EXPLAIN {query}")).ok()?;
@@ -71,7 +71,7 @@ impl Plan {
         let place = |&(number, register): &(i64, i64)| {
             let is_real = real.contains(&register);
             let (number, slot) = (usize::try_from(number).ok()?, slot(register)?);
-            Some(Stored { number, slot, is_real, has_default: has_default[slot] })
+            Some(StoredColumn { number, slot, is_real, has_default: has_default[slot] })
         };
         let mut stored = stored.iter().map(place).collect::<Option<Vec<_>>>()?;
         stored.sort_unstable_by_key(|column| (column.number, column.slot));
@@ -79,8 +79,8 @@ impl Plan {
         Some(Self { root: root?, columns, stored, row_numbers })
     }
 
-    /// Decode a record with a length in bytes, of which `record` has those before the end of the file. `None` if it is
-    /// not plain, or if the file ends within the values.
+    /// Decode a record of `length` bytes into `values`. `record` has the bytes before the end of the file. `None` if it
+    /// is not plain, or if the file ends within the values.
     pub(crate) fn decode<'p>(
         &self,
         record: &'p [u8],
@@ -118,7 +118,7 @@ impl Plan {
     }
 }
 
-/// Number of variable length at an offset, with the offset after it.
+/// Decode SQLite's integer of variable length at an offset, and return it with the offset after it.
 #[inline]
 pub(crate) fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let &first = bytes.get(at)?;
@@ -135,7 +135,8 @@ pub(crate) fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     Some((number << 8 | u64::from(*bytes.get(at + 8)?), at + 9))
 }
 
-/// Size of a value by its type in the record's header.
+/// Size of a value in bytes, by its type code in the record's header; `None` if the code is reserved or the size too
+/// large.
 #[inline]
 fn size_of(kind: u64) -> Option<usize> {
     match kind {
@@ -148,7 +149,7 @@ fn size_of(kind: u64) -> Option<usize> {
     }
 }
 
-/// Value by its type in the record's header.
+/// Decode a value by its type code in the record's header.
 #[inline]
 fn value(kind: u64, bytes: &[u8]) -> Option<Value<'_>> {
     Some(match kind {
@@ -165,7 +166,7 @@ fn value(kind: u64, bytes: &[u8]) -> Option<Value<'_>> {
     })
 }
 
-/// Integer of one to eight bytes with a sign.
+/// Decode a signed big-endian integer of one to eight bytes.
 #[inline]
 fn integer(bytes: &[u8]) -> Option<i64> {
     Some(match *bytes {
@@ -178,12 +179,12 @@ fn integer(bytes: &[u8]) -> Option<i64> {
     })
 }
 
-/// Number of two bytes at an offset.
+/// Decode a big-endian number of two bytes at an offset.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?)))
 }
 
-/// Number of four bytes at an offset.
+/// Decode a big-endian number of four bytes at an offset.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }

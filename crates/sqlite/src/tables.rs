@@ -20,7 +20,8 @@ pub(crate) struct Column {
     is_row_number: bool,
 }
 
-/// Plain tables with their columns. SQLite itself, not the text of the schema, identifies virtual tables and views.
+/// List the plain tables of a database with their columns. SQLite itself, not the text of the schema, identifies
+/// virtual tables and views.
 pub(crate) fn tables(connection: &Connection) -> Result<BTreeMap<String, Vec<Column>>, Error> {
     let mut names = Vec::new();
     {

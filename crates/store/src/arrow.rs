@@ -14,8 +14,8 @@ use stackline_model::{AttrType, MemoryTrace, Table, Trace, TraceSet};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Result table as one record batch. Field metadata contain units; schema metadata contain the table's name, title and
-/// notes (`name`, `title`, `notes`: a JSON list).
+/// Convert a result table to one Arrow record batch. Field metadata contain units; schema metadata contain the table's
+/// name, title and notes (`name`, `title`, `notes`: a JSON list).
 pub fn table_batch(table: &Table) -> Result<RecordBatch, Error> {
     let wrong = |detail: String| Error::Table { name: table.name.clone(), detail };
     let rows = export::check(table)?;
@@ -30,7 +30,8 @@ pub fn table_batch(table: &Table) -> Result<RecordBatch, Error> {
     RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|e| wrong(e.to_string()))
 }
 
-/// Table of a memory trace, as in a run directory (`memory_calls`, `memory_objects` …); `None` for an unknown name.
+/// Convert a table of a memory trace to an Arrow record batch, as in a run directory (`memory_calls`, `memory_objects`
+/// …); `None` for an unknown name.
 pub fn memory_batch(trace: &MemoryTrace, name: &str) -> Option<Result<RecordBatch, Error>> {
     let table = tables(trace).find(|table| table.name == name)?;
     let wrong = |detail: String| Error::Table { name: name.to_owned(), detail };
@@ -42,7 +43,7 @@ pub fn memory_batch(trace: &MemoryTrace, name: &str) -> Option<Result<RecordBatc
     Some(make().map_err(wrong))
 }
 
-/// Names of the tables of [`memory_batch`].
+/// Names of the tables that [`memory_batch`] converts.
 pub fn memory_tables() -> Vec<&'static str> {
     tables(&MemoryTrace::default()).map(|table| table.name).collect()
 }
@@ -97,7 +98,7 @@ impl EventReader {
     }
 
     /// Arguments without a column, because others are more frequent: key and type, in order of appearance. Run
-    /// directories are complete: they store these in the table `attrs`.
+    /// directories are complete: they store these in the table `attributes`.
     pub fn omitted_arguments(set: &TraceSet) -> Vec<(String, AttrType)> {
         let mut left_out = Vec::new();
         let mut seen: FxHashSet<(String, AttrType)> =

@@ -3,7 +3,7 @@
 
 use stackline_model::{EventId, Key, StrId, Trace};
 
-/// Check a whole trace before it is written.
+/// Check all handles of a trace before it is written: texts, arguments, tracks and rows.
 pub(crate) fn trace(trace: &Trace) -> Result<(), String> {
     texts(trace, &trace.events.name, "events.name")?;
     texts(trace, &trace.events.category, "events.category")?;
@@ -32,6 +32,7 @@ pub(crate) fn rows(trace: &Trace) -> Result<(), String> {
     check_all(&trace.steps, |s| s.event.is_none() || s.event.index() < events, "steps.event")
 }
 
+/// Check that `holds` is true for all values of a column; the error names the first wrong row.
 fn check_all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), String> {
     match values.iter().position(|v| !holds(v)) {
         None => Ok(()),
@@ -39,6 +40,7 @@ fn check_all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Resul
     }
 }
 
+/// Check that all event handles of a column refer to existing events.
 fn refs(values: &[EventId], events: usize, column: &str) -> Result<(), String> {
     // "None" wraps to 0, so that one maximum (which the compiler vectorizes) covers both cases.
     let most = values.iter().fold(0, |most, e| e.0.wrapping_add(1).max(most)) as usize;
@@ -46,13 +48,14 @@ fn refs(values: &[EventId], events: usize, column: &str) -> Result<(), String> {
     if most <= events { Ok(()) } else { Err(wrong()) }
 }
 
+/// Check that all text handles of a column refer to existing strings.
 fn texts(trace: &Trace, values: &[StrId], column: &str) -> Result<(), String> {
     let strings = trace.strings.len();
     check_all(values, |s| s.is_none() || s.index() < strings, column)
 }
 
-/// Check parents for cycles. Parents usually come first in time order, which excludes cycles; if a source violates
-/// that, the chains are followed.
+/// Check that the parents of events form no cycle. Parents usually come first in time order, which excludes cycles; if
+/// a source violates that, the chains are followed.
 fn parents_end(trace: &Trace) -> Result<(), String> {
     let (start, dur, parent) = (&trace.events.start, &trace.events.dur, &trace.events.parent);
     let rank = |i: usize| (start[i], std::cmp::Reverse(dur[i]), i);

@@ -17,7 +17,7 @@ pub(crate) enum Packing {
     Dictionary,
 }
 
-/// Column of a file to be written.
+/// Column of a file to be written: name, type, encoding, and a function that makes the array of a range of rows.
 pub(crate) struct Column<'a> {
     pub(crate) field: Field,
     pub(crate) packing: Packing,
@@ -37,7 +37,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Dictionary-encoded text: pandas sees a categorical, DuckDB and Polars an enum-like column.
+/// Arrow type of dictionary-encoded text: pandas sees a categorical, DuckDB and Polars an enum-like column.
 pub(crate) fn text_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }

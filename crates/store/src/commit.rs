@@ -24,6 +24,7 @@ impl TemporaryDirectory {
         Ok(Self { path, target: target.to_path_buf(), overwrite, published: false })
     }
 
+    /// Path of the temporary directory, to write files into.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

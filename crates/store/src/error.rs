@@ -102,16 +102,19 @@ pub enum Error {
 }
 
 impl Error {
+    /// Create a function that converts an error of the operating system, during `action` on a path, to an error of the
+    /// store.
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self + use<> {
         let path = path.to_path_buf();
         move |source| Self::Io { path, action, source }
     }
 
+    /// Create the error that a file or directory is damaged, with details.
     pub(crate) fn damaged(path: &Path, detail: impl std::fmt::Display) -> Self {
         Self::Damaged { path: path.to_path_buf(), detail: detail.to_string() }
     }
 
-    /// Error of encoding; errors of the operating system (disk full) become [`Self::Io`].
+    /// Convert an error of the Parquet encoder; errors of the operating system (disk full) become [`Self::Io`].
     pub(crate) fn encode(path: &Path, error: parquet::errors::ParquetError) -> Self {
         match error {
             parquet::errors::ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {

@@ -8,7 +8,7 @@ use stackline_model::{Table, Values};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Number of rows of a result table; an error if columns differ in length or names repeat.
+/// Check that the columns of a result table are equally long and have different names, and return the number of rows.
 pub(crate) fn check(table: &Table) -> Result<usize, Error> {
     let wrong = |detail: String| Error::Table { name: table.name.clone(), detail };
     let rows = table.rows();

@@ -16,7 +16,7 @@ pub const FORMAT_VERSION: u32 = 6;
 /// File name of the manifest.
 pub(crate) const FILE: &str = "manifest.json";
 
-/// Content of a run directory.
+/// Manifest of a run directory: format version, traces, call tree and memory traces, with their tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Always `stackline-run`.
@@ -40,7 +40,7 @@ pub struct Manifest {
     pub checksum: Option<String>,
 }
 
-/// Trace of a run.
+/// Manifest entry of a trace: metadata, read report and tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceEntry {
     /// Label: file name of the source.
@@ -70,7 +70,7 @@ pub struct TraceEntry {
     pub tables: BTreeMap<String, TableEntry>,
 }
 
-/// Calling context tree of a run; its tables are in the folder `calls`.
+/// Manifest entry of the calling context tree of a run; its tables are in the folder `calls`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallsEntry {
     /// Merged streams with their sizes. If these differ, a process has written more since.
@@ -84,7 +84,7 @@ pub struct CallsEntry {
     pub tables: BTreeMap<String, TableEntry>,
 }
 
-/// Memory trace of a run.
+/// Manifest entry of a memory trace: metadata, read report and tables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryEntry {
     /// Label: file name of the source.
@@ -102,7 +102,7 @@ pub struct MemoryEntry {
     pub tables: BTreeMap<String, TableEntry>,
 }
 
-/// Table of a trace: `trace=i/NAME.parquet`.
+/// Manifest entry of a table, such as `trace=i/NAME.parquet`: rows, size and checksum.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TableEntry {
     /// Number of rows.
@@ -284,7 +284,7 @@ fn canonical(value: &Value, out: &mut String) {
     }
 }
 
-/// Manifest as text, with its checksum.
+/// JSON text of a manifest, with its checksum.
 pub(crate) fn to_text(manifest: &Manifest) -> Result<String, serde_json::Error> {
     let mut manifest = manifest.clone();
     manifest.checksum = None;

@@ -9,7 +9,7 @@ use stackline_model::{AttrLayoutId, AttrType, StrId, Trace, TraceSet};
 pub(crate) const MAX_WIDE: usize = 128;
 const NO_POSITION: u16 = u16::MAX;
 
-/// Column of an argument.
+/// Event-table column of one argument (key and type), with the argument's position in each layout.
 #[derive(Clone, Debug)]
 pub(crate) struct WideColumn {
     pub(crate) key: StrId,
@@ -27,6 +27,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Choose the argument columns of a trace, and locate their values.
     pub(crate) fn from_trace(trace: &Trace) -> Self {
         let (shapes, shape, _) = trace.attrs.columns();
         let none = || vec![NO_POSITION; shapes.len()];
@@ -57,7 +58,7 @@ impl Plan {
         self.columns.iter().find(|c| c.position[shape.index()] == position)
     }
 
-    /// Stored value of the argument column `column` at `event`.
+    /// Raw value (64 bits) of the argument column `column` at `event`; `None` if the event lacks the argument.
     pub(crate) fn raw(&self, trace: &Trace, column: &WideColumn, event: usize) -> Option<u64> {
         let (_, shape, values) = trace.attrs.columns();
         let position = column.position[shape[event].index()];
@@ -65,12 +66,12 @@ impl Plan {
     }
 }
 
-/// Keys and types of the arguments of all events, in order of appearance.
+/// Keys and types of all arguments of a trace's events, in order of appearance.
 pub(crate) fn fields(trace: &Trace) -> impl Iterator<Item = (StrId, AttrType)> {
     event_counts(trace).into_iter().map(|(key, kind, _)| (key, kind))
 }
 
-/// Keys and types of most events, with the number of events. At most [`MAX_WIDE`].
+/// Argument keys and types that most events have, with their number of events. At most [`MAX_WIDE`].
 fn most_frequent(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
     let mut counts = event_counts(trace);
     counts.sort_by(|a, b| b.2.cmp(&a.2).then(a.0.cmp(&b.0)).then(a.1.cmp(&b.1)));
@@ -107,6 +108,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// Choose column names for the most frequent arguments of a trace set.
     pub(crate) fn from_traces(set: &TraceSet) -> Self {
         let mut counts: Vec<(String, AttrType, u64)> = Vec::new();
         let mut index: FxHashMap<(String, AttrType), usize> = FxHashMap::default();
@@ -139,8 +141,8 @@ impl Names {
     }
 }
 
-/// Name of an argument column: `args:KEY` for the most frequent type of a key, `args:KEY|TYPE` for others. Names are
-/// unique regardless of case, as SQL engines need.
+/// Choose an unused name of an argument column: `args:KEY` for the most frequent type of a key, `args:KEY|TYPE` for
+/// others. Names are unique regardless of case, as SQL engines need.
 fn free_name(key: &str, kind: AttrType, taken: &mut FxHashSet<String>) -> String {
     let plain = format!("args:{key}");
     let typed = format!("args:{key}|{}", attr_type::name(kind));

@@ -2,7 +2,7 @@
 
 use stackline_model::{StrId, Trace};
 
-/// Texts of one track; `None` if the source has none.
+/// Labels of one track: number and name of its process and thread; `None` if the source has none.
 #[derive(Debug, Default)]
 pub(crate) struct Labels {
     process: Option<String>,
@@ -11,7 +11,7 @@ pub(crate) struct Labels {
     thread_name: Option<String>,
 }
 
-/// Text column from track labels.
+/// Text column of the event table: name, and the track label that it contains.
 pub(crate) struct TextColumn {
     pub(crate) name: &'static str,
     pub(crate) label_of: fn(&Labels) -> Option<&str>,

@@ -27,13 +27,14 @@ pub(crate) fn upgrade(path: &Path, mut manifest: Value) -> Result<Value, Error> 
     Ok(manifest)
 }
 
-/// Version 2 gave frequent arguments a column in the event table, files a checksum, and tracks a stored order. A run of
-/// version 1 has all arguments in the long table and no checksums; its order is computed when it is opened.
+/// Upgrade a manifest from version 1 to 2: mark traces with all arguments in the long table. Version 2 gave frequent
+/// arguments a column in the event table, files a checksum, and tracks a stored order. The order of a run of version 1
+/// is computed when it is opened.
 fn one_to_two(manifest: &mut Value) -> Result<(), String> {
     mark_traces(manifest, "long_arguments")
 }
 
-/// Set a flag of old tables in all traces of a manifest.
+/// Set a flag for the readers of old tables in all traces of a manifest.
 fn mark_traces(manifest: &mut Value, mark: &str) -> Result<(), String> {
     let traces =
         manifest.get_mut("traces").and_then(Value::as_array_mut).ok_or("the manifest has no list of traces")?;
@@ -44,12 +45,13 @@ fn mark_traces(manifest: &mut Value, mark: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Version 3 added `calls`, which only recordings have.
+/// Upgrade a manifest from version 2 to 3, without a change: version 3 added `calls`, which only recordings have.
 fn two_to_three(_manifest: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Version 4 added two columns to `call_frames`, for symbolized native frames.
+/// Upgrade a manifest from version 3 to 4: mark a call tree without two columns of `call_frames`. Version 4 added them
+/// for symbolized native frames.
 fn three_to_four(manifest: &mut Value) -> Result<(), String> {
     if let Some(calls) = manifest.get_mut("calls").and_then(Value::as_object_mut) {
         calls.insert("unnamed".to_owned(), true.into());
@@ -57,12 +59,14 @@ fn three_to_four(manifest: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Version 5 added `memory`. For older runs it is computed from their traces on request.
+/// Upgrade a manifest from version 4 to 5, without a change: version 5 added `memory`. For older runs it is computed
+/// from their traces on request.
 fn four_to_five(_manifest: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Version 6 added levels of events, and moved `flows` and `backward` into the table `links`.
+/// Upgrade a manifest from version 5 to 6: mark traces without levels of events. Version 6 added levels, and moved
+/// `flows` and `backward` into the table `links`.
 fn five_to_six(manifest: &mut Value) -> Result<(), String> {
     mark_traces(manifest, "no_levels")
 }

@@ -61,7 +61,7 @@ fn sample() -> MemoryTrace {
     let stack = trace.stacks.intern_path(kinds.map(|kind| Frame::with_line(kind, name, file, 1)));
     let call = |start_ns| NewCall { start_ns, stream, name: empty, stack, ..NewCall::default() };
     let object = NewObject { bytes: u64::MAX, address: 1 << 63, device: gpu, pool: empty, ..NewObject::default() };
-    let old = trace.older(NewObject { stream: other, device: cpu, bytes: 0, ..object });
+    let old = trace.add_older(NewObject { stream: other, device: cpu, bytes: 0, ..object });
     let new = trace
         .allocate(NewObject { name, stack, kind: MemoryObjectKind::Foreign, requested: 3, ..object }, call(i64::MIN));
     trace.calls.push(MemoryCallKind::Kernel, NewCall { flags: 15, duration_ns: u64::MAX, ..call(i64::MAX) });

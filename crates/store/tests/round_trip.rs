@@ -57,7 +57,7 @@ fn single_traces_of_a_run_can_be_read() {
     let mut second = sample();
     second.meta.rank = Some(4);
     let mut clock = DeviceClock::new(2);
-    clock.launched(-70);
+    clock.add_launch(-70);
     second.meta.clocks = vec![clock];
     let set = TraceSet { traces: vec![sample(), second] };
     let selection = ReadSelection { traces: Some(vec![1]), ..ReadSelection::all() };

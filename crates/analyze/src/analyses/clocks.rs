@@ -104,14 +104,14 @@ mod tests {
     fn each_device_gets_its_bounds_and_a_finding() {
         let mut trace = Trace::default();
         let mut behind = DeviceClock::new(0);
-        behind.launched(-250);
-        behind.waited(900);
+        behind.add_launch(-250);
+        behind.add_wait(900);
         let mut ahead = DeviceClock::new(1);
-        ahead.launched(700);
-        ahead.waited(-30);
+        ahead.add_launch(700);
+        ahead.add_wait(-30);
         let mut wrong = DeviceClock::new(2);
-        wrong.launched(-5);
-        wrong.waited(-5);
+        wrong.add_launch(-5);
+        wrong.add_wait(-5);
         trace.meta.clocks = vec![behind, ahead, wrong];
         let table = &run(&trace, &Scope::default())[0];
         let column = |name: &str| table.column(name).map(|c| &c.values);

@@ -42,7 +42,7 @@ impl<'a> Counts<'a> {
         by.name(tree, node, thread, || self.phases.get_or_init(|| Phases::new(tree)))
     }
 
-    /// The metric whose values are calls of a node's frame.
+    /// Metric that has one value per call of a node's frame: GPU time for kernels, else the metric of threads.
     fn metric(&self, tree: &CallingContextTree, node: CallNodeId) -> CallMetric {
         match tree.frame(node) {
             Some(Frame::Kernel { .. }) => CallMetric::GpuTime,
@@ -50,7 +50,8 @@ impl<'a> Counts<'a> {
         }
     }
 
-    /// Number of calls at a node to exclude, because calls at all lines of a function count together.
+    /// Number of calls of a node to subtract, because they already count at another line of the function. 0 in views by
+    /// line.
     fn double_counted(&self, node: CallNodeId, thread: CallThreadId, by_line: bool) -> u64 {
         if by_line {
             return 0;
@@ -70,7 +71,8 @@ pub(super) struct Value {
     pub(super) calls: u64,
 }
 
-/// All values of a view, by node. Calls without a value of the metric have empty statistics.
+/// Metric value and number of calls of each node and thread in a view, by node. Calls without a value of the metric
+/// have empty statistics.
 fn all<'t>(
     tree: &'t CallingContextTree,
     options: &'t ViewOptions,
@@ -102,7 +104,7 @@ fn all<'t>(
     })
 }
 
-/// Values of the view's metric in a calling context tree.
+/// Values of the view's metric in a calling context tree, each with its node, thread and number of calls.
 pub(super) fn values<'t>(
     tree: &'t CallingContextTree,
     options: &'t ViewOptions,
@@ -111,7 +113,7 @@ pub(super) fn values<'t>(
     all(tree, options, counts).filter(|value| value.stats.count > 0)
 }
 
-/// Nodes that were called but have no value of the view's metric, such as an operator whose kernels have all GPU time.
+/// Calls of nodes that have no value of the view's metric, such as an operator whose kernels have all GPU time.
 pub(super) fn calls_without_value<'t>(
     tree: &'t CallingContextTree,
     options: &'t ViewOptions,

@@ -23,6 +23,7 @@ pub(super) struct LabeledTree<'t> {
 }
 
 impl LabeledTree<'_> {
+    /// Parent of a node in the calling context tree.
     pub(super) fn parent(&self, node: CallNodeId) -> CallNodeId {
         self.tree.nodes.parent[node.index()]
     }
@@ -32,6 +33,7 @@ impl LabeledTree<'_> {
         node != CallingContextTree::ROOT && !self.labels.hidden[self.tree.nodes.frame[node.index()].index()]
     }
 
+    /// Index of the row label of a node's frame.
     pub(super) fn label(&self, node: CallNodeId) -> usize {
         self.labels.of_frame[self.tree.nodes.frame[node.index()].index()]
     }
@@ -104,7 +106,7 @@ impl Builder {
         }
     }
 
-    /// The row of a node. Missing rows are created, including those of its callers.
+    /// Find or create the row of a tree node, including the missing rows of its callers.
     fn row_of(&mut self, labeled: &LabeledTree<'_>, rows: &mut [usize], node: CallNodeId) -> usize {
         let mut missing = Vec::new();
         let mut at = node;
@@ -124,14 +126,14 @@ impl Builder {
         row
     }
 
-    /// Add a row without a search for an existing one.
+    /// Append a row with a label below the row `parent`, without a search for an equal row, and return its index.
     pub(super) fn push_row(&mut self, parent: usize, label: usize) -> usize {
         let depth = self.nodes[parent].depth + 1;
         self.nodes.push(ViewNode { parent, depth, label, ..ViewNode::default() });
         self.nodes.len() - 1
     }
 
-    /// Add a flat view: inclusive values count once per label, even in recursion.
+    /// Add values to a flat view: inclusive values count once per label, even in recursion.
     fn add_flat(&mut self, labeled: &LabeledTree<'_>, values: &[Value], alone: impl Iterator<Item = Value>) {
         let tree = labeled.tree;
         let mut below = vec![CallStats::default(); tree.nodes.len()];

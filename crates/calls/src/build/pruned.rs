@@ -8,7 +8,7 @@
 use super::Builder;
 use stackline_model::CallStats;
 
-/// A value that still has to be added to the rows of its callers.
+/// Metric value that still has to be added to the rows of its callers, with its call path.
 #[derive(Debug)]
 pub(super) struct PendingValue {
     row: usize,

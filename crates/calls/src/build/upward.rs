@@ -17,14 +17,14 @@ pub(in super::super) struct Thresholds {
     pub(in super::super) followed: f64,
 }
 
-/// Position of a value on its way up.
+/// Metric value that moves up its call path, with the node that it has reached.
 #[derive(Clone, Copy, Debug)]
 struct Climber {
     at: CallNodeId,
     value: u32,
 }
 
-/// Sums of a row's callers by label. `touched` lists the labels in use.
+/// Sums of the metric per caller of one row, by the caller's label. `touched` lists the labels in use.
 #[derive(Debug)]
 struct Tally {
     sums: Vec<u64>,
@@ -33,6 +33,7 @@ struct Tally {
     touched: Vec<usize>,
 }
 
+/// Caller of a row: its number of values, its own row, and the next position of its values in the frontier.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     many: usize,
@@ -60,7 +61,7 @@ impl Tally {
     }
 }
 
-/// Values of one depth, contiguous per row, with the end of each row.
+/// Values at one depth of a bottom-up view, contiguous per row, with the end of each row.
 #[derive(Debug, Default)]
 struct Frontier {
     climbers: Vec<Climber>,
@@ -110,7 +111,8 @@ impl Builder {
         }
     }
 
-    /// Create the rows of the callers of each row. Returns the values whose callers are followed next.
+    /// Move all values one caller up, and create the rows of the callers. Returns the values whose callers are followed
+    /// next.
     fn climb(
         &mut self,
         labeled: &LabeledTree<'_>,
@@ -128,7 +130,7 @@ impl Builder {
             for one in here.iter().filter(|one| one.at != CallingContextTree::ROOT) {
                 tally.add(labeled.label(one.at), values[one.value as usize].stats.sum);
             }
-            self.place(row, tally, least, &mut next);
+            self.add_caller_rows(row, tally, least, &mut next);
             for one in here.iter().filter(|one| one.at != CallingContextTree::ROOT) {
                 let slot = &mut tally.slots[labeled.label(one.at)];
                 let Some(caller) = slot.row else { continue };
@@ -148,8 +150,8 @@ impl Builder {
         next
     }
 
-    /// Create rows of callers above the threshold, and reserve space for the values to follow.
-    fn place(&mut self, row: usize, tally: &mut Tally, least: Thresholds, next: &mut Frontier) {
+    /// Create a row for each caller of `row` above the threshold, and reserve space for the values to follow.
+    fn add_caller_rows(&mut self, row: usize, tally: &mut Tally, least: Thresholds, next: &mut Frontier) {
         for &label in &tally.touched {
             let sum = tally.sums[label] as f64;
             if sum < least.shown {
@@ -168,7 +170,7 @@ impl Builder {
         }
     }
 
-    /// Count a caller without its own row.
+    /// Count a caller of `row` that is too small for its own row.
     fn count_small_caller(&mut self, row: usize) {
         if self.small_callers.len() <= row {
             self.small_callers.resize(row + 1, 0);

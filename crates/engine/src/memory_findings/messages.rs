@@ -30,7 +30,7 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
             );
         }
     };
-    let kernels = kernels(facts, found);
+    let kernels = kernel_count(facts, found);
     match (waste.pattern, &found.measure) {
         (Pattern::EarlyAllocation, _) => {
             format!("allocated too early: {kernels} ran between its allocation and its first use")
@@ -79,7 +79,7 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     }
 }
 
-/// Redundant write, and the write that overwrites it.
+/// Sentence on a write whose data are overwritten unread, with both calls.
 fn dead_write(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
     let call = |call| describe_call(facts.trace, call);
     let (from, to) = (call(found.from), call(found.to));
@@ -91,8 +91,8 @@ fn dead_write(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
     }
 }
 
-/// `3 kernels`, or `3 operators` if the source records operators.
-fn kernels(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
+/// Number of kernels of a match as text: `3 kernels`, or `3 operators` if the source records operators.
+fn kernel_count(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
     let count = found.kernels;
     format!("{count} {}{}", kernel(facts, found), if count == 1 { "" } else { "s" })
 }
@@ -102,7 +102,7 @@ fn kernel(facts: &ObjectUsage<'_>, found: &PatternMatch) -> &'static str {
     if evidence == AccessEvidence::OperatorLevel { "operator" } else { "kernel" }
 }
 
-/// Facts of a memory finding, about the largest of its objects.
+/// Named measurements of a memory finding, about the largest of its objects.
 pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
     let mut list = Vec::new();
     if waste.objects.len() > 1 {
@@ -153,7 +153,7 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
     list
 }
 
-/// Note on failed memory requests, which no rule reports.
+/// Text of a note on failed memory requests, which no rule reports; `None` without any.
 pub(super) fn failed_requests(trace: &MemoryTrace) -> Option<String> {
     let first = trace.out_of_memory.first()?;
     let size = bytes(first.requested);

@@ -197,7 +197,7 @@ impl Writer {
             return *id;
         }
         let new = self.new_object(object, call);
-        let id = self.trace.older(new);
+        let id = self.trace.add_older(new);
         self.objects.insert(object, id);
         id
     }

@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
         let object = found.unwrap_or_else(|| {
             state.older = state.older.saturating_add(size);
             let (address, stream) = (address.unwrap_or(0), call.stream);
-            self.trace.older(NewObject { address, bytes: size, device, stream, ..NewObject::default() })
+            self.trace.add_older(NewObject { address, bytes: size, device, stream, ..NewObject::default() })
         });
         if self.trace.objects.bytes[object.index()] != size {
             diagnostics::MEMORY_OTHER_SIZE.count(&mut self.trace.report, None, &format!("{size} bytes"));
@@ -281,7 +281,12 @@ impl<'a> Reader<'a> {
             let rest = state.before.map_or(0, |before| before - i128::from(state.older));
             if let Ok(bytes @ 1..) = u64::try_from(rest) {
                 let name = self.trace.strings.intern("allocated before the recording and not freed in it");
-                self.trace.older(NewObject { bytes, device: MemoryDeviceId::new(at), name, ..NewObject::default() });
+                self.trace.add_older(NewObject {
+                    bytes,
+                    device: MemoryDeviceId::new(at),
+                    name,
+                    ..NewObject::default()
+                });
             }
             diagnostics::MEMORY_TOTALS.count_many(&mut self.trace.report, state.disagreements, None, "");
         }

@@ -106,7 +106,7 @@ impl Reader {
             NewObject { bytes: size, device: self.device, kind: kind(CATEGORIES[category]), ..NewObject::default() };
         match (action, bytes < 0) {
             (PREEXISTING, false) => {
-                let object = self.trace.older(object);
+                let object = self.trace.add_older(object);
                 self.live.entry((size, category)).or_default().push(object);
             }
             (CREATE, false) => {

@@ -30,7 +30,7 @@ pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, outcome: &Outc
         }
         let device = trace.gpu.device[gpu.index()];
         let after = trace.events.start[event.index()].saturating_sub(trace.events.start[call.index()]);
-        clocks.entry(device).or_insert_with(|| new(device)).launched(after.saturating_sub(shifted(device)));
+        clocks.entry(device).or_insert_with(|| new(device)).add_launch(after.saturating_sub(shifted(device)));
         if after < 0 {
             early.add(event, String::new);
             *early_by.entry(device).or_default() += 1;
@@ -42,7 +42,7 @@ pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, outcome: &Outc
         // The record of an event may be wrong, so it gives no bound.
         if !wait.is_for_event {
             let after = wait.return_delay_ns(trace).saturating_add(shifted(device));
-            clocks.entry(device).or_insert_with(|| new(device)).waited(after);
+            clocks.entry(device).or_insert_with(|| new(device)).add_wait(after);
         }
         if wait.returns_early(trace) {
             late.add(wait.call, String::new);

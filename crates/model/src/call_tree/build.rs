@@ -4,7 +4,7 @@ use super::{CallMetric, CallMetrics, CallNodes, CallProcess, CallStats, CallThre
 use crate::{CallNodeId, CallProcessId, CallThreadId, Frame, FrameId, ReadReport, StrId};
 use rustc_hash::FxHashMap;
 
-/// Builder of a calling context tree.
+/// Builder of a calling context tree, from call paths and metric values in any order.
 #[derive(Debug)]
 pub struct CallingContextTreeBuilder {
     tree: CallingContextTree,
@@ -121,12 +121,12 @@ impl CallingContextTreeBuilder {
 
     /// Merge statistics of a metric into those of a call-tree node on a thread.
     pub fn add(&mut self, node: CallNodeId, thread: CallThreadId, metric: CallMetric, stats: &CallStats) {
-        let place = self.place((node, thread, metric));
+        let place = self.stats_row((node, thread, metric));
         self.stats[place].1.merge(stats);
     }
 
     /// Row of the statistics of a node, thread and metric, created if missing.
-    fn place(&mut self, key: Key) -> usize {
+    fn stats_row(&mut self, key: Key) -> usize {
         let at = key.0.index();
         let last = self.last.get(at).copied().unwrap_or([usize::MAX; 2]);
         if let Some(&place) = last.iter().find(|&&place| self.stats.get(place).is_some_and(|(of, _)| *of == key)) {
@@ -149,7 +149,7 @@ impl CallingContextTreeBuilder {
         self.stats.push(((node, thread, metric), *sums));
     }
 
-    /// Frames of a path as text, innermost first.
+    /// Texts of the frames of a node's call path, innermost first; Python frames with file and line.
     pub fn path_words(&self, node: CallNodeId) -> Vec<String> {
         let nodes = &self.tree.nodes;
         let up = |node: &CallNodeId| nodes.parent.get(node.index()).copied().filter(|parent| parent.is_some());
@@ -157,6 +157,7 @@ impl CallingContextTreeBuilder {
         frames.filter_map(|frame| self.tree.frames.get(frame.index())).map(|frame| self.frame_words(frame)).collect()
     }
 
+    /// Text of a frame; a Python frame with file and line.
     fn frame_words(&self, frame: &Frame) -> String {
         let name = frame.name(&self.tree.strings);
         match *frame {
@@ -165,7 +166,7 @@ impl CallingContextTreeBuilder {
         }
     }
 
-    /// Name and number of a thread as text.
+    /// Text of a thread: its name and number; empty for an unknown thread.
     pub fn thread_words(&self, thread: CallThreadId) -> String {
         let known = self.tree.threads.get(thread.index());
         known.map_or_else(String::new, |thread| thread_words(self.text_of(thread.name), thread.tid))

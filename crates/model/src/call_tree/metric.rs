@@ -2,7 +2,7 @@
 
 use crate::{StrId, StringTable, Unit};
 
-/// Metric of a node.
+/// Metric of a call-tree node, such as GPU time, launches or allocated bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallMetric {
     /// Time in an operator or a named span, without nested operators and spans, in ns.

@@ -145,7 +145,7 @@ pub struct CallThread {
     pub name: StrId,
 }
 
-/// Name and number of a thread as text. Names of native threads already contain the number.
+/// Text of a thread: its name and number. Names of native threads already contain the number.
 #[must_use]
 pub fn thread_words(name: &str, tid: u32) -> String {
     let number = tid.to_string();

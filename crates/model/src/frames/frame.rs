@@ -217,7 +217,8 @@ impl Frame {
     }
 }
 
-/// Tensors and lists of tensors in a text of inputs; `…` represents inputs that are no longer distinguished.
+/// Keep only the tensors and lists of tensors in a text of inputs. Also kept is `…`, which represents inputs that are
+/// no longer distinguished.
 fn tensors(inputs: &str) -> String {
     let mut kept = String::new();
     let mut depth = 0_usize;

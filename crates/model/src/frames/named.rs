@@ -25,7 +25,7 @@ impl Frame {
     }
 }
 
-/// Python functions and modules, which the name identifies.
+/// Create a Python or module frame from a name in PyTorch's notation; `None` for other names.
 fn stated_by_name(name: &str, strings: &mut StringTable) -> Option<Frame> {
     if let Some(module) = name.strip_prefix(MODULE_PREFIX) {
         let (class, path) = module.trim_start().split_once(' ').unwrap_or((module.trim_start(), ""));
@@ -36,7 +36,7 @@ fn stated_by_name(name: &str, strings: &mut StringTable) -> Option<Frame> {
     Some(Frame::Python { function: strings.intern(function), file: strings.intern(file), line, first_line: 0 })
 }
 
-/// Native frame: `libc.so.6+0x12` is an address in a library, any other name a function.
+/// Create a native frame from a name: `libc.so.6+0x12` is an address in a library, any other name a function.
 fn native(name: &str, library: StrId, strings: &mut StringTable) -> Frame {
     let address =
         name.rsplit_once("+0x").and_then(|(library, hex)| Some((library, u64::from_str_radix(hex, 16).ok()?)));

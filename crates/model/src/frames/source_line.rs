@@ -4,13 +4,14 @@ use super::{Frame, FrameKind};
 use crate::{StrId, StringTable};
 
 impl Frame {
-    /// Frame of unknown kind: Python if the file is a Python file, else native code.
+    /// Create a frame of unknown kind from function, file and line: Python if the file is a Python file, else native
+    /// code.
     pub fn of_line(function: StrId, file: StrId, line: u32, strings: &StringTable) -> Self {
         let kind = if strings.get(file).ends_with(".py") { FrameKind::Python } else { FrameKind::Native };
         Self::with_line(kind, function, file, line)
     }
 
-    /// Frame of a kind. Kinds that need more than a function, a file and a line become native code.
+    /// Create a frame of a kind from function, file and line. Kinds that need more become native code.
     pub fn with_line(kind: FrameKind, function: StrId, file: StrId, line: u32) -> Self {
         match kind {
             FrameKind::Python => Self::Python { function, file, line, first_line: 0 },

@@ -49,7 +49,7 @@ impl FrameTable {
         FrameId::new(self.rows.len() - 1)
     }
 
-    /// Index a row; of equal frames, the first one is found.
+    /// Add a row to the hash index; of equal frames, the first row is found.
     fn index_row(&mut self, row: usize) {
         let Self { rows, index, indexed } = self;
         let value = hash(&rows[row]);

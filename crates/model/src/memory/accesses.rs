@@ -107,7 +107,7 @@ pub struct ByteRange {
     pub times: u32,
 }
 
-/// One access, assembled from the columns.
+/// Access of a call to a memory object: direction, evidence and extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryAccess {
     /// Row in [`MemoryAccesses`].
@@ -122,7 +122,7 @@ pub struct MemoryAccess {
     pub extent: AccessExtent,
 }
 
-/// Accesses as columns, in the order of the calls: five bytes each, and more if ranges are known.
+/// Accesses to memory objects as columns, in the order of the calls: five bytes each, and more if ranges are known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryAccesses {
     /// Object.
@@ -204,6 +204,7 @@ impl MemoryAccesses {
         &self.range[first..first + count]
     }
 
+    /// Check that columns are equally long, objects exist, and byte ranges are ascending and disjoint.
     pub(super) fn check(&self, objects: usize) -> Result<(), String> {
         if self.what.len() != self.len() || self.range_row.len() != self.range.len() {
             return Err("the columns of the table of memory accesses differ in length".to_owned());

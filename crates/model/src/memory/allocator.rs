@@ -2,7 +2,7 @@
 
 use crate::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryStreamId, StrId};
 
-/// Kind of a segment event.
+/// Kind of an event of an allocator segment: obtained, returned, mapped or unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemorySegmentEventKind {
     /// Obtained from the device.
@@ -35,7 +35,7 @@ impl MemorySegmentEventKind {
     }
 }
 
-/// Event of a segment: memory obtained from the device, or returned.
+/// Event of an allocator segment: memory obtained from the device, or returned to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySegmentEvent {
     /// Kind.
@@ -79,7 +79,7 @@ pub struct MemorySegment {
     pub blocks: std::ops::Range<usize>,
 }
 
-/// State of a block.
+/// State of an allocator block: active, awaiting free, or inactive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemoryBlockState {
     /// In use.
@@ -104,7 +104,7 @@ impl MemoryBlockState {
     }
 }
 
-/// Block: a part of a segment.
+/// Allocator block: a part of a segment, used by one object or free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBlock {
     /// First byte.

@@ -2,7 +2,7 @@
 
 use crate::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryStreamId, StrId};
 
-/// Kind of a call.
+/// Kind of a memory-related call: allocation, free, fill, copy, kernel, event or synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum MemoryCallKind {
@@ -88,7 +88,7 @@ pub mod call_flags {
     pub const WITHIN_OPERATOR: u8 = 8;
 }
 
-/// Call to add.
+/// Memory-related call to add to a memory trace.
 #[derive(Clone, Copy, Debug)]
 pub struct NewCall {
     /// Begin, ns; the position of the call if the source has no times.
@@ -121,7 +121,7 @@ impl Default for NewCall {
     }
 }
 
-/// Calls as columns of equal length.
+/// Memory-related calls of the host, as columns of equal length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryCalls {
     /// Kind.
@@ -161,6 +161,7 @@ impl MemoryCalls {
         id
     }
 
+    /// Set the end of the last call's accesses to `accesses`, the number of accesses so far.
     pub(super) fn seal(&mut self, accesses: usize) {
         if let Some(end) = self.access_end.last_mut() {
             *end = u32::try_from(accesses).unwrap_or(u32::MAX);
@@ -187,11 +188,12 @@ impl MemoryCalls {
         self.flags[call.index()] & call_flags::OPAQUE != 0
     }
 
-    /// Object of a call, by its target only (see [`crate::MemoryTrace::object_of`]).
+    /// Target of a call as an object handle, for allocations and frees (see [`crate::MemoryTrace::object_of`]).
     pub fn target_object(&self, call: MemoryCallId) -> MemoryObjectId {
         MemoryObjectId(self.target[call.index()])
     }
 
+    /// Rows of the access table that belong to a call.
     pub(super) fn access_rows(&self, call: MemoryCallId) -> std::ops::Range<usize> {
         let row = call.index();
         // A snapshot without history has objects, but no calls.
@@ -200,6 +202,7 @@ impl MemoryCalls {
         first as usize..end as usize
     }
 
+    /// Check that columns are equally long, and that the calls cover all `accesses` rows of the access table in order.
     pub(super) fn check(&self, accesses: usize) -> Result<(), String> {
         let rows = self.len();
         let lengths = [

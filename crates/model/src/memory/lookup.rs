@@ -4,7 +4,8 @@ use super::{MemoryDevice, MemoryStream};
 use crate::{MemoryDeviceId, MemoryStreamId, StrId};
 use rustc_hash::FxHashMap;
 
-/// Index of devices and streams. Rows that were added directly are indexed at the next lookup.
+/// Index of a memory trace's devices by name, and of its streams. Rows that were added directly are indexed at the next
+/// lookup.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLookup {
     devices: FxHashMap<StrId, u32>,

@@ -153,7 +153,7 @@ impl MemoryTrace {
         move |row| Some(self.calls.start_ns.get(row)?.saturating_sub(begin?))
     }
 
-    /// Kind of an object at a position.
+    /// Kind of an object at a position in the sequence of calls.
     pub fn kind_at(&self, object: MemoryObjectId, position: MemoryCallId) -> MemoryObjectKind {
         let over = self.kind_changes.partition_point(|change| (change.object, change.before) <= (object, position));
         let next = self.kind_changes.get(over).filter(|change| change.object == object);
@@ -190,7 +190,7 @@ impl MemoryTrace {
     }
 
     /// Add an object that was allocated before the trace begins.
-    pub fn older(&mut self, object: NewObject) -> MemoryObjectId {
+    pub fn add_older(&mut self, object: NewObject) -> MemoryObjectId {
         self.objects.push(object)
     }
 
@@ -227,8 +227,8 @@ impl MemoryTrace {
         if about { MemoryObjectId(self.calls.target[call.index()]).some() } else { None }
     }
 
-    /// Positions at which an object is live: from its allocation (0 if older than the trace) up to, and without, its
-    /// free (the number of calls if it is never freed).
+    /// Range of call positions at which an object is live, from its allocation up to, and without, its free. An object
+    /// older than the trace is live from 0, and one without a free up to the number of calls.
     pub fn life(&self, object: MemoryObjectId) -> std::ops::Range<usize> {
         let row = object.index();
         let first = self.objects.allocated_by[row].some().map_or(0, MemoryCallId::index);
@@ -236,9 +236,9 @@ impl MemoryTrace {
         first..end.max(first)
     }
 
-    /// Positions at which an object takes memory: those of its life. No position precedes the first call, so position 0
-    /// also represents the time before it. An object older than the trace exists there even if the first call frees it,
-    /// or there is no call. A call either takes memory or gives it back, so no position has too much.
+    /// Range of call positions at which an object takes memory: those of its life. No position precedes the first call,
+    /// so position 0 also represents the time before it. An object older than the trace exists there even if the first
+    /// call frees it, or there is no call. A call either takes memory or gives it back, so no position has too much.
     pub fn held(&self, object: MemoryObjectId) -> std::ops::Range<usize> {
         let life = self.life(object);
         let is_older = self.objects.allocated_by[object.index()].is_none();

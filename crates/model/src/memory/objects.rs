@@ -2,7 +2,7 @@
 
 use crate::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryStreamId, StrId};
 
-/// Kind of an object.
+/// Kind of a memory object, such as parameter, gradient or activation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum MemoryObjectKind {
@@ -66,7 +66,7 @@ impl MemoryObjectKind {
     }
 }
 
-/// Object to add. Unknown values stay at their defaults.
+/// Memory object to add to a memory trace. Unknown values stay at their defaults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewObject {
     /// First byte; 0 if unknown.
@@ -97,7 +97,7 @@ pub struct NewObject {
     pub kind: MemoryObjectKind,
 }
 
-/// Objects as columns of equal length; see [`NewObject`] for their meaning.
+/// Memory objects as columns of equal length; see [`NewObject`] for their meaning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryObjects {
     /// First byte.
@@ -169,6 +169,7 @@ impl MemoryObjects {
         (0..self.len()).map(MemoryObjectId::new)
     }
 
+    /// Check that all columns of the object table are equally long.
     pub(super) fn check(&self) -> Result<(), String> {
         let rows = self.len();
         let lengths = [

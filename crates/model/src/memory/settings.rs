@@ -19,7 +19,7 @@ pub struct MemoryAllocatorSettings {
 }
 
 impl MemoryAllocatorSettings {
-    /// Bytes of a request after rounding, if its block is split as small as possible.
+    /// Size in bytes that the allocator gives to a request after rounding, if its block is split as small as possible.
     pub fn round(&self, bytes: u64) -> u64 {
         if bytes <= GRANULE {
             return GRANULE;

@@ -3,7 +3,7 @@
 use crate::{Frame, FrameId, FrameTable, MemoryStackId};
 use rustc_hash::FxHashMap;
 
-/// Frames and call paths, each stored once.
+/// Call paths of a memory trace as a prefix tree of frames, each stored once.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStacks {
     /// All frames.
@@ -25,13 +25,13 @@ impl MemoryStacks {
         Self { frames, parent, frame, node_ids }
     }
 
-    /// Call path of `parent` and one more frame; without parent, of only the frame. It is added if it is new.
+    /// Handle of the call path of `parent` and one more frame, added if it is new; without parent, of only the frame.
     pub fn intern(&mut self, parent: MemoryStackId, frame: Frame) -> MemoryStackId {
         let frame = self.frames.intern(frame);
         self.node(parent, frame)
     }
 
-    /// Call path of `parent` and one more interned frame, which is added if it is new.
+    /// Handle of the call path of `parent` and one more interned frame, added if it is new.
     pub fn node(&mut self, parent: MemoryStackId, frame: FrameId) -> MemoryStackId {
         *self.node_ids.entry((parent, frame)).or_insert_with(|| {
             self.parent.push(parent);
@@ -51,6 +51,7 @@ impl MemoryStacks {
             .filter_map(|node| self.frames.get(self.frame.get(node.index())?.index()).copied())
     }
 
+    /// Check that columns are equally long, that parents come before their children, and that frames exist.
     pub(super) fn check(&self) -> Result<(), String> {
         let parents_first =
             self.parent.iter().enumerate().all(|(node, parent)| parent.is_none() || parent.index() < node);

@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 /// Prefix of XProf's rows of transfers from start to wait. Other work in that time is not part of them.
 const TRANSFERS: &str = "Async";
 
-/// Innermost groups around operations without a launch record, and around groups. `is_known`: true for groups that have
-/// a parent already.
+/// Parents of device events by time: the innermost group around each operation without a launch record, and around each
+/// group. `is_known` is true for events that have a parent already.
 pub(super) fn parents(trace: &Trace, is_known: impl Fn(EventId) -> bool) -> Vec<Parent> {
     if !trace.events.kind.contains(&EventKind::GpuAnnotation) {
         return Vec::new();
     }
-    let rows = Rows::from_trace(trace);
+    let rows = DeviceTracks::from_trace(trace);
     let mut devices: BTreeMap<ProcessId, Vec<EventId>> = BTreeMap::new();
-    for event in trace.events.ids().filter(|&event| rows.counts(event)) {
+    for event in trace.events.ids().filter(|&event| rows.is_candidate(event)) {
         devices.entry(trace.tracks.get(trace.events.track[event.index()]).process).or_default().push(event);
     }
     let mut found = Vec::new();
@@ -25,7 +25,7 @@ pub(super) fn parents(trace: &Trace, is_known: impl Fn(EventId) -> bool) -> Vec<
         // A group comes before the events that it encloses.
         events.sort_unstable_by_key(|&e| (trace.events.start[e.index()], Reverse(trace.events.dur[e.index()]), e));
         // Groups of rows without operations, which enclose those of all rows, and of each other row.
-        let (mut shared, mut own): (Open, BTreeMap<TrackId, Open>) = Default::default();
+        let (mut shared, mut own): (OpenGroups, BTreeMap<TrackId, OpenGroups>) = Default::default();
         for (at, event) in events.into_iter().enumerate() {
             if rows.is_orphan(event) && !is_known(event) {
                 let of_row = own.get_mut(&rows.track(event));
@@ -43,20 +43,21 @@ pub(super) fn parents(trace: &Trace, is_known: impl Fn(EventId) -> bool) -> Vec<
     found
 }
 
-/// Started groups in the order of their starts, each with its position among the events; some may have ended.
+/// Groups that were started and may still be open, in the order of their starts, each with its position among the
+/// events.
 #[derive(Default)]
-struct Open {
+struct OpenGroups {
     groups: Vec<(usize, EventId)>,
     /// Number of groups at which ended ones are removed, because a scan of all of them for each event would take too
     /// long.
     most: usize,
 }
 
-impl Open {
+impl OpenGroups {
     /// Least value of `most`, below which removal gains nothing.
     const FEW: usize = 64;
 
-    fn push(&mut self, rows: &Rows<'_>, group: (usize, EventId)) {
+    fn push(&mut self, rows: &DeviceTracks<'_>, group: (usize, EventId)) {
         if self.groups.len() >= self.most.max(Self::FEW) {
             let now = rows.trace.events.start[group.1.index()];
             self.groups.retain(|&(_, group)| rows.trace.events.end(group) > now);
@@ -66,7 +67,7 @@ impl Open {
     }
 
     /// Group event that started last among those that enclose an event.
-    fn innermost(&mut self, rows: &Rows<'_>, event: EventId) -> Option<(usize, EventId)> {
+    fn innermost(&mut self, rows: &DeviceTracks<'_>, event: EventId) -> Option<(usize, EventId)> {
         let events = &rows.trace.events;
         let is_open = |group: EventId| events.end(group) > events.start[event.index()];
         while self.groups.last().is_some_and(|&(_, group)| !is_open(group)) {
@@ -76,8 +77,8 @@ impl Open {
     }
 }
 
-/// Rows of devices.
-struct Rows<'a> {
+/// Device tracks (rows of operations or of groups), with properties by track.
+struct DeviceTracks<'a> {
     trace: &'a Trace,
     /// Per track: true if operations run on it. Then its groups enclose only operations of this track.
     has_work: Vec<bool>,
@@ -85,7 +86,7 @@ struct Rows<'a> {
     is_transfers: Vec<bool>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> DeviceTracks<'a> {
     fn from_trace(trace: &'a Trace) -> Self {
         let mut has_work = vec![false; trace.tracks.len()];
         for event in trace.events.ids().filter(|&event| trace.kind(event).is_gpu_work()) {
@@ -101,7 +102,7 @@ impl<'a> Rows<'a> {
     }
 
     /// True if an event is an operation or a group of a device, with comparable times.
-    fn counts(&self, event: EventId) -> bool {
+    fn is_candidate(&self, event: EventId) -> bool {
         let (trace, kind) = (self.trace, self.trace.kind(event));
         (kind == EventKind::GpuAnnotation || kind.is_gpu_work())
             && trace.events.is_timed(event)

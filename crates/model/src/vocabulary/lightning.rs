@@ -26,7 +26,7 @@ const FETCHES: [&str; 5] = [
     "[pl][profile][*Prediction*Loop].predict*_next",
 ];
 
-/// True for names of spans in which a Lightning loop takes its next batch, from any loader.
+/// True if a span's name is one in which a Lightning loop takes its next batch, from any loader.
 #[must_use]
 pub fn takes_batch(span: &str) -> bool {
     span.starts_with(PROFILER) && FETCHES.iter().any(|fetch| matches(fetch, span))

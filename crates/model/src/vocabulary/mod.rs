@@ -43,7 +43,7 @@ impl TrainingPhase {
     pub const ALL: [Self; 5] = [Self::DataLoading, Self::Forward, Self::Backward, Self::Communication, Self::Optimizer];
 }
 
-/// The role of a span in a training or serving loop.
+/// Role of a span in a training or serving loop: a whole step, or the end of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepRole {
     /// The span is a step.
@@ -101,7 +101,7 @@ pub struct Framework {
 }
 
 impl Framework {
-    /// Framework that has a name and no vocabulary yet.
+    /// Create a framework that has a name and no vocabulary yet.
     const fn named(name: &'static str) -> Self {
         Self { name, packages: &[], checkouts: &[], steps: &[], spans: &[], code: &[] }
     }
@@ -142,22 +142,22 @@ pub fn phase_of_code(file: &str, function: &str) -> Option<TrainingPhase> {
     FRAMEWORKS.iter().flat_map(|framework| framework.code).find(is_of).map(|code| code.phase)
 }
 
-/// Span name that marks a training phase.
+/// Create the entry of a span that marks a training phase.
 const fn phase(phase: TrainingPhase, name: &'static str) -> PhaseSpan {
     PhaseSpan { name, phase: Some(phase), in_closure: false }
 }
 
-/// Span that marks `phase`, also if the optimizer's step calls it.
+/// Create the entry of a span that marks `phase` even where the optimizer's step calls it as its closure.
 const fn closure(phase: TrainingPhase, name: &'static str) -> PhaseSpan {
     PhaseSpan { name, phase: Some(phase), in_closure: true }
 }
 
-/// Span name of a framework that covers several training phases.
+/// Create the entry of a span that covers several training phases.
 const fn mixed(name: &'static str) -> PhaseSpan {
     PhaseSpan { name, phase: None, in_closure: false }
 }
 
-/// Functions of a framework's file that belong to a training phase.
+/// Create the entry of functions in a framework's file that belong to a training phase.
 const fn code(phase: TrainingPhase, file: &'static str, functions: &'static [&'static str]) -> PhaseCode {
     PhaseCode { file, functions, phase }
 }

@@ -175,6 +175,7 @@ pub fn is_in_package(file: &str, package: &str) -> bool {
     is_in_any(file, &[package])
 }
 
+/// True if a file is in the folder of one of these packages ([`is_in_package`]).
 fn is_in_any(file: &str, packages: &[&str]) -> bool {
     let is_any = |rest: &str| packages.iter().any(|package| rest.starts_with(package));
     match INSTALLED.iter().filter_map(|folder| Some(file.rfind(folder)? + folder.len())).max() {
@@ -184,7 +185,8 @@ fn is_in_any(file: &str, packages: &[&str]) -> bool {
     }
 }
 
-/// Paths of a file in checkouts of PyTorch (with Apex) and of frameworks, if it is in one of their packages.
+/// Relative paths of a file below the checkout folders of PyTorch and of other frameworks, if it is in one of their
+/// packages.
 fn in_checkouts(file: &str) -> impl Iterator<Item = &str> {
     let of_frameworks = FRAMEWORKS
         .iter()
@@ -222,7 +224,8 @@ pub fn is_own_code(file: &str) -> bool {
     !is_library
 }
 
-/// True if a file is in a folder `torch/` with a name of PyTorch: a public part of it, or a private folder or module.
+/// True if a file is part of PyTorch, recognized below any folder `torch/`: a public part, or a private folder or
+/// module.
 fn is_in_unpacked_torch(file: &str) -> bool {
     let is_folder = |at: usize| at == 0 || file[..at].ends_with('/');
     let mut below = file.match_indices(TORCH).filter(|(at, _)| is_folder(*at)).map(|(at, _)| &file[at + TORCH.len()..]);

@@ -1,6 +1,6 @@
 //! Numbers for people: one unit per column, chosen so that its largest value reads well.
 
-use stackline_model::format::{BYTES, TIME, decimals_for, ladder};
+use stackline_model::format::{BYTES, TIME, choose_scale, decimals_for};
 use stackline_model::{Column, Unit, Values};
 
 pub use stackline_model::format::{Scale, bytes, capital, count, duration, number, signed_duration};
@@ -11,11 +11,11 @@ pub fn scale(column: &Column) -> Scale {
     let integer = matches!(column.values, Values::I64(_));
     match column.unit {
         Unit::Ns if is_far_from_origin(&column.values) => EPOCH,
-        Unit::Ns => ladder(&TIME, 1.0, largest, integer),
-        Unit::Us => ladder(&TIME, 1e3, largest, false),
-        Unit::Ms => ladder(&TIME, 1e6, largest, false),
-        Unit::Bytes => ladder(&BYTES, 1.0, largest, integer),
-        Unit::MiB => ladder(&BYTES, 1_048_576.0, largest, false),
+        Unit::Ns => choose_scale(&TIME, 1.0, largest, integer),
+        Unit::Us => choose_scale(&TIME, 1e3, largest, false),
+        Unit::Ms => choose_scale(&TIME, 1e6, largest, false),
+        Unit::Bytes => choose_scale(&BYTES, 1.0, largest, integer),
+        Unit::MiB => choose_scale(&BYTES, 1_048_576.0, largest, false),
         Unit::Percent => Scale { divisor: 1.0, suffix: "%", decimals: 1, grouped: false },
         unit => {
             let decimals = if integer { 0 } else { decimals_for(largest) };

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Values of all sizes, long rows, row numbers, columns that were added later, and gaps.
+/// SQL for tables with values of all sizes, long rows, row numbers, columns that were added later, and gaps.
 fn schema(page: usize, rows: i64) -> String {
     let mut sql = format!("PRAGMA page_size = {page}; CREATE TABLE t (a, b INT, c REAL, d TEXT, e BLOB);");
     for row in 0..rows {

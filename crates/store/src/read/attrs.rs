@@ -1,6 +1,6 @@
 //! Arguments of events, from the wide columns of the event table and the long table.
 
-use super::long::{Long, LongRows};
+use super::long::{LongRows, LongTable};
 use super::table::{Batch, DictionaryValues, TableFile};
 use super::{Attributes, Files};
 use crate::Error;
@@ -18,7 +18,7 @@ use std::vec::IntoIter;
 /// Rows per batch of wide columns; about sixty columns are in memory at once, per thread.
 const BATCH: usize = 32 * 1024;
 
-/// Field of a layout, and the location of its values.
+/// Argument in a layout: key, type, and the location of its values.
 struct Field {
     key: StrId,
     kind: AttrType,
@@ -27,19 +27,20 @@ struct Field {
     wide: Option<usize>,
 }
 
+/// Argument layouts of a trace, and the wide columns that have to be read.
 struct Layout {
     shapes: Vec<Vec<Field>>,
     /// Wide columns to read: name and type.
     columns: Vec<(String, AttrType)>,
 }
 
-/// State for reading the arguments of all events.
+/// Plan for reading the arguments of all events: layouts, the layout of each event, and the long table.
 pub(super) struct Plan {
     folder: PathBuf,
     layout: Layout,
     /// Layout of each event.
     shape: Vec<AttrLayoutId>,
-    long: Long,
+    long: LongTable,
     /// True if values of the long table are needed.
     needs_long: bool,
 }
@@ -62,8 +63,8 @@ impl Plan {
         }
         let needs_long = layout.shapes.iter().flatten().any(|f| f.is_selected && f.wide.is_none());
         let long = match files.required("attributes")? {
-            Some(file) if needs_long => Long::read(strings, file)?,
-            _ => Long::default(),
+            Some(file) if needs_long => LongTable::read(strings, file)?,
+            _ => LongTable::default(),
         };
         Ok(Self { folder: files.folder.clone(), layout, shape, long, needs_long })
     }
@@ -78,12 +79,12 @@ impl Plan {
         Ok(vec![0; count])
     }
 
-    /// Number of selected arguments of an event, by its layout.
+    /// Number of selected arguments of an event, for each layout.
     fn selected_counts(&self) -> Vec<usize> {
         self.layout.shapes.iter().map(|fields| fields.iter().filter(|f| f.is_selected).count()).collect()
     }
 
-    /// Divide the reading into parts, each of which fills its range of `values`.
+    /// Divide the reading into one part per row group, each of which fills its range of `values`.
     pub(super) fn parts<'a>(
         &'a self,
         events: Option<&'a TableFile>,
@@ -121,7 +122,7 @@ pub(super) struct Parts<'a> {
     error: Mutex<Option<(usize, Error)>>,
 }
 
-/// Events of a row group.
+/// Part of the reading: the events of one row group, and the destination of their values.
 struct Part<'a> {
     group: usize,
     /// First event.
@@ -152,7 +153,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Error of reading the event arguments, if any part failed.
+    /// Return the error of the first row group that could not be read, if any.
     pub(super) fn result(self) -> Result<(), Error> {
         self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, error)| Err(error))
     }
@@ -173,7 +174,7 @@ impl Parts<'_> {
                 let mut done = 0;
                 file.read_group(part.group, &names, BATCH, |batch| {
                     let kinds = columns.iter().enumerate().zip(&mut meanings);
-                    let wide = kinds.map(|((i, c), texts)| Wide::new(batch, i, c.1, texts, self.strings));
+                    let wide = kinds.map(|((i, c), texts)| WideValues::new(batch, i, c.1, texts, self.strings));
                     let wide = wide.collect::<Result<Vec<_>, _>>()?;
                     let too_many = || file.damaged("the table has more rows than events");
                     let rows = shape.get(done..done + batch.rows()).ok_or_else(too_many)?;
@@ -188,11 +189,12 @@ impl Parts<'_> {
     }
 }
 
+/// Layout of only the selected arguments.
 fn selected_layout(fields: &[Field]) -> AttrLayout {
     AttrLayout { fields: fields.iter().filter(|f| f.is_selected).map(|f| (f.key, f.kind)).collect() }
 }
 
-/// Read the layouts. `has_wide`: true if some fields are columns of the event table.
+/// Read the argument layouts from their table. `has_wide`: true if some fields are columns of the event table.
 fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_wide: bool) -> Result<Layout, Error> {
     let mut layout = Layout { shapes: Vec::new(), columns: Vec::new() };
     let mut index: FxHashMap<String, usize> = FxHashMap::default();
@@ -234,8 +236,8 @@ fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_w
     Ok(layout)
 }
 
-/// Batch of one wide column.
-enum Wide<'a> {
+/// Values of one wide column in a batch of rows, by type.
+enum WideValues<'a> {
     Int(&'a [i64]),
     Uint(&'a [u64]),
     Float(&'a [f64]),
@@ -244,7 +246,7 @@ enum Wide<'a> {
     Text(&'a Int32Array, &'a [StrId]),
 }
 
-impl<'a> Wide<'a> {
+impl<'a> WideValues<'a> {
     fn new(
         batch: &Batch<'a>,
         column: usize,
@@ -265,6 +267,7 @@ impl<'a> Wide<'a> {
         })
     }
 
+    /// Raw value (64 bits) of a row.
     fn raw(&self, row: usize) -> u64 {
         match self {
             Self::Int(v) => v[row] as u64,
@@ -279,7 +282,7 @@ impl<'a> Wide<'a> {
     }
 }
 
-/// Merge of values in the order of events.
+/// Merge of the values of wide columns and of the long table into one list, in the order of events.
 struct Merge<'a> {
     shapes: &'a [Vec<Field>],
     skip_long: bool,
@@ -289,8 +292,9 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    /// Merge rows from event `first` on, with layouts `shape`; `columns` start at the same event.
-    fn rows(&mut self, shape: &[AttrLayoutId], first: usize, columns: &[Wide<'_>]) -> Result<(), Error> {
+    /// Write the values of the events from `first` on to the list. `shape` has the layout of each event; `columns`
+    /// start at the same event.
+    fn rows(&mut self, shape: &[AttrLayoutId], first: usize, columns: &[WideValues<'_>]) -> Result<(), Error> {
         for (row, id) in shape.iter().enumerate() {
             for (position, field) in self.shapes[id.index()].iter().enumerate() {
                 let raw = match field.wide {

@@ -31,21 +31,23 @@ pub fn read_calls(run: &Path) -> Result<Option<CallingContextTree>, Error> {
     Ok(Some(tree))
 }
 
-/// Interned texts of a column; null becomes none.
+/// Read a text column of a batch as interned strings; null becomes none.
 fn texts(batch: &Batch<'_>, column: usize, strings: &mut StringTable) -> Result<Vec<StrId>, Error> {
     let column = batch.text(column)?;
     Ok((0..batch.rows()).map(|row| column.get(row).map_or(StrId::NONE, |text| strings.intern(text))).collect())
 }
 
+/// Read a column of 32-bit numbers of a batch, with `None` for null.
 fn optional32(batch: &Batch<'_>, column: usize) -> Result<Vec<Option<u32>>, Error> {
     Ok(batch.numbers::<UInt32Type>(column)?.iter().collect())
 }
 
+/// Read a column of 64-bit numbers of a batch, with `None` for null.
 fn optional64(batch: &Batch<'_>, column: usize) -> Result<Vec<Option<u64>>, Error> {
     Ok(batch.numbers::<UInt64Type>(column)?.iter().collect())
 }
 
-/// Columns of `call_frames` for one frame.
+/// One row of the table `call_frames`: the columns of a frame without its kind.
 struct Row {
     name: StrId,
     file: StrId,
@@ -59,6 +61,7 @@ struct Row {
 }
 
 impl Row {
+    /// Frame of a kind from the columns of its row.
     fn frame(self, kind: FrameKind) -> Frame {
         let Self { name, file, detail, line, first_line, offset, process, source, inlined } = self;
         match kind {
@@ -82,7 +85,7 @@ impl Row {
     }
 }
 
-/// Read frames. In `unnamed` tables (version 3), native frames have neither functions nor lines.
+/// Read the frames of the call tree. In `unnamed` tables (version 3), native frames have neither functions nor lines.
 fn frames(tree: &mut CallingContextTree, files: &Files<'_>, unnamed: bool) -> Result<(), Error> {
     let columns = ["kind", "name", "file", "line", "first_line", "offset", "detail", "process", "source", "inlined"];
     let columns = if unnamed { &columns[..8] } else { &columns };

@@ -30,7 +30,7 @@ const COLUMNS: &[&str] =
 /// Level column, which old runs lack.
 const LEVEL: &str = "level";
 
-/// Read the events without arguments. Without a level column, levels follow from kinds.
+/// Read the event table without arguments. Without a level column, levels follow from kinds.
 pub(super) fn read(file: &TableFile, strings: &StringTable, has_levels: bool) -> Result<EventTable, Error> {
     let mut reading = EventColumns::new(file);
     let columns: Vec<&str> = COLUMNS.iter().copied().chain(has_levels.then_some(LEVEL)).collect();
@@ -38,7 +38,7 @@ pub(super) fn read(file: &TableFile, strings: &StringTable, has_levels: bool) ->
     Ok(reading.events)
 }
 
-/// Read the layout of each event's arguments.
+/// Read the handle of each event's argument layout.
 pub(super) fn shapes(file: &TableFile) -> Result<Vec<AttrLayoutId>, Error> {
     let mut shape = Vec::with_capacity(file.rows().min(MAX_RESERVE));
     file.read(&["shape"], BATCH, |batch| {
@@ -61,6 +61,7 @@ const BATCH: usize = 32 * 1024;
 /// Limit of reservations, because the size in a damaged file may be wrong.
 const MAX_RESERVE: usize = 1 << 24;
 
+/// Event table while its batches are read, with the converted dictionaries.
 struct EventColumns {
     events: EventTable,
     names: DictionaryValues<StrId>,

@@ -9,7 +9,7 @@ use stackline_model::{AttrType, StringTable};
 
 /// All rows of the long table of arguments, by event and position.
 #[derive(Default)]
-pub(super) struct Long {
+pub(super) struct LongTable {
     file: Option<TableFile>,
     event: Vec<u32>,
     position: Vec<u32>,
@@ -17,7 +17,8 @@ pub(super) struct Long {
     raw: Vec<u64>,
 }
 
-impl Long {
+impl LongTable {
+    /// Read all rows of the long table of arguments.
     pub(super) fn read(strings: &StringTable, file: TableFile) -> Result<Self, Error> {
         let mut long = Self::default();
         let (mut kinds, mut texts) = (DictionaryValues::default(), DictionaryValues::default());
@@ -69,14 +70,14 @@ impl Long {
 
 /// Range of rows of the long table, which are taken in order.
 pub(super) struct LongRows<'a> {
-    long: &'a Long,
+    long: &'a LongTable,
     next: usize,
     /// End of the range (exclusive).
     pub(super) end: usize,
 }
 
 impl LongRows<'_> {
-    /// Take the next value, which must belong to this event and position.
+    /// Take the value of the next row. An error if the row has another event, position or type.
     pub(super) fn take(&mut self, event: usize, position: usize, kind: AttrType) -> Result<u64, Error> {
         let (long, i) = (self.long, self.next);
         self.next += 1;

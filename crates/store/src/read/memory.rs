@@ -46,7 +46,7 @@ fn read(run: &Path, index: usize, entry: &MemoryEntry) -> Result<MemoryTrace, Er
         ..MemoryTrace::default()
     };
     events::strings("memory_strings", &mut trace.strings, &files)?;
-    places(&mut trace, &files)?;
+    devices_and_phases(&mut trace, &files)?;
     stacks(&mut trace, &files)?;
     calls(&mut trace, &files)?;
     objects(&mut trace, &files)?;
@@ -57,19 +57,21 @@ fn read(run: &Path, index: usize, entry: &MemoryEntry) -> Result<MemoryTrace, Er
     Ok(trace)
 }
 
+/// Read a text column of a batch as handles of known strings; null becomes none.
 fn texts(batch: &Batch<'_>, column: usize, strings: &StringTable) -> Result<Vec<StrId>, Error> {
     let mut out = Vec::with_capacity(batch.rows());
     batch.text(column)?.push_interned(&mut out, &mut DictionaryValues::default(), strings)?;
     Ok(out)
 }
 
+/// Read a column of row handles of a batch; null becomes none.
 fn handles<H: Copy>(batch: &Batch<'_>, column: usize, make: impl Fn(u32) -> H) -> Result<Vec<H>, Error> {
     let mut out = Vec::with_capacity(batch.rows());
     batch.push_handles(column, &mut out, make)?;
     Ok(out)
 }
 
-/// Column of enumeration names, without nulls.
+/// Read a column of enumeration names as values of the enumeration; a null is an error.
 fn words<T: Copy + PartialEq>(
     batch: &Batch<'_>,
     column: usize,
@@ -79,11 +81,12 @@ fn words<T: Copy + PartialEq>(
     let mut out = Vec::with_capacity(batch.rows());
     let find = |text: &str| all.iter().position(|known| name(*known) == text);
     batch.text(column)?.push_mapped(&mut out, usize::MAX, &mut DictionaryValues::default(), find)?;
-    let known = |at: usize| all.get(at).copied().ok_or_else(|| batch.empty(column));
+    let known = |at: usize| all.get(at).copied().ok_or_else(|| batch.null_error(column));
     out.into_iter().map(known).collect()
 }
 
-fn places(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+/// Read the tables of devices, streams and phases of a memory trace.
+fn devices_and_phases(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     files.read("memory_devices", &["name", "total_bytes"], |_, batch| {
         let (names, bytes) = (texts(batch, 0, &trace.strings)?, batch.values::<UInt64Type>(1)?);
         let rows = names.into_iter().zip(bytes);
@@ -104,7 +107,8 @@ fn places(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-/// Read frames. The column `kind` is optional: tables of earlier versions and of other programs lack it.
+/// Read the frames of a memory trace's call paths. The column `kind` is optional: tables of earlier versions and of
+/// other programs lack it.
 fn frames(files: &Files<'_>, strings: &StringTable) -> Result<FrameTable, Error> {
     let mut frames = FrameTable::new();
     let Some(file) = files.required("memory_frames")? else { return Ok(frames) };

@@ -19,7 +19,7 @@ use table::{Batch, TableFile};
 pub use calls::read_calls;
 pub use memory::{read_memory, read_memory_at};
 
-/// Selection of event arguments.
+/// Selection of the event arguments to read: all, or only some keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Attributes {
     /// All arguments.
@@ -58,7 +58,7 @@ impl ReadSelection {
     }
 }
 
-/// Read the traces of a run directory.
+/// Read the selected traces of a run directory.
 pub fn read_run(dir: &Path, selection: &ReadSelection) -> Result<TraceSet, Error> {
     let manifest = read_manifest(dir)?;
     let count = manifest.traces.len();
@@ -151,7 +151,7 @@ pub fn thread_count(requested: usize) -> usize {
     if requested > 0 { requested } else { std::thread::available_parallelism().map_or(1, std::num::NonZero::get) }
 }
 
-/// Files of one trace, of the calling context tree, or of one memory trace.
+/// Table files of one trace, of the calling context tree, or of one memory trace, with their manifest entries.
 struct Files<'a> {
     folder: PathBuf,
     tables: &'a BTreeMap<String, TableEntry>,
@@ -162,7 +162,7 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Open a required table. `None` if it has no rows.
+    /// Open a required table. `None` if the manifest does not list it, because it has no rows.
     fn required(&self, name: &str) -> Result<Option<TableFile>, Error> {
         let Some(entry) = self.tables.get(name) else { return Ok(None) };
         let file = TableFile::open(&self.folder, name, entry)?;
@@ -181,7 +181,7 @@ impl Files<'_> {
         file.read(columns, ROW_GROUP, |batch| each(&file, batch))
     }
 
-    /// Open an optional table; a missing file is noted.
+    /// Open an optional table. `None` if the manifest does not list it, or if its file is missing, which is recorded.
     fn optional(&mut self, name: &str) -> Result<Option<TableFile>, Error> {
         let Some(entry) = self.tables.get(name) else { return Ok(None) };
         let file = TableFile::open(&self.folder, name, entry)?;

@@ -11,6 +11,7 @@ use stackline_model::{
     TrackTable,
 };
 
+/// Read the processes and tracks of a trace.
 pub(super) fn tracks(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> {
     let mut processes = Vec::new();
     if let Some(file) = files.required("processes")? {
@@ -39,6 +40,7 @@ pub(super) fn tracks(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> 
 const TRACK_COLUMNS: &[&str] =
     &["thread", "thread_number", "process", "kind", "name", "sort_index", "device", "stream"];
 
+/// Add the tracks in a batch of rows.
 fn push_tracks(
     file: &TableFile,
     batch: &Batch<'_>,
@@ -78,7 +80,7 @@ fn interned(file: &TableFile, text: &Text<'_>, row: usize, strings: &StringTable
     }
 }
 
-/// Keys of the source; see `key_columns` of the writer.
+/// Process or thread keys in a batch of rows: text, and the number if the key is one. See `key_columns` of the writer.
 struct Keys<'a> {
     file: &'a TableFile,
     text: &'a StringArray,
@@ -102,6 +104,7 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// Read the table of GPU operations.
 pub(super) fn gpu(files: &Files<'_>) -> Result<GpuTable, Error> {
     let mut gpu = GpuTable::default();
     let Some(file) = files.required("gpu")? else { return Ok(gpu) };
@@ -122,6 +125,7 @@ pub(super) fn gpu(files: &Files<'_>) -> Result<GpuTable, Error> {
     Ok(gpu)
 }
 
+/// Read the training steps of a trace.
 pub(super) fn steps(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> {
     let Some(file) = files.required("steps")? else { return Ok(()) };
     let steps = &mut trace.steps;
@@ -140,7 +144,7 @@ pub(super) fn steps(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-/// Read links. In old runs each kind has its own table.
+/// Read the links between events. In old runs each kind has its own table.
 pub(super) fn links(trace: &mut Trace, files: &mut Files<'_>, (is_old, with_flows): (bool, bool)) -> Result<(), Error> {
     if is_old {
         if with_flows {
@@ -156,7 +160,7 @@ pub(super) fn links(trace: &mut Trace, files: &mut Files<'_>, (is_old, with_flow
     Ok(())
 }
 
-/// Add the links of a table: all of one kind, or each of the kind in its row.
+/// Read the links of one table: all of one kind, or each of the kind in its row.
 fn push_links(name: &str, kind: Option<LinkKind>, trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
     let Some(file) = files.optional(name)? else { return Ok(()) };
     let (links, strings) = (&mut trace.links, &trace.strings);

@@ -13,7 +13,7 @@ use stackline_model::{StrId, StringTable};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// Opened table.
+/// Parquet file of a table, read into memory and checked against the manifest.
 pub(crate) struct TableFile {
     path: PathBuf,
     data: Bytes,
@@ -40,10 +40,12 @@ impl TableFile {
         Ok(Some(Self { rows: entry.rows as usize, path, data, metadata }))
     }
 
+    /// Number of rows of the table.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
+    /// Create the error that this file is damaged, with details.
     pub(crate) fn damaged(&self, detail: impl std::fmt::Display) -> Error {
         Error::damaged(&self.path, detail)
     }
@@ -120,11 +122,12 @@ impl TableFile {
     }
 }
 
-/// Number of rows of a row group. A wrong number is rejected as soon as it is read.
+/// Number of rows of a row group, as its metadata state; a wrong number is rejected as soon as it is read.
 fn rows_of(group: &RowGroupMetaData) -> usize {
     usize::try_from(group.num_rows()).unwrap_or_default()
 }
 
+/// Check size and checksum of a file against the manifest.
 fn verify(path: &Path, data: &[u8], entry: &TableEntry) -> Result<(), Error> {
     if let Some(bytes) = entry.bytes
         && bytes != data.len() as u64
@@ -157,10 +160,12 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
+    /// Number of rows of the batch.
     pub(crate) fn rows(&self) -> usize {
         self.batch.num_rows()
     }
 
+    /// Create the error that a column has the wrong type.
     fn unexpected_type(&self, column: usize) -> Error {
         let column = self.order[column];
         let schema = self.batch.schema();
@@ -168,8 +173,8 @@ impl<'a> Batch<'a> {
         self.file.damaged(format!("column '{}' has the wrong type {}", field.name(), field.data_type()))
     }
 
-    /// Error for a required column with null values.
-    pub(crate) fn empty(&self, column: usize) -> Error {
+    /// Create the error that a column has null values, but requires a value in each row.
+    pub(crate) fn null_error(&self, column: usize) -> Error {
         self.file.damaged(format!("column {column} has empty values, but requires a value in each row"))
     }
 
@@ -183,7 +188,7 @@ impl<'a> Batch<'a> {
     pub(crate) fn values<T: ArrowPrimitiveType>(&self, column: usize) -> Result<&'a [T::Native], Error> {
         let array = self.numbers::<T>(column)?;
         if array.null_count() > 0 {
-            return Err(self.empty(column));
+            return Err(self.null_error(column));
         }
         Ok(array.values())
     }
@@ -229,7 +234,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Copy all values, then write `none` over the nulls.
+/// Append the converted values of an array to a list; null becomes `none`.
 fn push_nullable<T: ArrowPrimitiveType, O: Copy>(
     array: &PrimitiveArray<T>,
     out: &mut Vec<O>,
@@ -254,7 +259,7 @@ fn push_nullable<T: ArrowPrimitiveType, O: Copy>(
     new[gap..].fill(none);
 }
 
-/// Dictionary text column.
+/// Dictionary-encoded text column of a batch of rows.
 pub(crate) struct Text<'a> {
     file: &'a TableFile,
     array: &'a DictionaryArray<Int32Type>,

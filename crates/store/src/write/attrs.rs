@@ -14,6 +14,7 @@ fn type_text(discriminant: u32) -> Option<&'static str> {
     AttrType::from_u8(discriminant as u8).map(attr_type::name)
 }
 
+/// Write the table of argument layouts, and the long table of arguments without their own column.
 pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) -> Result<(), Error> {
     write_shapes(trace, plan, names, files)?;
     let rows = LongRows::from_trace(trace, plan);
@@ -23,7 +24,7 @@ pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files
 /// Layout, and position, key and type of a field.
 type Row = (u32, Option<(u32, StrId, AttrType)>);
 
-/// Write the layouts, one row per field; a layout without fields has one row with a null position.
+/// Write the table of argument layouts, one row per field; a layout without fields has one row with a null position.
 fn write_shapes(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) -> Result<(), Error> {
     let (shapes, _, _) = trace.attrs.columns();
     let mut rows: Vec<Row> = Vec::new();

@@ -85,7 +85,7 @@ fn publish(run: &Path, folder: &Path, calls: CallsEntry, options: &WriteOptions)
     write_manifest(&manifest, run, options.sync)
 }
 
-/// Columns of `call_frames` for one frame.
+/// One row of the table `call_frames`: the columns of a frame without its kind.
 #[derive(Default)]
 struct Row {
     name: StrId,
@@ -99,6 +99,7 @@ struct Row {
     inlined: Option<u32>,
 }
 
+/// Columns of `call_frames` for a frame.
 fn row(frame: &Frame) -> Row {
     match *frame {
         Frame::Python { function, file, line, first_line } => {

@@ -36,7 +36,7 @@ pub(super) fn booleans<'a>(name: &str, value: impl Fn(usize) -> bool + 'a) -> Co
     })
 }
 
-/// Arrow column of row numbers of a table; `u32::MAX` is null.
+/// Arrow column of row numbers that refer to a table; `u32::MAX` is null.
 pub(super) fn rows<'a>(name: &str, value: impl Fn(usize) -> u32 + 'a) -> Column<'a> {
     Column::new(name, DataType::UInt32, true, Packing::Delta, move |rows: Range<usize>| Ok(handles(rows.map(&value))))
 }

@@ -9,6 +9,7 @@ use arrow_schema::DataType;
 use stackline_model::{StringTable, Trace};
 use std::sync::Arc;
 
+/// Write the event table with its wide columns, the time order, and the string table.
 pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) -> Result<(), Error> {
     let (_, shapes, _) = trace.attrs.columns();
     let mut columns = event_columns::columns(trace);
@@ -21,7 +22,7 @@ pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files
     strings("strings", &trace.strings, files)
 }
 
-/// Write all texts, in the order of their handles.
+/// Write the string table, in the order of the handles.
 pub(super) fn strings(table: &str, strings: &StringTable, files: &mut Files) -> Result<(), Error> {
     let strings: Vec<&str> = strings.iter().collect();
     let text = Column::new("text", DataType::Utf8, false, Packing::Delta, |r| {
@@ -32,7 +33,8 @@ pub(super) fn strings(table: &str, strings: &StringTable, files: &mut Files) -> 
     files.write_table(table, strings.len(), &[text])
 }
 
-/// Write the time order, so that opening a run does not sort. A trace that was never indexed has none.
+/// Write the time order of events per track, so that opening a run does not sort. A trace that was never indexed has
+/// none.
 fn write_order(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     let order = trace.track_order();
     if order.len() != trace.events.len() {

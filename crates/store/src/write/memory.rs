@@ -26,7 +26,7 @@ pub(super) fn write(trace: &MemoryTrace, folder: PathBuf, options: &WriteOptions
     Ok(MemoryEntry { tables: files.tables, ..MemoryEntry::new(trace) })
 }
 
-/// Table to write.
+/// Table of a memory trace to write: name, number of rows and columns.
 pub(crate) struct MemoryTable<'a> {
     pub(crate) name: &'static str,
     pub(crate) rows: usize,
@@ -41,13 +41,13 @@ impl<'a> MemoryTable<'a> {
 
 /// All tables of a memory trace except the strings.
 pub(crate) fn tables(trace: &MemoryTrace) -> impl Iterator<Item = MemoryTable<'_>> {
-    [places, stacks, calls, objects, accesses, segments, allocator_data]
+    [devices_and_phases, stacks, calls, objects, accesses, segments, allocator_data]
         .into_iter()
         .flat_map(move |tables_of| tables_of(trace))
 }
 
 /// Tables of the devices, streams and phases of a memory trace.
-fn places(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
+fn devices_and_phases(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let (devices, streams, phases) = (&trace.devices, &trace.streams, &trace.phases);
     let columns = vec![
         rows("device", move |at| at as u32),
@@ -229,7 +229,7 @@ fn segments(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     vec![first, second, MemoryTable::new("memory_blocks", blocks.len(), columns)]
 }
 
-/// Tables of totals and failed requests from the source.
+/// Tables of the caching allocator's total bytes over time, and of failed requests.
 fn allocator_data(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let (totals, failed) = (&trace.totals, &trace.out_of_memory);
     let columns = vec![

@@ -119,7 +119,7 @@ fn write_manifest(manifest: &Manifest, dir: &Path, sync: bool) -> Result<(), Err
     std::fs::rename(&draft, &path).map_err(Error::io(&path, "create"))
 }
 
-/// Files of one trace.
+/// Table files of one trace to be written: folder, options, and the manifest entries so far.
 struct Files<'a> {
     folder: PathBuf,
     options: &'a WriteOptions,

@@ -10,6 +10,8 @@ use stackline_model::{EventId, Key, LinkKind, StrId, Trace, TrackKind};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Write the small tables of a trace: tracks, processes, GPU operations, links, stacks, steps, and top-level entries of
+/// the source.
 pub(super) fn write(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     tracks(trace, files)?;
     processes(trace, files)?;
@@ -29,7 +31,7 @@ pub(super) fn write(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     files.write_table("entries", entries.len(), &columns)
 }
 
-/// Arrow column of row numbers of another table, with nulls.
+/// Arrow column of row numbers that refer to another table, with nulls.
 fn refs<'a>(name: &str, column: impl Fn(Range<usize>) -> Vec<u32> + 'a) -> Column<'a> {
     Column::new(name, DataType::UInt32, true, Packing::Delta, move |r| Ok(handles(column(r).into_iter())))
 }
@@ -51,7 +53,8 @@ fn row_number(name: &str) -> Column<'static> {
     })
 }
 
-/// Columns of a source key: text for people, and the number if the key is one (which distinguishes `7` from `"7"`).
+/// Two Arrow columns of a process or thread key: text for people, and the number if the key is one (which distinguishes
+/// `7` from `"7"`).
 fn key_columns<'a>(name: &str, trace: &'a Trace, key: impl Fn(usize) -> Key + Copy + 'a) -> [Column<'a>; 2] {
     let as_text = Column::new(name, DataType::Utf8, true, Packing::Dictionary, move |r: Range<usize>| {
         let label = |i| (key(i) != Key::None).then(|| trace.key_text(key(i)));

@@ -97,7 +97,7 @@ fn properties(columns: &[Column<'_>]) -> WriterProperties {
     builder.build()
 }
 
-/// Writer that counts and checksums its data.
+/// Writer that counts the bytes it passes on, and computes their checksum.
 struct Counted<W> {
     inner: W,
     bytes: u64,

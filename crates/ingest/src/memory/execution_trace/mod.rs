@@ -70,7 +70,7 @@ impl Writer<'_> {
         for life in 0..self.lives.all.len() {
             if self.lives.all[life].first.is_none() {
                 let object = self.object(life, StrId::NONE);
-                self.objects[life] = self.trace.older(object);
+                self.objects[life] = self.trace.add_older(object);
             }
         }
     }

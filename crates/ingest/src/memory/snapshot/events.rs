@@ -237,7 +237,7 @@ impl Reader<'_> {
                 }
                 object
             }
-            None if state.used.insert(event.address) => self.trace.older(NewObject {
+            None if state.used.insert(event.address) => self.trace.add_older(NewObject {
                 address: event.address,
                 bytes: self.rounded(event),
                 requested: event.size,

@@ -221,7 +221,7 @@ impl Reader<'_> {
             Some(_) => return MemoryObjectId::NONE,
             None => {
                 let operator = self.operator(block.stack);
-                let object = self.trace.older(NewObject {
+                let object = self.trace.add_older(NewObject {
                     operator,
                     address: block.address,
                     bytes: block.bytes,

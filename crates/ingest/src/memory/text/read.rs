@@ -216,7 +216,7 @@ impl Reader {
         let id = if allocated {
             self.trace.allocate(object, call)
         } else {
-            self.trace.older(NewObject { stack: call.stack, ..object })
+            self.trace.add_older(NewObject { stack: call.stack, ..object })
         };
         self.count_impossible(&name, id);
         self.live.insert(name, id);

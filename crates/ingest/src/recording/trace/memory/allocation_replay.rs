@@ -339,7 +339,7 @@ impl AllocationReplay<'_> {
         let next =
             self.live.find_all(address, bytes).map(|(object, _)| self.trace.objects.address[object.index()]).min();
         let bytes = next.map_or(bytes, |next| next.saturating_sub(address));
-        let object = self.trace.older(NewObject { address, bytes, device: self.device, ..NewObject::default() });
+        let object = self.trace.add_older(NewObject { address, bytes, device: self.device, ..NewObject::default() });
         self.live.insert(address, bytes, object);
         self.object(ObservedUses { is_foreign: true, ..ObservedUses::default() }, i64::MIN);
         self.tensor_names.appears(object, address);
