@@ -1,4 +1,4 @@
-//! Failed checks that matter to a report and to findings, as the read reports of the traces say.
+//! Failed checks of traces with their consequences for a report and findings.
 
 use serde::Serialize;
 use stackline_analyze::checks;

@@ -4,7 +4,8 @@ use stackline_model::{EventId, Trace};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Events by the event that launched them. The first query scans all operations, later ones use an index.
+/// Lookup of GPU events by the event that launched them. The first lookup scans all GPU operations; later ones use an
+/// index.
 #[derive(Debug, Default)]
 pub(crate) struct Launched {
     was_requested: AtomicBool,
@@ -13,7 +14,7 @@ pub(crate) struct Launched {
 }
 
 impl Launched {
-    /// Events launched by an event, ascending, at most `most`.
+    /// GPU events that an event launched, ascending by event number; at most `most`.
     pub(crate) fn by(&self, trace: &Trace, event: EventId, most: usize) -> Vec<EventId> {
         let pairs = || trace.gpu.launch.iter().copied().zip(trace.gpu.event.iter().copied());
         if self.index.get().is_none() && !self.was_requested.swap(true, Ordering::Relaxed) {

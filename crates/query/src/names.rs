@@ -1,10 +1,10 @@
-//! Index of event names in a trace: count, total time and first event. A search then visits each name once instead of
-//! each event.
+//! Index of event names in a trace: count, total time and first event of each name. A search then visits each name once
+//! instead of each event.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, StrId, Trace};
 
-/// Count, time and first event of a name.
+/// Event name with the number, total time (ns) and first of its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) name: StrId,
@@ -14,11 +14,12 @@ pub(crate) struct Found {
     pub(crate) first: u32,
 }
 
-/// All names of events with a duration, by kind, sorted by total time.
+/// Names of all events with a duration, one entry for each name and kind, sorted by descending total time.
 #[derive(Debug, Default)]
 pub(crate) struct Names(Vec<Found>);
 
 impl Names {
+    /// Total the events of a trace by name and kind.
     pub(crate) fn from_trace(trace: &Trace) -> Self {
         let mut places: FxHashMap<(StrId, EventKind), usize> = FxHashMap::default();
         let mut all: Vec<Found> = Vec::new();
@@ -35,7 +36,7 @@ impl Names {
         Self(all)
     }
 
-    /// Event names that contain a text, which is in lower case.
+    /// Find the event names that contain a text, regardless of case. `needle` is in lower case.
     pub(crate) fn containing(&self, trace: &Trace, needle: &str) -> Vec<Found> {
         let mut known: FxHashMap<StrId, bool> = FxHashMap::default();
         let mut holds =

@@ -1,4 +1,4 @@
-//! Query of a call tree view: all boxes wide enough to be visible.
+//! Query of a call tree view as boxes: all frames wide enough to be visible, below one row.
 
 pub(super) mod frame;
 
@@ -53,7 +53,7 @@ const GROUPINGS: [(&str, Grouping); 10] = [
     ("file", Grouping::File),
 ];
 
-/// A view of the call tree; its boxes are in the columns.
+/// Call tree view by one metric, below one row; the boxes are in the columns.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Calls<'a> {
@@ -83,7 +83,7 @@ pub(super) struct Calls<'a> {
     labels: Vec<Label<'a>>,
 }
 
-/// Steps that both sides of a comparison cover.
+/// Number of steps that each side of a comparison covers.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct ComparedSteps {
@@ -114,27 +114,29 @@ impl<'a> Label<'a> {
 /// Names of the columns, with a row for each box; the column of the baseline exists only in comparisons.
 pub(super) const COLUMNS: &[&str] = &["row", "parent", "depth", "label", "inclusive", "exclusive", "calls", "before?"];
 
+/// Answer the query for the boxes of a call tree view.
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let request = ViewRequest::new(opened, arguments)?;
     let place = request.place(opened, arguments)?;
     boxes(&place, &request)
 }
 
-/// Number of calls of the frame in a row of the call tree view; `None` if not counted.
+/// Number of calls of the frame in a row of the call tree view; `None` if there are none, or in a comparison.
 fn counted(view: &CallView, row: usize) -> Option<u64> {
     // Beside another run, lines of one function are one frame: what of its calls went on at another line is not told apart.
     Some(view.nodes[row].calls).filter(|&calls| calls > 0 && view.before.is_none())
 }
 
-/// Row of a call tree view with the number `root`; an error if there is none.
+/// Check that a row number exists in a call tree view.
 fn row(view: &CallView, root: u64) -> Result<usize, QueryError> {
     let row = usize::try_from(root).unwrap_or(usize::MAX);
     let missing = || QueryError::missing(format!("this view of the call tree has no node {root}"));
     (row < view.nodes.len()).then_some(row).ok_or_else(missing)
 }
 
-/// Row of a view that a question refers to. In views towards callers, a part of the tree may be opened separately,
-/// while metrics of the row come from the whole, which has only rows wide enough to be visible.
+/// Row that a query selects, with the call tree view that contains the row. In views towards callers, the view may
+/// cover only a part of the tree. Its row's metrics then come from the whole view, which has only rows wide enough to
+/// be visible.
 struct ViewRow {
     view: Arc<CallView>,
     row: usize,
@@ -174,7 +176,7 @@ impl ViewRow {
     }
 }
 
-/// Request for a view, with its options.
+/// Request for a call tree view: trees of the run and its baseline, view options, and minimum width of boxes.
 struct ViewRequest<'o> {
     source: Source<'o>,
     baseline: Option<Source<'o>>,
@@ -184,6 +186,7 @@ struct ViewRequest<'o> {
 }
 
 impl<'o> ViewRequest<'o> {
+    /// Find the call trees and options that the query arguments select.
     fn new(opened: &'o OpenRun, arguments: &Arguments) -> Result<Self, QueryError> {
         let (rank, part) = (arguments.number("rank")?, arguments.part()?);
         let is_compared = arguments.choice("beside", &[("before", ())])?.is_some();
@@ -206,6 +209,7 @@ impl<'o> ViewRequest<'o> {
         Ok(Self { source, baseline, options, least: arguments.number("least")? })
     }
 
+    /// Compute the requested call tree view by a metric, compared with the baseline if there is one.
     fn view(&self, metric: CallMetric) -> CallView {
         let options = ViewOptions { metric, ..self.options.clone() };
         let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
@@ -226,7 +230,8 @@ impl<'o> ViewRequest<'o> {
         }
     }
 
-    /// Node by another metric at the path of these labels; `None` if that needs the whole view.
+    /// Compute the node at a path of labels by another metric, as the root of a view without callers. `None` if that
+    /// needs the whole view.
     fn view_at_path(&self, metric: CallMetric, labels: &[CallLabel]) -> Option<CallView> {
         let options = ViewOptions { metric, ..self.options.clone() };
         let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
@@ -235,18 +240,18 @@ impl<'o> ViewRequest<'o> {
         if self.baseline.is_some() { None } else { view() }
     }
 
-    /// Check for a request of rows that are too narrow to be visible.
+    /// Check if the request includes rows that are too narrow to be visible.
     fn is_fine(&self) -> bool {
         self.least.is_some_and(|least| least < NARROWEST)
     }
 
-    /// Cache key of the call tree view that these query arguments select.
+    /// Cache key of the requested call tree view.
     fn key(&self, arguments: &Arguments) -> String {
         let key = arguments.without(&["root", "least"]).key();
         if self.is_fine() { format!("fine\n{key}") } else { key }
     }
 
-    /// Row of the call tree view that the query arguments name, with a view that contains the row.
+    /// Find the row that the query arguments select, and compute the call tree view that contains the row.
     fn place(&self, opened: &OpenRun, arguments: &Arguments) -> Result<ViewRow, QueryError> {
         let key = self.key(arguments);
         let view = opened.view(&key, || self.view(self.options.metric));
@@ -263,7 +268,7 @@ impl<'o> ViewRequest<'o> {
         Ok(ViewRow { view: part, row, part: Some((view, of)) })
     }
 
-    /// View of the part of the call tree below a row.
+    /// Compute the view of the part of a call tree that is below a row of the whole view.
     fn part(&self, whole: &CallView, of: usize) -> CallView {
         let labels: Vec<CallLabel> = rows_to(whole, of).into_iter().map(|row| whole.label(row).clone()).collect();
         let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
@@ -271,7 +276,7 @@ impl<'o> ViewRequest<'o> {
         part.unwrap_or_else(|| whole.clone())
     }
 
-    /// Names and titles of all metrics that the call tree has.
+    /// Names and titles of all metrics with values in the call tree.
     fn metrics(&self) -> Vec<(&str, &str)> {
         let tree = self.source.tree();
         let one = |metric: CallMetric| (metric.name(&tree.strings), metric.title(&tree.strings));
@@ -279,7 +284,7 @@ impl<'o> ViewRequest<'o> {
     }
 }
 
-/// Refuse to compare runs by a metric that one of them did not measure: all of it would seem to be new.
+/// Return an error if the baseline has no values of the metric of a comparison; everything would seem to be new.
 fn check_measured(
     before: &CallingContextTree,
     after: &CallingContextTree,
@@ -292,6 +297,7 @@ fn check_measured(
     is_measured.then_some(()).ok_or_else(|| QueryError::unavailable(why()))
 }
 
+/// Parse the query arguments that select the metric, direction, grouping and filters of a call tree view.
 fn options(
     tree: &CallingContextTree,
     measured: &[CallMetric],
@@ -322,7 +328,7 @@ fn options(
     })
 }
 
-/// Boxes of the call tree view below a row, and how many were left out.
+/// Answer with the visible boxes of a call tree view below a row, and the number of omitted ones.
 fn boxes(place: &ViewRow, request: &ViewRequest<'_>) -> Result<Answer, QueryError> {
     let (view, root) = (&*place.view, place.row);
     let least = request.least.unwrap_or(NARROWEST).clamp(0.0, 1.0);
@@ -376,7 +382,7 @@ fn boxes(place: &ViewRow, request: &ViewRequest<'_>) -> Result<Answer, QueryErro
     Answer::with_columns(&document, columns)
 }
 
-/// The labels of an answer, each once.
+/// List of the distinct frame labels of an answer, filled on use.
 struct Labels<'a> {
     view: &'a CallView,
     places: Vec<u32>,
@@ -398,7 +404,7 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// Rows below a row of the view that are wide enough, in order; if they are too many, the widest of them.
+/// Rows at and below a row that are wide enough to be visible, in order; if there are too many, the widest of them.
 fn kept(view: &CallView, root: usize, least: f64) -> Vec<usize> {
     // In a comparison, what is gone is seen as well.
     let width = |row: usize| view.nodes[row].inclusive.sum.max(view.nodes[row].before.sum);
@@ -412,14 +418,14 @@ fn kept(view: &CallView, root: usize, least: f64) -> Vec<usize> {
     rows
 }
 
-/// Index after the last row below a row of the call tree view.
+/// Index after the last row of a row's subtree in the call tree view.
 fn end(view: &CallView, root: usize) -> usize {
     let depth = view.nodes[root].depth;
     let below = view.nodes[root + 1..].iter().take_while(|node| node.depth > depth).count();
     root + 1 + below
 }
 
-/// Rows from below the root of the call tree view to this row.
+/// Path of rows in the call tree view, from below the root to the given row.
 fn rows_to(view: &CallView, mut row: usize) -> Vec<usize> {
     let mut rows = Vec::new();
     while row != 0 {
@@ -433,6 +439,7 @@ fn rows_to(view: &CallView, mut row: usize) -> Vec<usize> {
 /// The directions that the page draws a tree in.
 const DRAWN: [&str; 3] = ["top-down", "bottom-up", "flat"];
 
+/// Prefetched arguments of the query for the boxes of a call tree view, by part of the page.
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let shapes = |arguments: &Arguments| DRAWN.map(|shape| arguments.clone().with("shape", shape)).to_vec();
     match stage {

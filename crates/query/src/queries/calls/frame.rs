@@ -1,4 +1,4 @@
-//! One node of a view of the call tree by every metric that was measured.
+//! Query of one frame of a call tree view by every measured metric.
 
 use super::{Label, UNFOLLOWED, ViewRequest, counted, end};
 use crate::prefetch::{Stage, chosen};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use stackline_calls::{CallLabel, CallView, ViewNode};
 use stackline_model::Unit;
 
-/// A node of a view of the call tree by every metric.
+/// Details of a frame in a call tree view: its path, and its sums by every metric.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(in crate::queries) struct FrameDetail<'a> {
@@ -18,7 +18,7 @@ pub(in crate::queries) struct FrameDetail<'a> {
     metrics: Vec<FrameMetric>,
 }
 
-/// Sums of one metric at a node; null where the view does not go that deep.
+/// Sums of one metric at a node of the call tree; null for callers below the depth of the view.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct FrameMetric {
@@ -38,6 +38,7 @@ impl FrameMetric {
     }
 }
 
+/// Answer the query for one frame of a call tree view by every metric.
 pub(in crate::queries) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let request = ViewRequest::new(opened, arguments)?;
     let place = request.place(opened, arguments)?;
@@ -71,8 +72,8 @@ pub(in crate::queries) fn answer(opened: &OpenRun, arguments: &Arguments) -> Res
     })
 }
 
-/// Row of the call tree view with these labels from below the root on: `Some(None)` if there is none because nothing
-/// was measured there, `None` if that is not known, for callers of so little were not followed.
+/// Row of the call tree view at a path of labels below the root. `Some(None)` if nothing was measured there; `None` if
+/// unknown, because callers with small sums were not followed.
 fn find(view: &CallView, path: &[&CallLabel]) -> Option<Option<usize>> {
     let least = view.nodes[0].inclusive.sum as f64 * UNFOLLOWED;
     let mut at = 0;
@@ -90,6 +91,7 @@ fn find(view: &CallView, path: &[&CallLabel]) -> Option<Option<usize>> {
 /// Frames of each direction of the flame graph whose details are at hand: those that take most.
 const FRAMES: usize = 60;
 
+/// Prefetched arguments of the query for one frame: the frames with the largest sums of each view, by part of the page.
 pub(in crate::queries) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let Stage::Frames(shape) = stage else { return Vec::new() };
     let view = chosen(opened).with("shape", shape);

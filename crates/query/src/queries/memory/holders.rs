@@ -8,13 +8,14 @@ use stackline_memory::tables::{By, at_peak_table};
 /// Most rows.
 const ROWS: usize = 400;
 
-/// Possible groupings of owners.
+/// Additional JSON keys of the memory owners: the selectable groupings.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct HoldersPage {
     by: Vec<&'static str>,
 }
 
+/// Answer the query for the live memory at each peak, grouped by owner.
 pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let choices = By::ALL.map(|by| (by.name(), by));
@@ -26,6 +27,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
 /// Selectable groupings of owners.
 const CHOICES: [&str; 6] = ["place", "kind", "operator", "module", "phase", "size"];
 
+/// Prefetched arguments of the query for live memory at each peak, by grouping, by part of the page.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage != Stage::Holders || opened.memory(None).is_err() {
         return Vec::new();
