@@ -1,7 +1,7 @@
 //! Cached results of a trace (findings, call trees, layouts …) that several queries use.
 
 use crate::counter_tracks::Counters;
-use crate::launch_links::Launched;
+use crate::launch_links::LaunchLinks;
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::slices::CoarseSlices;
@@ -49,7 +49,7 @@ pub(crate) struct CachedResults {
     pub(crate) chosen: OnceLock<Option<(i64, i64)>>,
     pub(crate) names: OnceLock<Names>,
     pub(crate) counters: OnceLock<Counters>,
-    pub(crate) launched: Launched,
+    pub(crate) launched: LaunchLinks,
     pub(crate) origin: OnceLock<i64>,
     pub(crate) memory: OnceLock<Result<Memory, String>>,
 }

@@ -29,8 +29,8 @@ pub(crate) struct Counters {
 /// Collect the counters of a trace with their values by time. Constant zeros are dropped; at most [`MOST`] counters are
 /// kept.
 pub(crate) fn counter_tracks(trace: &Trace) -> Counters {
-    let mut all = memory(trace);
-    all.extend(recorded(trace));
+    let mut all = memory_counters(trace);
+    all.extend(recorded_counters(trace));
     // What is zero all the time, as what the CPU's allocator has reserved, says nothing.
     all.retain(|counter| counter.values.iter().any(|&(_, value)| value != 0.0));
     for counter in &mut all {
@@ -45,7 +45,7 @@ pub(crate) fn counter_tracks(trace: &Trace) -> Counters {
 }
 
 /// Collect the counters that the trace recorded, one for each series.
-fn recorded(trace: &Trace) -> Vec<Counter> {
+fn recorded_counters(trace: &Trace) -> Vec<Counter> {
     let counters = CounterTable::from_trace(trace);
     let named = |series: &CounterSeries| Counter { name: name_of(trace, *series), ..Counter::default() };
     let mut found: Vec<Counter> = counters.all_series.iter().map(named).collect();
@@ -69,7 +69,7 @@ type Allocator = (Key, i64, i64);
 
 /// Collect the memory counters of each allocator from `[memory]` records: recorded totals, or else sums of allocations
 /// and frees.
-fn memory(trace: &Trace) -> Vec<Counter> {
+fn memory_counters(trace: &Trace) -> Vec<Counter> {
     let is_memory = |event: &EventId| trace.kind(*event) == EventKind::Memory && trace.events.is_plausible(*event);
     let mut events: Vec<EventId> = trace.events.ids().filter(is_memory).collect();
     events.sort_by_key(|event| trace.events.start[event.index()]);
@@ -82,7 +82,7 @@ fn memory(trace: &Trace) -> Vec<Counter> {
         let key = (process, kind.i64(event).unwrap_or(0), device.i64(event).unwrap_or(-1));
         let place = *places.entry(key).or_insert_with(|| {
             let names = ["allocated", "reserved", "allocated since the recording began"];
-            allocators.push(names.map(|what| named(trace, what, key)));
+            allocators.push(names.map(|what| empty_memory_counter(trace, what, key)));
             allocators.len() - 1
         });
         let [total, held, sum] = &mut allocators[place];
@@ -100,7 +100,7 @@ fn memory(trace: &Trace) -> Vec<Counter> {
 
 /// Create a memory counter without values, named after a device's allocator. Types of devices are PyTorch's: 0 is the
 /// CPU, 1 CUDA, 6 HIP.
-fn named(trace: &Trace, what: &str, (process, kind, device): Allocator) -> Counter {
+fn empty_memory_counter(trace: &Trace, what: &str, (process, kind, device): Allocator) -> Counter {
     let place = match kind {
         0 => "CPU".to_owned(),
         1 | 6 => format!("GPU {device}"),

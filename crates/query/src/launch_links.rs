@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Lookup of GPU events by the event that launched them. The first lookup scans all GPU operations; later ones use an
 /// index.
 #[derive(Debug, Default)]
-pub(crate) struct Launched {
+pub(crate) struct LaunchLinks {
     was_requested: AtomicBool,
     /// Pairs of launching and launched event; ascending.
     index: OnceLock<Vec<(EventId, EventId)>>,
 }
 
-impl Launched {
+impl LaunchLinks {
     /// GPU events that an event launched, ascending by event number; at most `most`.
-    pub(crate) fn by(&self, trace: &Trace, event: EventId, most: usize) -> Vec<EventId> {
+    pub(crate) fn launched_by(&self, trace: &Trace, event: EventId, most: usize) -> Vec<EventId> {
         let pairs = || trace.gpu.launch.iter().copied().zip(trace.gpu.event.iter().copied());
         if self.index.get().is_none() && !self.was_requested.swap(true, Ordering::Relaxed) {
             return pairs().filter(|(launch, _)| *launch == event).map(|(_, launched)| launched).take(most).collect();

@@ -144,12 +144,12 @@ impl Memory {
     /// Total waste of a memory object: bytes times wasted duration, in byte-seconds, or in byte-calls if the trace has
     /// no times.
     pub(crate) fn wasted(&self, object: MemoryObjectId) -> f64 {
-        let long: f64 = self.waste_of(object).iter().map(|waste| self.between(waste.from, waste.to)).sum();
+        let long: f64 = self.waste_of(object).iter().map(|waste| self.elapsed(waste.from, waste.to)).sum();
         self.trace.objects.bytes[object.index()] as f64 * long
     }
 
     /// Time between two positions in the order of calls, in seconds; the number of calls if the trace has no times.
-    fn between(&self, from: u32, to: u32) -> f64 {
+    fn elapsed(&self, from: u32, to: u32) -> f64 {
         if !self.has_times {
             return f64::from(to.saturating_sub(from));
         }

@@ -12,7 +12,7 @@ const MOST_WORK: usize = 20_000_000;
 
 /// Queries that a report embeds after its first views, with their arguments, the most important first.
 pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
-    let mut list = List { all: Vec::new(), most: MOST_WORK / size(opened).max(1) };
+    let mut list = List { all: Vec::new(), most: MOST_WORK / estimated_work(opened).max(1) };
     // All of the same steps stand together: their tree of calls is made once.
     list.add(|| stage_questions(opened, Stage::Files(Part::Chosen)));
     for shape in ["top-down", "bottom-up", "flat"] {
@@ -47,7 +47,7 @@ impl List {
 }
 
 /// Estimated work of one query: number of events and call tree nodes of the run.
-fn size(opened: &OpenRun) -> usize {
+fn estimated_work(opened: &OpenRun) -> usize {
     let events = opened.set.traces.first().map_or(0, |trace| trace.events.len());
     events + opened.recording.as_ref().map_or(0, |tree| tree.nodes.len())
 }

@@ -311,7 +311,7 @@ fn exact_path(trace: &Trace, looked: &StepSelection) -> Result<ExactPath, Critic
     let warm_up = |&step: &i64| {
         let path = exact.path(&WindowChoice::Steps(step, step)).ok()?;
         let report = exact.report(&path);
-        let bounds = bounds(&report, 2);
+        let bounds = largest_causes(&report, 2);
         Some(format!("step {step} takes {}, bound by {bounds}", human::duration(report.path_ns)))
     };
     let warm_ups = looked.warm_ups.iter().filter_map(warm_up).collect();
@@ -361,18 +361,18 @@ fn sentence(report: &ExactReport) -> String {
             "{}; {reasons}. In the existing records, the path is bound by {} ({inferred:.1} % of the path is inferred \
              or unknown).",
             human::duration(report.path_ns),
-            bounds(report, NAMED)
+            largest_causes(report, NAMED)
         );
     }
     format!(
         "{}, bound by {} ({inferred:.1} % of the path is inferred or unknown).",
         human::duration(report.path_ns),
-        bounds(report, NAMED)
+        largest_causes(report, NAMED)
     )
 }
 
 /// Largest causes of a path's time, at most `most`.
-fn bounds(report: &ExactReport, most: usize) -> String {
+fn largest_causes(report: &ExactReport, most: usize) -> String {
     let mut causes: Vec<(&str, f64)> = report.bound_by.iter().map(|(cause, p)| (*cause, *p)).collect();
     causes.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     let named = causes.iter().filter(|(_, p)| *p >= 0.1).take(most);

@@ -2,7 +2,7 @@
 
 use crate::cache::{CachedResults, PathOfWindow, PendingView, Source};
 use crate::counter_tracks::{self, Counters};
-use crate::launch_links::Launched;
+use crate::launch_links::LaunchLinks;
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::path_mapping::{LocalFiles, PathMapping};
@@ -403,7 +403,7 @@ impl OpenRun {
     }
 
     /// Links from calls of a trace to their launches.
-    pub(crate) fn launched(&self, at: usize) -> &Launched {
+    pub(crate) fn launched(&self, at: usize) -> &LaunchLinks {
         &self.derived[at].launched
     }
 

@@ -22,7 +22,7 @@ pub struct ReportOptions {
 
 /// Size and content of a written report, and the answers that did not fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct WrittenReport {
     /// Number of answers in the report.
     pub kept: usize,
     /// Number of answers that did not fit, by kind.
@@ -33,7 +33,7 @@ pub struct Pruned {
     pub source_files: BTreeSet<String>,
 }
 
-impl Pruned {
+impl WrittenReport {
     /// Answers that did not fit, as text; `None` if all fit.
     #[must_use]
     pub fn description(&self) -> Option<String> {
@@ -67,9 +67,9 @@ const HEAD: &str = "<head>";
 ///
 /// # Errors
 /// If the writer fails.
-pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> io::Result<Pruned> {
+pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> io::Result<WrittenReport> {
     let html = page::html();
-    let mut pruned = Pruned { bytes: html.len(), ..Pruned::default() };
+    let mut written = WrittenReport { bytes: html.len(), ..WrittenReport::default() };
     let mut answers = serde_json::Map::new();
     for (name, arguments) in opened.first_questions() {
         let key = format!("{name}\n{}", arguments.key());
@@ -82,16 +82,16 @@ pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> 
             Ok(answer) => (compress(&answer.to_bytes())?, true),
             Err(error) => (compress(error.to_string().as_bytes())?, false),
         };
-        if pruned.bytes + packed.len() + key.len() > options.most && pruned.kept > 0 {
-            *pruned.left_out.entry(kind_of(name)).or_default() += 1;
+        if written.bytes + packed.len() + key.len() > options.most && written.kept > 0 {
+            *written.left_out.entry(kind_of(name)).or_default() += 1;
             continue;
         }
-        pruned.bytes += packed.len() + key.len();
-        pruned.kept += 1;
-        pruned.source_files.extend(opened.take_source_files());
+        written.bytes += packed.len() + key.len();
+        written.kept += 1;
+        written.source_files.extend(opened.take_source_files());
         answers.insert(key, json!([ok, packed]));
     }
-    let document = json!({"answers": answers, "left_out": pruned.description(), "source_files": pruned.source_files});
+    let document = json!({"answers": answers, "left_out": written.description(), "source_files": written.source_files});
     // A name from the trace must not end the script element. Base64 has no `<`, and JSON allows it to be escaped.
     let document = document.to_string().replace('<', "\\u003c");
     let damaged = || {
@@ -106,7 +106,7 @@ pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> 
     out.write_all(ANSWERS_ELEMENT.as_bytes())?;
     out.write_all(document.as_bytes())?;
     out.write_all(after.as_bytes())?;
-    Ok(pruned)
+    Ok(written)
 }
 
 fn compress(bytes: &[u8]) -> io::Result<String> {

@@ -117,18 +117,18 @@ pub(super) const COLUMNS: &[&str] = &["row", "parent", "depth", "label", "inclus
 /// Answer the query for the boxes of a call tree view.
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let request = ViewRequest::new(opened, arguments)?;
-    let place = request.place(opened, arguments)?;
+    let place = request.find_row(opened, arguments)?;
     boxes(&place, &request)
 }
 
 /// Number of calls of the frame in a row of the call tree view; `None` if there are none, or in a comparison.
-fn counted(view: &CallView, row: usize) -> Option<u64> {
+fn call_count(view: &CallView, row: usize) -> Option<u64> {
     // Beside another run, lines of one function are one frame: what of its calls went on at another line is not told apart.
     Some(view.nodes[row].calls).filter(|&calls| calls > 0 && view.before.is_none())
 }
 
 /// Check that a row number exists in a call tree view.
-fn row(view: &CallView, root: u64) -> Result<usize, QueryError> {
+fn checked_row(view: &CallView, root: u64) -> Result<usize, QueryError> {
     let row = usize::try_from(root).unwrap_or(usize::MAX);
     let missing = || QueryError::missing(format!("this view of the call tree has no node {root}"));
     (row < view.nodes.len()).then_some(row).ok_or_else(missing)
@@ -170,7 +170,7 @@ impl ViewRow {
 
     /// Number of rows below the row without a box: beyond the limit, or missing in the view.
     fn left_out(&self, kept: usize) -> usize {
-        let (view, end) = (&self.view, end(&self.view, self.row));
+        let (view, end) = (&self.view, subtree_end(&self.view, self.row));
         let small_callers = view.small_callers.get(self.row..end).unwrap_or_default();
         end - self.row - kept + small_callers.iter().map(|&many| many as usize).sum::<usize>()
     }
@@ -220,7 +220,7 @@ impl<'o> ViewRequest<'o> {
                 view
             }
             None => {
-                let wide = if self.is_fine() {
+                let wide = if self.includes_narrow_rows() {
                     None
                 } else {
                     calls::view_upwards(tree, &options, uncounted_calls, &[], NARROWEST)
@@ -241,35 +241,36 @@ impl<'o> ViewRequest<'o> {
     }
 
     /// Check if the request includes rows that are too narrow to be visible.
-    fn is_fine(&self) -> bool {
+    fn includes_narrow_rows(&self) -> bool {
         self.least.is_some_and(|least| least < NARROWEST)
     }
 
     /// Cache key of the requested call tree view.
     fn key(&self, arguments: &Arguments) -> String {
         let key = arguments.without(&["root", "least"]).key();
-        if self.is_fine() { format!("fine\n{key}") } else { key }
+        if self.includes_narrow_rows() { format!("fine\n{key}") } else { key }
     }
 
     /// Find the row that the query arguments select, and compute the call tree view that contains the row.
-    fn place(&self, opened: &OpenRun, arguments: &Arguments) -> Result<ViewRow, QueryError> {
+    fn find_row(&self, opened: &OpenRun, arguments: &Arguments) -> Result<ViewRow, QueryError> {
         let key = self.key(arguments);
         let view = opened.view(&key, || self.view(self.options.metric));
         let root: u64 = arguments.number("root")?.unwrap_or(0);
-        let has_parts = !self.is_fine() && self.baseline.is_none() && calls::can_view_upwards(&self.options);
+        let has_parts =
+            !self.includes_narrow_rows() && self.baseline.is_none() && calls::can_view_upwards(&self.options);
         if root == 0 || !has_parts {
-            let row = row(&view, root)?;
+            let row = checked_row(&view, root)?;
             return Ok(ViewRow { view, row, part: None });
         }
         let (of, inner) = if root >> PART_BITS == 0 { (root, 0) } else { (root >> PART_BITS, root & PART_MASK) };
-        let of = row(&view, of)?;
-        let part = opened.view(&format!("{of} of\n{key}"), || self.part(&view, of));
-        let row = row(&part, inner)?;
+        let of = checked_row(&view, of)?;
+        let part = opened.view(&format!("{of} of\n{key}"), || self.view_below(&view, of));
+        let row = checked_row(&part, inner)?;
         Ok(ViewRow { view: part, row, part: Some((view, of)) })
     }
 
     /// Compute the view of the part of a call tree that is below a row of the whole view.
-    fn part(&self, whole: &CallView, of: usize) -> CallView {
+    fn view_below(&self, whole: &CallView, of: usize) -> CallView {
         let labels: Vec<CallLabel> = rows_to(whole, of).into_iter().map(|row| whole.label(row).clone()).collect();
         let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
         let part = calls::view_upwards(tree, &self.options, uncounted_calls, &labels, PART_NARROWEST);
@@ -332,7 +333,7 @@ fn options(
 fn boxes(place: &ViewRow, request: &ViewRequest<'_>) -> Result<Answer, QueryError> {
     let (view, root) = (&*place.view, place.row);
     let least = request.least.unwrap_or(NARROWEST).clamp(0.0, 1.0);
-    let kept = kept(view, root, least);
+    let kept = visible_rows(view, root, least);
     let mut at = vec![u32::MAX; view.nodes.len()];
     let (mut row, mut parent, mut depth, mut label) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut inclusive, mut exclusive, mut calls) = (Vec::new(), Vec::new(), Vec::new());
@@ -344,10 +345,10 @@ fn boxes(place: &ViewRow, request: &ViewRequest<'_>) -> Result<Answer, QueryErro
         row.push(place.number(node) as f64);
         parent.push(if position == 0 { 0 } else { at[data.parent] });
         depth.push((data.depth - view.nodes[root].depth) as u32);
-        label.push(labels.place(data.label));
+        label.push(labels.index(data.label));
         inclusive.push(data.inclusive.sum as f64);
         exclusive.push(data.exclusive.sum as f64);
-        calls.push(counted(view, node).unwrap_or(0) as f64);
+        calls.push(call_count(view, node).unwrap_or(0) as f64);
         before.push(data.before.sum as f64);
     }
     let document = Calls {
@@ -395,7 +396,7 @@ impl<'a> Labels<'a> {
     }
 
     /// Index of a frame's label in the answer's list, added if it is new.
-    fn place(&mut self, label: usize) -> u32 {
+    fn index(&mut self, label: usize) -> u32 {
         if self.places[label] == u32::MAX {
             self.places[label] = self.list.len() as u32;
             self.list.push(Label::shortened(&self.view.labels[label]));
@@ -405,21 +406,21 @@ impl<'a> Labels<'a> {
 }
 
 /// Rows at and below a row that are wide enough to be visible, in order; if there are too many, the widest of them.
-fn kept(view: &CallView, root: usize, least: f64) -> Vec<usize> {
+fn visible_rows(view: &CallView, root: usize, least: f64) -> Vec<usize> {
     // In a comparison, what is gone is seen as well.
     let width = |row: usize| view.nodes[row].inclusive.sum.max(view.nodes[row].before.sum);
     let threshold = (width(root) as f64 * least).max(1.0);
     let mut rows: Vec<usize> =
-        (root..end(view, root)).filter(|&row| row == root || width(row) as f64 >= threshold).collect();
+        (root..subtree_end(view, root)).filter(|&row| row == root || width(row) as f64 >= threshold).collect();
     // A caller is no narrower than what it calls: what is kept never lacks its own.
-    if let Some(limit) = super::limit(rows.iter().map(|&row| width(row)), MOST) {
+    if let Some(limit) = super::size_threshold(rows.iter().map(|&row| width(row)), MOST) {
         rows.retain(|&row| row == root || width(row) > limit);
     }
     rows
 }
 
 /// Index after the last row of a row's subtree in the call tree view.
-fn end(view: &CallView, root: usize) -> usize {
+fn subtree_end(view: &CallView, root: usize) -> usize {
     let depth = view.nodes[root].depth;
     let below = view.nodes[root + 1..].iter().take_while(|node| node.depth > depth).count();
     root + 1 + below

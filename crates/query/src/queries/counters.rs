@@ -61,7 +61,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let counters = opened.counters(rank)?;
     let mut points = Vec::new();
     for (at, counter) in counters.list.iter().enumerate() {
-        add(&mut points, at, &counter.values, window, |ns| ns.saturating_sub(origin) >> level);
+        add_points(&mut points, at, &counter.values, window, |ns| ns.saturating_sub(origin) >> level);
     }
     let left_out = points.len().saturating_sub(MOST);
     points.truncate(MOST);
@@ -80,7 +80,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
 
 /// Append a counter's values in a time window to `points`, merged by bucket. The last value before the window is
 /// included, because a value holds until the next.
-pub(super) fn add(
+pub(super) fn add_points(
     points: &mut Vec<Point>,
     at: usize,
     values: &[(i64, f64)],

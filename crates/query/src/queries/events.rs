@@ -92,7 +92,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let launched: Vec<Brief> = match gpu {
         Some(_) => Vec::new(),
         None => {
-            let launched = opened.launched(at).by(trace, event, MOST);
+            let launched = opened.launched(at).launched_by(trace, event, MOST);
             launched.into_iter().map(|event| brief(trace, origin, event)).collect()
         }
     };

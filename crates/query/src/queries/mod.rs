@@ -439,7 +439,7 @@ pub(crate) fn printed(
 
 /// Threshold that keeps at most `most` of the largest items: only sizes above the threshold are kept. `None` if all
 /// items fit.
-pub(crate) fn limit<T: Ord + Copy>(sizes: impl Iterator<Item = T>, most: usize) -> Option<T> {
+pub(crate) fn size_threshold<T: Ord + Copy>(sizes: impl Iterator<Item = T>, most: usize) -> Option<T> {
     let mut sizes: Vec<T> = sizes.collect();
     (sizes.len() > most).then(|| *sizes.select_nth_unstable_by(most - 1, |a, b| b.cmp(a)).1)
 }

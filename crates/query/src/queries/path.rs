@@ -49,7 +49,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let mut hops: Vec<_> = path.segments.iter().collect();
     let all = hops.len();
     let length = |hop: &PathSegment| hop.end.saturating_sub(hop.start);
-    if let Some(limit) = super::limit(hops.iter().map(length), MOST) {
+    if let Some(limit) = super::size_threshold(hops.iter().map(length), MOST) {
         hops.retain(|hop| length(hop) > limit);
     }
     let place = |category: Category| Category::ALL.iter().position(|&known| known == category).unwrap_or(0) as u8;

@@ -1,6 +1,6 @@
 //! Search query: names of events, frames and source files that contain a text.
 
-use crate::names::{Found, Names};
+use crate::names::{NameTotal, Names};
 use crate::nearest::nearest;
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
@@ -83,7 +83,7 @@ fn near(opened: &OpenRun, rank: Option<i64>, flat: Option<&CallView>, text: &str
         (1..view.nodes.len()).take(LOOKED_AT).map(|row| view.label(row).name.as_str()).collect()
     });
     if let Ok((_, trace)) = opened.trace(rank) {
-        names.extend(opened.names(rank)?.first(trace, LOOKED_AT));
+        names.extend(opened.names(rank)?.longest(trace, LOOKED_AT));
     }
     names.extend(opened.files().iter().map(String::as_str).take(LOOKED_AT));
     Ok(nearest(text, names, NEAR).into_iter().map(super::shortened).collect())
@@ -94,7 +94,7 @@ fn events(trace: &Trace, names: &Names, origin: i64, needle: &str) -> (Vec<Found
     let mut rows = names.containing(trace, needle);
     let total = rows.len();
     rows.truncate(MOST);
-    let row = |found: &Found| {
+    let row = |found: &NameTotal| {
         let first = found.first as usize;
         FoundName {
             name: super::shortened(trace.strings.get(found.name)),

@@ -93,7 +93,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
                 unit: metric.unit(),
             },
             lines: calls::source_lines(tree, metric),
-            guessed: if source.guesses_lines() { own_time(tree, metric) } else { FxHashMap::default() },
+            guessed: if source.guesses_lines() { self_time_by_line(tree, metric) } else { FxHashMap::default() },
         })
         .collect();
     match arguments.text("file")? {
@@ -126,7 +126,7 @@ fn files(opened: &OpenRun, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
 
 /// Exclusive sums of Python frames by file and line. Their line is an estimate, because no stack contains the line of
 /// self time.
-fn own_time(tree: &CallingContextTree, metric: CallMetric) -> FxHashMap<(String, u32), u64> {
+fn self_time_by_line(tree: &CallingContextTree, metric: CallMetric) -> FxHashMap<(String, u32), u64> {
     let exclusive = tree.exclusive(metric, |_| true);
     let mut own: FxHashMap<(String, u32), u64> = FxHashMap::default();
     for node in tree.nodes.ids().filter(|node| exclusive[node.index()].sum > 0) {

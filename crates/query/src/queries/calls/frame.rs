@@ -1,6 +1,6 @@
 //! Query of one frame of a call tree view by every measured metric.
 
-use super::{Label, UNFOLLOWED, ViewRequest, counted, end};
+use super::{Label, UNFOLLOWED, ViewRequest, call_count, subtree_end};
 use crate::prefetch::{Stage, chosen};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
@@ -41,7 +41,7 @@ impl FrameMetric {
 /// Answer the query for one frame of a call tree view by every metric.
 pub(in crate::queries) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let request = ViewRequest::new(opened, arguments)?;
-    let place = request.place(opened, arguments)?;
+    let place = request.find_row(opened, arguments)?;
     if arguments.text("root")?.is_none() {
         return Err(QueryError::Argument { name: "root", why: "is missing".to_owned() });
     }
@@ -67,7 +67,7 @@ pub(in crate::queries) fn answer(opened: &OpenRun, arguments: &Arguments) -> Res
     });
     Answer::document(&FrameDetail {
         path: labels.iter().map(Label::new).collect(),
-        calls: counted(view, row),
+        calls: call_count(view, row),
         metrics: metrics.collect(),
     })
 }
@@ -78,7 +78,7 @@ fn find(view: &CallView, path: &[&CallLabel]) -> Option<Option<usize>> {
     let least = view.nodes[0].inclusive.sum as f64 * UNFOLLOWED;
     let mut at = 0;
     for label in path {
-        let mut below = at + 1..end(view, at);
+        let mut below = at + 1..subtree_end(view, at);
         match below.find(|&row| view.nodes[row].parent == at && view.label(row) == *label) {
             Some(row) => at = row,
             None if view.is_pruned && at > 0 && (view.nodes[at].inclusive.sum as f64) < least => return None,

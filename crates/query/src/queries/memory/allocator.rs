@@ -77,7 +77,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
         ("state", Column::U8(blocks.iter().map(|(.., block)| state(block)).collect())),
         ("object", Column::U32(blocks.iter().map(|(.., block)| block.object.0).collect())),
     ];
-    Ok(Answer { columns, ..super::printed(memory, &[super::cut(table, SEGMENTS)], &page)? })
+    Ok(Answer { columns, ..super::printed(memory, &[super::truncate_rows(table, SEGMENTS)], &page)? })
 }
 
 fn of_segment(trace: &MemoryTrace, segment: &MemorySegment) -> Segment {

@@ -1,7 +1,7 @@
 //! Query of a device's allocated and reserved bytes over the calls: minimum, maximum and last value of each bucket.
 
 use crate::prefetch::Stage;
-use crate::queries::counters::{Point, add};
+use crate::queries::counters::{Point, add_points};
 use crate::queries::tiles::window;
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
@@ -57,7 +57,7 @@ pub(super) fn columns(
     let (level, window) = window(arguments, 0)?;
     let mut points: Vec<Point> = Vec::new();
     for (at, values) in series.iter().enumerate() {
-        add(&mut points, at, values, window, |position| position >> level);
+        add_points(&mut points, at, values, window, |position| position >> level);
     }
     let numbers = |value_of: fn(&Point) -> f64| Column::F64(points.iter().map(value_of).collect());
     Ok(vec![

@@ -21,7 +21,11 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let choices = By::ALL.map(|by| (by.name(), by));
     let by = arguments.choice("by", &choices)?.unwrap_or(By::Place);
     let table = at_peak_table(&memory.trace, &memory.peaks, by);
-    super::printed(memory, &[super::cut(table, ROWS)], &HoldersPage { by: choices.map(|(name, _)| name).into() })
+    super::printed(
+        memory,
+        &[super::truncate_rows(table, ROWS)],
+        &HoldersPage { by: choices.map(|(name, _)| name).into() },
+    )
 }
 
 /// Selectable groupings of owners.

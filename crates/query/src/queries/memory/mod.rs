@@ -80,7 +80,7 @@ fn printed(memory: &Memory, tables: &[Table], page: &impl Serialize) -> Result<A
 }
 
 /// Truncate a table to its first rows, with a note on the number of dropped ones.
-fn cut(table: Table, most: usize) -> Table {
+fn truncate_rows(table: Table, most: usize) -> Table {
     let more = table.rows().saturating_sub(most);
     if more == 0 {
         return table;

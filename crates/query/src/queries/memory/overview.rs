@@ -85,9 +85,9 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let mut all = vec![tables::peaks_table(trace, &memory.peaks)];
     let composition = tables::composition_table(trace, &memory.peaks);
     all.extend(Some(composition).filter(|table| !tables::is_unknown(table)));
-    all.extend(tables::out_of_memory_table(trace).map(|table| super::cut(table, ROWS)));
+    all.extend(tables::out_of_memory_table(trace).map(|table| super::truncate_rows(table, ROWS)));
     if !memory.matches.is_empty() {
-        all.push(super::cut(tables::waste_table(trace, &memory.matches), ROWS));
+        all.push(super::truncate_rows(tables::waste_table(trace, &memory.matches), ROWS));
     }
     super::printed(memory, &all, &page(memory))
 }
