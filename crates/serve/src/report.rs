@@ -13,14 +13,14 @@ use stackline_query::{OpenRun, run_query};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-/// Options of a report.
+/// Options of a one-file report.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportOptions {
     /// Largest size of the file in bytes. Answers that do not fit are left out.
     pub most: usize,
 }
 
-/// Size and content of a written report, and the answers that did not fit.
+/// Statistics of a written one-file report: size, numbers of included and omitted answers, and included source files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenReport {
     /// Number of answers in the report.
@@ -34,7 +34,7 @@ pub struct WrittenReport {
 }
 
 impl WrittenReport {
-    /// Answers that did not fit, as text; `None` if all fit.
+    /// Text with the numbers of answers that did not fit; `None` if all fit.
     #[must_use]
     pub fn description(&self) -> Option<String> {
         let parts: Vec<String> = self.left_out.iter().map(|(kind, many)| format!("{many} {kind}")).collect();
@@ -42,7 +42,7 @@ impl WrittenReport {
     }
 }
 
-/// Name of the kind of answers of a query, such as `call tree views`.
+/// Kind of a query's answers in words, such as `call tree views`.
 fn kind_of(question: &str) -> &'static str {
     match question {
         "event" => "events",
@@ -63,7 +63,7 @@ const ANSWERS_ELEMENT: &str = "<script id=\"answers\" type=\"application/json\">
 /// Position of the content security policy.
 const HEAD: &str = "<head>";
 
-/// Write the page with its answers as a one-file report.
+/// Write the web page of a run, with the answers to its queries, as one HTML file.
 ///
 /// # Errors
 /// If the writer fails.

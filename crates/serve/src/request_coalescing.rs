@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OnceCell;
 
-/// Queries in progress. Each is computed once for all requests that ask it.
+/// Map of queries in progress. Concurrent requests of the same query share one computation.
 #[derive(Debug)]
 pub(crate) struct RequestCoalescing<T>(Mutex<BTreeMap<String, Arc<OnceCell<T>>>>);
 

@@ -39,7 +39,7 @@ pub enum ServeError {
     Start(String),
 }
 
-/// A server that listens.
+/// HTTP server of a run's web page, bound to a port but not yet running.
 #[derive(Debug)]
 pub struct Server {
     /// URL of the page, including the token.
@@ -49,7 +49,7 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
-/// State shared by all requests.
+/// Server state shared by all requests: the run, token, allowed hosts, and answer cache.
 #[derive(Debug)]
 struct Shared {
     opened: Arc<OpenRun>,
@@ -70,8 +70,8 @@ struct AnswerCache {
     bytes: usize,
 }
 
-/// Listen on loopback at a port (0: a free one) for queries about a run. `hosts` are the names that proxies send as
-/// `Host`.
+/// Create a server of a run's web page, bound to a loopback port (0: a free one). `hosts` are the names that proxies
+/// send as `Host`.
 ///
 /// # Errors
 /// If the port is not available.
@@ -114,7 +114,7 @@ impl Server {
         self.run_on(runtime()?, until)
     }
 
-    /// Serve on a separate thread until the result is dropped.
+    /// Serve on a separate thread until the returned value is dropped.
     ///
     /// # Errors
     /// If the system provides no threads.
@@ -145,7 +145,7 @@ impl Server {
     }
 }
 
-/// A server on a separate thread, which stops when this value is dropped.
+/// Handle of a server on a separate thread. The server stops when the handle is dropped.
 #[derive(Debug)]
 pub struct Running {
     stop: Option<tokio::sync::oneshot::Sender<()>>,
@@ -169,7 +169,7 @@ fn runtime() -> Result<Runtime, ServeError> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(start)
 }
 
-/// Signals that stop the server.
+/// Interrupt and termination signals, which stop the server.
 #[cfg(unix)]
 struct Interrupt(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
 
