@@ -217,6 +217,7 @@ async fn check_request(State(shared): State<Arc<Shared>>, request: Request, next
     response
 }
 
+/// Send the web page, compressed if the browser accepts gzip.
 async fn index(headers: HeaderMap) -> Response {
     let html = HeaderValue::from_static("text/html; charset=utf-8");
     if accepts_gzip(&headers) {
@@ -231,6 +232,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     headers.get(header::ACCEPT_ENCODING).and_then(|all| all.to_str().ok()).is_some_and(|all| all.contains("gzip"))
 }
 
+/// Send the answer to a query: cached, or computed now.
 async fn query(
     State(shared): State<Arc<Shared>>,
     Path((_, name)): Path<(String, String)>,
@@ -284,7 +286,7 @@ async fn compute_answer(shared: Arc<Shared>, key: String, name: String, argument
 }
 
 impl Shared {
-    /// Cache an answer, and evict the oldest ones beyond the size limit.
+    /// Cache the answer bytes of a query, and evict the oldest answers beyond the size limit. Returns the bytes.
     fn cache_answer(&self, key: String, bytes: Vec<u8>) -> Bytes {
         let bytes = Bytes::from(bytes);
         let size = key.len() + bytes.len();

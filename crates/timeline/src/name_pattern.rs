@@ -2,7 +2,7 @@
 
 use regex_lite::Regex;
 
-/// Pattern for names.
+/// Pattern that matches names: glob, regular expression or whole words.
 #[derive(Clone, Debug)]
 pub enum Pattern {
     /// Glob for the whole name; `*` matches any text, `?` one character.
@@ -13,7 +13,7 @@ pub enum Pattern {
     Words(String),
 }
 
-/// Glob that matches only this text.
+/// Escape a text as a glob that matches only this text.
 pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('*', "\\*").replace('?', "\\?")
 }
@@ -52,7 +52,7 @@ impl Pattern {
         }
     }
 
-    /// Pattern as text, for the search for similar names.
+    /// Text of the pattern, for the search for similar names.
     pub fn text(&self) -> &str {
         match self {
             Self::Glob(text) | Self::Words(text) => text,
