@@ -39,7 +39,7 @@ impl FrameFunctions {
 
     /// Name of the spans of a frame's function; the frame's own name if the function has no spans.
     #[must_use]
-    pub fn of(&self, name: StrId) -> StrId {
+    pub fn function_of(&self, name: StrId) -> StrId {
         self.0.get(name.index()).copied().unwrap_or(name)
     }
 }
@@ -70,7 +70,7 @@ mod tests {
         let frames = ["a.py(11): load", "a.py(30): load", "a.py(99): load", "a.py(8): load", "a.py(11): other"];
         let frames = frames.map(|name| trace.strings.intern(name));
         let functions = FrameFunctions::new(&trace);
-        let found = frames.map(|frame| trace.strings.get(functions.of(frame)));
+        let found = frames.map(|frame| trace.strings.get(functions.function_of(frame)));
         // No known function begins at or before line 8, and `other` has no span.
         assert_eq!(found, ["a.py(9): load", "a.py(30): load", "a.py(30): load", "a.py(8): load", "a.py(11): other"]);
     }

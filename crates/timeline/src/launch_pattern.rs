@@ -223,7 +223,7 @@ impl Operations {
     fn pattern_at(&self, at: &[u32]) -> Option<LaunchPattern> {
         let at: Vec<usize> = at.iter().map(|&at| at as usize).collect();
         let mut pieces: Vec<(usize, usize)> = at.windows(2).map(|two| (two[0], two[1])).collect();
-        let (operations, hash) = self.most_frequent(&pieces)?;
+        let (operations, hash) = self.dominant_piece(&pieces)?;
         let last = *at.last()?;
         let is_equal = |&(from, to): &(usize, usize)| to - from == operations && self.hash(from, to) == hash;
         let tail = (last, last + operations);
@@ -262,7 +262,7 @@ impl Operations {
     }
 
     /// Length and hash of the kind of pieces (equal names) with the most operations in total; the first of equal kinds.
-    fn most_frequent(&self, pieces: &[(usize, usize)]) -> Option<(usize, u64)> {
+    fn dominant_piece(&self, pieces: &[(usize, usize)]) -> Option<(usize, u64)> {
         let mut known: FxHashMap<(usize, u64), (usize, usize)> = FxHashMap::default();
         for (order, &(from, to)) in pieces.iter().enumerate() {
             known.entry((to - from, self.hash(from, to))).or_insert((0, order)).0 += 1;

@@ -54,27 +54,27 @@ impl Scope {
     /// Create a filter for events of CPU threads. It accepts all that start between the start of the first step and the
     /// end of the last one, in all processes and also between steps. For GPU work use [`Self::gpu_work`], which filters
     /// by execution time.
-    pub fn host_work<'a>(&self, trace: &'a Trace) -> HostWork<'a> {
-        HostWork { trace, window: self.steps.map(|numbers| host_window_of(trace, numbers).unwrap_or((0, 0))) }
+    pub fn host_work<'a>(&self, trace: &'a Trace) -> HostFilter<'a> {
+        HostFilter { trace, window: self.steps.map(|numbers| host_window_of(trace, numbers).unwrap_or((0, 0))) }
     }
 
     /// Create a filter for GPU operations. It accepts all that run in the window of the steps, independent of their
     /// launch.
-    pub fn gpu_work<'a>(&self, trace: &'a Trace) -> GpuWork<'a> {
+    pub fn gpu_work<'a>(&self, trace: &'a Trace) -> GpuFilter<'a> {
         let window = self.steps.map(|_| StepSelection::select(trace, self).window(trace).unwrap_or((0, 0)));
-        GpuWork { trace, window }
+        GpuFilter { trace, window }
     }
 }
 
 /// Filter that accepts the events of CPU threads in a [`Scope`].
 #[derive(Clone, Copy, Debug)]
-pub struct HostWork<'a> {
+pub struct HostFilter<'a> {
     trace: &'a Trace,
     /// Start and end in ns since the trace's base; `None` for the whole trace.
     window: Option<(i64, i64)>,
 }
 
-impl HostWork<'_> {
+impl HostFilter<'_> {
     /// Test if an event of a CPU thread starts in the scope.
     pub fn has(&self, event: EventId) -> bool {
         self.has_time(self.trace.events.start[event.index()])
@@ -88,13 +88,13 @@ impl HostWork<'_> {
 
 /// Filter that accepts the GPU operations in a [`Scope`].
 #[derive(Clone, Copy, Debug)]
-pub struct GpuWork<'a> {
+pub struct GpuFilter<'a> {
     trace: &'a Trace,
     /// Start and end in ns since the trace's base; `None` for the whole trace.
     window: Option<(i64, i64)>,
 }
 
-impl GpuWork<'_> {
+impl GpuFilter<'_> {
     /// Test if a GPU operation runs in the scope.
     pub fn has(&self, gpu: GpuOpId) -> bool {
         self.window.is_none_or(|window| runs_in(self.trace, self.trace.gpu.event[gpu.index()], window))

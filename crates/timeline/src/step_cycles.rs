@@ -220,7 +220,7 @@ fn number_range(steps: &[&Step]) -> Option<(i64, i64)> {
 }
 
 /// Steps in a range of step numbers, both ends included, that are in one cycle of the recording.
-pub fn numbered(trace: &Trace, (first, last): (i64, i64)) -> Vec<&Step> {
+pub fn numbered_steps(trace: &Trace, (first, last): (i64, i64)) -> Vec<&Step> {
     Cycle::from_trace(trace, Some((first, last))).steps
 }
 

@@ -70,7 +70,7 @@ impl RepeatedSpans {
         let (start, end) = trace.span()?;
         let mut loops: BTreeMap<(TrackId, StrId), Vec<(i64, EventId)>> = BTreeMap::new();
         let is_possible = |&event: &EventId| trace.kind(event) != EventKind::Operator && is_outermost(trace, event);
-        for event in may_mark_steps(trace).filter(is_possible) {
+        for event in candidate_spans(trace).filter(is_possible) {
             let row = event.index();
             let spans = loops.entry((trace.events.track[row], trace.events.name[row])).or_default();
             spans.push((trace.events.start[row], event));
@@ -132,7 +132,7 @@ impl RepeatedSpans {
     }
 
     /// Check if numbered spans form a loop; returns the loop and its total time in ns. In a loop, the numbers increase
-    /// in time order, no spans overlap, and they take at least `min_percent` of the time.
+    /// in time order, no spans overlap, and they take at least `min_percent` of the loop's time range.
     fn from_loop(
         trace: &Trace,
         mut spans: Vec<(i64, EventId)>,
@@ -200,7 +200,7 @@ fn can_be_quoted(text: &str) -> bool {
 /// of a loop have different names.
 fn numbered_names(trace: &Trace) -> BTreeMap<TrackId, Vec<NumberedName<'_>>> {
     let mut spans: BTreeMap<(TrackId, StrId), (EventId, bool)> = BTreeMap::new();
-    for event in may_mark_steps(trace) {
+    for event in candidate_spans(trace) {
         let key = (trace.events.track[event.index()], trace.events.name[event.index()]);
         spans.entry(key).and_modify(|(_, has_several)| *has_several = true).or_insert((event, false));
     }
@@ -243,9 +243,9 @@ fn numbers(name: &str, most: usize) -> Vec<(&str, i64, &str)> {
 }
 
 /// Iterate over the spans that the program names, without marks that Stackline inferred.
-fn may_mark_steps(trace: &Trace) -> impl Iterator<Item = EventId> + '_ {
+fn candidate_spans(trace: &Trace) -> impl Iterator<Item = EventId> + '_ {
     let inferred = trace.attr(INFERRED);
-    trace.events.ids().filter(move |&event| may_mark(trace, event) && inferred.get(event).is_none())
+    trace.events.ids().filter(move |&event| is_candidate(trace, event) && inferred.get(event).is_none())
 }
 
 /// Test if a span is in no other span of the program and in no operator; it may be in Python functions.
@@ -258,7 +258,7 @@ fn is_outermost(trace: &Trace, event: EventId) -> bool {
 }
 
 /// Test if a span is on a CPU thread and named by the program.
-fn may_mark(trace: &Trace, event: EventId) -> bool {
+fn is_candidate(trace: &Trace, event: EventId) -> bool {
     let is_named_by_program = match trace.kind(event) {
         EventKind::Annotation | EventKind::Other => true,
         EventKind::Operator => trace.category(event) == OLD_OPERATORS && !trace.name(event).contains("::"),

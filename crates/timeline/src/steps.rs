@@ -9,7 +9,7 @@
 
 use crate::Scope;
 use crate::imports::end_of_imports;
-use crate::step_cycles::{Cycle, note_of_processes, numbered, processes};
+use crate::step_cycles::{Cycle, note_of_processes, numbered_steps, processes};
 use crate::window_choice::{WindowChoice, annotation_span};
 use stackline_model::format::duration;
 use stackline_model::{EventId, GpuOpId, Key, LaunchedWork, RECORDING_FORMAT, Step, Trace};
@@ -68,7 +68,7 @@ impl StepSelection {
         let several = of_processes.len() > 1;
         let notes = warm_ups.notes(trace, (from, to), several).into_iter().chain(shared(cycle)).collect();
         let steps = most_steps(of_processes, (from, to));
-        let warm_ups = warm_ups.left_out((from, to));
+        let warm_ups = warm_ups.numbers_outside((from, to));
         Self { choice: window(from, to), steps, notes, warm_ups, is_default: true }
     }
 
@@ -92,11 +92,11 @@ impl StepSelection {
     /// For each of [`Trace::steps`], the reason why the selection excludes it; `None` for selected steps. Lengths of
     /// steps are known independent of their window, so all steps of a recording with unrecorded steps are selected,
     /// except warm-up.
-    pub fn left_out(&self, trace: &Trace) -> Vec<Option<&'static str>> {
+    pub fn exclusion_reasons(&self, trace: &Trace) -> Vec<Option<&'static str>> {
         let (WindowChoice::Steps(from, to) | WindowChoice::StepsWithWork(from, to)) = self.choice else {
             return vec![None; trace.steps.len()];
         };
-        let numbered = numbered(trace, (from, to));
+        let numbered = numbered_steps(trace, (from, to));
         let selected: BTreeSet<EventId> = numbered.iter().map(|step| step.event).collect();
         let processes: BTreeSet<Key> = numbered.iter().map(|step| trace.process_of(step)).collect();
         let why = |step: &Step| match () {
@@ -114,9 +114,9 @@ impl StepSelection {
     #[must_use]
     pub fn window(&self, trace: &Trace) -> Option<(i64, i64)> {
         match self.choice {
-            WindowChoice::Steps(first, last) => host_window(&numbered(trace, (first, last))),
+            WindowChoice::Steps(first, last) => host_window(&numbered_steps(trace, (first, last))),
             WindowChoice::StepsWithWork(first, last) => {
-                trace.launched_work().window(trace, &numbered(trace, (first, last)))
+                trace.launched_work().window(trace, &numbered_steps(trace, (first, last)))
             }
             _ => None,
         }
@@ -168,13 +168,13 @@ fn host_window(steps: &[&Step]) -> Option<(i64, i64)> {
 
 /// CPU time window of the steps in a range of numbers, in ns since the trace's base, over all processes.
 pub fn host_window_of(trace: &Trace, numbers: (i64, i64)) -> Option<(i64, i64)> {
-    host_window(&numbered(trace, numbers))
+    host_window(&numbered_steps(trace, numbers))
 }
 
 /// Steps at the ends of a window with GPU work: the step with which the window begins (after the GPU work of earlier
 /// steps), and the last step of each process, in order of end.
-pub fn ends_with_work(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<&Step>)> {
-    let steps = numbered(trace, numbers);
+pub fn bounding_steps(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<&Step>)> {
+    let steps = numbered_steps(trace, numbers);
     let mut last: BTreeMap<Key, &Step> = BTreeMap::new();
     for &step in &steps {
         let known = last.entry(trace.process_of(step)).or_insert(step);
@@ -196,7 +196,7 @@ pub fn ends_with_work(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<
 /// Test if GPU work changes the window of steps compared to their spans on the CPU. This is not the case if the steps
 /// launched no work and no earlier work reaches into them, or if earlier work outlasts all of theirs.
 fn has_work(trace: &Trace, work: &LaunchedWork, numbers: (i64, i64)) -> bool {
-    let steps = numbered(trace, numbers);
+    let steps = numbered_steps(trace, numbers);
     let (Some(host), Some(window)) = (host_window(&steps), work.window(trace, &steps)) else {
         return !trace.gpu.is_empty();
     };
@@ -249,7 +249,7 @@ impl<'a> DefaultSteps<'a> {
 
     /// First and last step number of the default scope, without warm-up; `None` without steps.
     fn numbers(&self) -> Option<(i64, i64)> {
-        self.warm_ups.others(&self.of_processes)
+        self.warm_ups.regular_numbers(&self.of_processes)
     }
 }
 
@@ -270,20 +270,20 @@ impl WarmUps {
     }
 
     /// First and last number of the steps that are not warm-up; `None` if there are none.
-    fn others(&self, of_processes: &BTreeMap<Key, Lengths>) -> Option<(i64, i64)> {
+    fn regular_numbers(&self, of_processes: &BTreeMap<Key, Lengths>) -> Option<(i64, i64)> {
         let numbers = || of_processes.values().flatten().map(|&(n, _)| n).filter(|n| !self.found.contains_key(n));
         Some((numbers().min()?, numbers().max()?))
     }
 
     /// Numbers of the warm-up steps outside of a range of step numbers. Warm-up steps of one process may be among the
     /// steps of another.
-    fn left_out(&self, (from, to): (i64, i64)) -> Vec<i64> {
+    fn numbers_outside(&self, (from, to): (i64, i64)) -> Vec<i64> {
         self.found.keys().copied().filter(|number| !(from..=to).contains(number)).collect()
     }
 
     /// Notes on the warm-up steps, one for each: excluded, or included despite its length.
     fn notes(&self, trace: &Trace, range: (i64, i64), several: bool) -> Vec<String> {
-        let left_out = self.left_out(range);
+        let left_out = self.numbers_outside(range);
         let note = |(number, &(times, process)): (&i64, &(f64, Key))| {
             let of = if several { format!(" of process {}", trace.key_text(process)) } else { String::new() };
             match left_out.contains(number) {
@@ -371,7 +371,7 @@ pub fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
         WindowChoice::StepsWithWork(from, to) => ((from, to), true),
         _ => return None,
     };
-    let steps = numbered(trace, numbers);
+    let steps = numbered_steps(trace, numbers);
     if processes(trace, steps.iter().copied()).len() > 1 {
         return None;
     }
