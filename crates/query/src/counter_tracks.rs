@@ -55,6 +55,7 @@ fn recorded_counters(trace: &Trace) -> Vec<Counter> {
     found
 }
 
+/// Display name of a recorded counter, with its process.
 fn name_of(trace: &Trace, CounterSeries { track, name, key }: CounterSeries) -> String {
     let process = trace.key_text(trace.tracks.pid(track));
     let (name, key) = (trace.strings.get(name), trace.strings.get(key));

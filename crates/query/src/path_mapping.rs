@@ -48,6 +48,7 @@ impl PathMapping {
     }
 }
 
+/// Last component of a path.
 fn last(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }

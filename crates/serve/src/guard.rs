@@ -30,8 +30,8 @@ pub(crate) fn is_own_host(headers: &HeaderMap, also: &[String]) -> bool {
     ["127.0.0.1", "localhost", "::1"].contains(&name) || also.iter().any(|known| known == name)
 }
 
-/// Security headers of each response. The policy allows only the page's own script and style, no requests to other
-/// origins, and frames only in notebooks of this machine; content types are not guessed.
+/// Security headers of each response. The policy allows only the page's own script and style, and no requests to other
+/// origins. Frames are allowed only in notebooks of this machine; content types are not guessed.
 pub(crate) fn headers() -> [(HeaderName, HeaderValue); 5] {
     let policy =
         format!("{}; connect-src 'self'; frame-ancestors 'self' http://127.0.0.1:* http://localhost:*", page::POLICY);

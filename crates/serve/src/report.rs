@@ -109,6 +109,7 @@ pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> 
     Ok(written)
 }
 
+/// Compress bytes with gzip, and encode them as base64.
 fn compress(bytes: &[u8]) -> io::Result<String> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     packed.write_all(bytes)?;

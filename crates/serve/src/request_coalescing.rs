@@ -27,6 +27,7 @@ impl<T: Clone> RequestCoalescing<T> {
         answer
     }
 
+    /// Lock the map of queries in progress.
     fn in_progress(&self) -> MutexGuard<'_, BTreeMap<String, Arc<OnceCell<T>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

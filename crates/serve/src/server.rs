@@ -101,7 +101,7 @@ impl Server {
     /// Same as [`Server::run`].
     pub fn run_until_interrupted(self, ready: impl FnOnce()) -> Result<(), ServeError> {
         let runtime = runtime()?;
-        let interrupts = runtime.block_on(async { Interrupt::new() }).map_err(start)?;
+        let interrupts = runtime.block_on(async { Interrupt::new() }).map_err(start_error)?;
         ready();
         self.run_on(runtime, interrupts.received())
     }
@@ -125,10 +125,11 @@ impl Server {
             // Later errors fail only the request in progress.
             let _ = self.run_on(runtime, async { stopped.await.unwrap_or_default() });
         };
-        let thread = std::thread::Builder::new().name("stackline-page".to_owned()).spawn(serve).map_err(start)?;
+        let thread = std::thread::Builder::new().name("stackline-page".to_owned()).spawn(serve).map_err(start_error)?;
         Ok(Running { stop: Some(stop), thread: Some(thread) })
     }
 
+    /// Serve on a runtime until the future `until` is done.
     fn run_on(self, runtime: Runtime, until: impl Future<Output = ()>) -> Result<(), ServeError> {
         runtime.spawn(compute_first_answers(self.shared));
         let served = runtime.block_on(async {
@@ -141,7 +142,7 @@ impl Server {
         });
         // A query in progress must not delay the end of the program.
         runtime.shutdown_background();
-        served.map_err(start)
+        served.map_err(start_error)
     }
 }
 
@@ -161,12 +162,13 @@ impl Drop for Running {
     }
 }
 
-fn start(error: io::Error) -> ServeError {
+/// Convert an I/O error to the error of starting the server.
+fn start_error(error: io::Error) -> ServeError {
     ServeError::Start(error.to_string())
 }
 
 fn runtime() -> Result<Runtime, ServeError> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(start)
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(start_error)
 }
 
 /// Interrupt and termination signals, which stop the server.
@@ -306,6 +308,7 @@ impl Shared {
     }
 }
 
+/// Response to a failed query: its error as JSON, with the matching status code.
 fn refused(error: &QueryError) -> Response {
     let status = match error {
         QueryError::NoQuery { .. } | QueryError::Missing { .. } => StatusCode::NOT_FOUND,

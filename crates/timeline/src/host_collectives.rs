@@ -10,6 +10,7 @@ fn library_collective(name: &str) -> Option<&'static Collective> {
     HOST_SPANS.iter().find_map(|library| Collective::find(name.strip_prefix(library)?))
 }
 
+/// Family of a collective, by the name of an operator that requests it.
 fn requested_collective(name: &str) -> Option<&'static Collective> {
     Collective::find(name.strip_prefix(COLLECTIVE_REQUEST_PREFIX)?)
 }

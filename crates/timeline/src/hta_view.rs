@@ -277,8 +277,8 @@ fn is_step_name(name: &str) -> bool {
         .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Round a start and duration in ns to whole µs as HTA does: the start up, the end down. Returns start and end. HTA
-/// adds in `f64`, whose rounding error near whole numbers affects its results, so this function uses the same
+/// Convert a start and duration in ns to whole µs by HTA's rounding: the start up, the end down. Returns start and end.
+/// HTA adds in `f64`, whose rounding error near whole numbers affects its results, so this function uses the same
 /// arithmetic.
 fn round(start: i64, dur: i64) -> (i64, i64) {
     let start_us = ns_to_us(start);

@@ -29,6 +29,7 @@ impl<'a> Handovers<'a> {
     }
 }
 
+/// Test if a GPU operation is a copy from the device to the host.
 fn is_copy_to_host(trace: &Trace, operation: EventId) -> bool {
     trace.kind(operation) == EventKind::Memcpy && copy_direction(trace.name(operation)) == Some(CopyDirection::ToHost)
 }

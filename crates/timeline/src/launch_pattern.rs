@@ -272,8 +272,8 @@ impl Operations {
         most.map(|(piece, _)| piece)
     }
 
-    /// Start and end time of a piece of the sequence, in ns: up to the start of the next operation, or up to its own
-    /// end at the end of the sequence.
+    /// Start and end time of a piece of the sequence, in ns. The piece ends at the start of the next operation; the
+    /// last piece ends at its own end.
     fn span(&self, (from, to): (usize, usize)) -> (i64, i64) {
         let end = self.sequence.get(to).map_or_else(|| self.sequence[to - 1].1, |next| next.0);
         (self.sequence[from].0, end)
@@ -323,10 +323,12 @@ fn positions(sequence: &[(i64, i64, StrId)]) -> Vec<Vec<u32>> {
 const PRIME: u64 = (1 << 61) - 1;
 const BASE: u64 = 0x1d3f_84a5_9c17_e26b % PRIME;
 
+/// Product modulo [`PRIME`].
 fn mul_mod(a: u64, b: u64) -> u64 {
     (u128::from(a) * u128::from(b) % u128::from(PRIME)) as u64
 }
 
+/// Power modulo [`PRIME`].
 fn power(mut base: u64, mut exponent: u64) -> u64 {
     let mut result = 1;
     while exponent > 0 {

@@ -95,6 +95,7 @@ fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
     glob[g..].iter().all(|&c| c == b'*')
 }
 
+/// Test if a name contains a text as whole words, case-insensitive.
 fn has_words(name: &str, words: &str) -> bool {
     let (name, words) = (name.to_ascii_lowercase(), words.to_ascii_lowercase());
     let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');

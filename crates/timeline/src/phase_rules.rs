@@ -88,6 +88,7 @@ pub enum RuleKind {
 }
 
 impl RuleKind {
+    /// Kind of rules that match events of a kind; `None` for events that no rule matches.
     fn from_event_kind(kind: EventKind) -> Option<Self> {
         match kind {
             // Older profilers wrote annotations and other records as operators.
@@ -142,6 +143,7 @@ impl PhaseRule {
         if self.in_closure && outer == Phase::Update { self.phase } else { self.phase.inside(outer) }
     }
 
+    /// Create the rule that assigns a phase to events whose name matches a pattern.
     fn for_name(phase: Phase, name: String) -> Self {
         let (kinds, link, code) = (Vec::new(), None, None);
         Self { phase, kinds, name: Some(name), link, autograd_thread: false, in_closure: false, code }

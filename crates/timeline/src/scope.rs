@@ -51,9 +51,8 @@ impl Scope {
         }
     }
 
-    /// Create a filter for events of CPU threads. It accepts all that start between the start of the first step and the
-    /// end of the last one, in all processes and also between steps. For GPU work use [`Self::gpu_work`], which filters
-    /// by execution time.
+    /// Create a filter for events of CPU threads. It accepts all that start in the window of the steps, in all
+    /// processes and also between steps. For GPU work use [`Self::gpu_work`], which filters by execution time.
     pub fn host_work<'a>(&self, trace: &'a Trace) -> HostFilter<'a> {
         HostFilter { trace, window: self.steps.map(|numbers| host_window_of(trace, numbers).unwrap_or((0, 0))) }
     }

@@ -31,6 +31,7 @@ enum NameKind {
     Other,
 }
 
+/// Classify an event name as module, step, frame or other.
 fn kind_of(name: &str) -> NameKind {
     if name.starts_with(MODULE_PREFIX) || name.starts_with(lightning::MODULE) {
         return NameKind::Module;
@@ -206,6 +207,7 @@ impl<'a> SourceLocations<'a> {
         self.frames(event, |frame| MODEL_LIBRARIES.iter().any(|folder| is_in_package(name(frame), folder)))
     }
 
+    /// Frame names around an event that satisfy a condition, innermost first; from its recorded stack if there is one.
     fn frames(&self, event: EventId, is_selected: impl Fn(StrId) -> bool) -> Vec<StrId> {
         let trace = self.trace;
         let own_stack = self.trace.stacks.of_event(event).filter(|_| trace.gpu_operation(event).is_some());

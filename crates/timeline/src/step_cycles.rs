@@ -125,6 +125,7 @@ impl<'a> Cycle<'a> {
     }
 }
 
+/// Format step numbers as `step 3` or `steps 3 to 9`.
 fn format_numbers((first, last): (i64, i64)) -> String {
     if first == last { format!("step {first}") } else { format!("steps {first} to {last}") }
 }
@@ -146,6 +147,7 @@ fn group_by_cycle<'a>(steps: Vec<&'a Step>, pauses: &[Pause]) -> BTreeMap<usize,
     cycles
 }
 
+/// Number of pauses of the recording before a step.
 fn pauses_before(step: &Step, pauses: &[Pause]) -> usize {
     pauses.partition_point(|pause| pause.end <= step.start)
 }

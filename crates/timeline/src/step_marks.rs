@@ -95,7 +95,7 @@ impl RepeatedSpans {
     }
 
     /// All loops of non-overlapping spans with increasing numbers on a thread, each with its total time in ns. The
-    /// names are equal up to the number; if they differ after it, all of them are one loop, and those of each name
+    /// names are equal up to the number. If they differ after it, all of them are one loop, and those of each name
     /// another one.
     fn all_numbered(trace: &Trace) -> Vec<(i64, Self)> {
         let Some((start, end)) = trace.span() else { return Vec::new() };

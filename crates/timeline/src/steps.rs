@@ -171,8 +171,8 @@ pub fn host_window_of(trace: &Trace, numbers: (i64, i64)) -> Option<(i64, i64)> 
     host_window(&numbered_steps(trace, numbers))
 }
 
-/// Steps at the ends of a window with GPU work: the step with which the window begins (after the GPU work of earlier
-/// steps), and the last step of each process, in order of end.
+/// Steps at the ends of a window with GPU work. The first is the step with which the window begins, after the GPU work
+/// of earlier steps. The others are the last steps of each process, in order of end.
 pub fn bounding_steps(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<&Step>)> {
     let steps = numbered_steps(trace, numbers);
     let mut last: BTreeMap<Key, &Step> = BTreeMap::new();
@@ -396,6 +396,7 @@ pub fn spans(trace: &Trace, counts: impl Fn(GpuOpId) -> bool) -> Vec<(i64, i64)>
     spans_with(trace, &LaunchedWork::from_trace(trace, counts))
 }
 
+/// Start and end of each step in ns, extended by its work in `work`.
 fn spans_with(trace: &Trace, work: &LaunchedWork) -> Vec<(i64, i64)> {
     trace.steps.iter().map(|step| work.span(trace, step)).collect()
 }

@@ -137,6 +137,7 @@ fn brief(trace: &Trace, origin: i64, event: EventId) -> Brief {
     }
 }
 
+/// Convert the value of an event's argument to JSON; integers beyond 2^53 become text.
 fn attribute(trace: &Trace, value: AttrValue) -> Attribute {
     if let Some(text) = value.as_str(&trace.strings) {
         return Attribute::Text(shortened(text));

@@ -195,6 +195,7 @@ pub(super) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     })
 }
 
+/// Row of an event, with its start relative to `origin`.
 fn event_row(trace: &Trace, event: EventId, origin: i64) -> EventRow {
     let start = trace.events.start[event.index()].saturating_sub(origin);
     let dur = trace.events.dur[event.index()];

@@ -179,6 +179,7 @@ pub(super) fn answer(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryErr
     })
 }
 
+/// Find the kinds of data that the run has.
 fn has(opened: &OpenRun) -> Has {
     let traces = &opened.set.traces;
     Has {
@@ -211,6 +212,7 @@ fn has_events(trace: &Trace) -> bool {
     trace.events.ids().any(|event| trace.events.is_timed(event))
 }
 
+/// Describe one trace; times are relative to its start.
 fn of_trace<'a>(trace: &'a Trace, info: &'a TraceInfo, chosen: Option<(i64, i64)>) -> TraceMeta<'a> {
     let origin = info.start_ns.unwrap_or(0);
     let since = |ns: i64| ns.saturating_sub(origin);
@@ -239,6 +241,7 @@ fn clock(device_clock: &DeviceClock) -> Clock {
     }
 }
 
+/// Recording overhead per operator of a recording's trace; `None` for other traces.
 fn cost(trace: &Trace) -> Option<RecordingCost> {
     let cost = Recording::from_trace(trace)?.operator_cost()?;
     let operators = trace.events.kind.iter().filter(|kind| **kind == EventKind::Operator).count();
@@ -262,6 +265,7 @@ fn process(process: &CallProcess) -> Process<'_> {
     }
 }
 
+/// Check if the run has Python frames.
 fn has_python(opened: &OpenRun) -> bool {
     let recorded = |tree: &CallingContextTree| tree.frames.iter().any(|frame| frame.kind() == FrameKind::Python);
     opened.recording.as_ref().is_some_and(recorded)

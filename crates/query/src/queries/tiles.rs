@@ -187,6 +187,7 @@ struct Row {
     boxes: Vec<Slice>,
 }
 
+/// Timeline boxes by row, at one level.
 struct Boxes {
     origin: i64,
     level: u32,

@@ -208,6 +208,7 @@ fn accesses(memory: &Memory, object: MemoryObjectId) -> (Vec<AccessBy>, usize) {
     (first, all)
 }
 
+/// Convert a matched pattern to its JSON form.
 fn pattern<'a>(memory: &Memory, found: &'a PatternMatch) -> PatternOf<'a> {
     let name = |object: MemoryObjectId| shortened(&memory.trace.object_name(object));
     let call = |call: MemoryCallId| call.some().map(MemoryCallId::index);

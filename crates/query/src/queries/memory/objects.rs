@@ -186,6 +186,7 @@ fn open(memory: &Memory, object: MemoryObjectId) -> u8 {
     u8::from(objects.allocated_by[object.index()].is_none()) | u8::from(objects.freed_by[object.index()].is_none()) << 1
 }
 
+/// Answer columns of merged accesses.
 fn of_ticks(ticks: &[Tick]) -> Columns {
     vec![
         ("tick_lane", Column::U32(ticks.iter().map(|tick| tick.lane).collect())),
@@ -195,6 +196,7 @@ fn of_ticks(ticks: &[Tick]) -> Columns {
     ]
 }
 
+/// Answer columns of wasted ranges.
 fn of_waste(waste: &[(u32, &Waste)]) -> Columns {
     vec![
         ("waste_lane", Column::U32(waste.iter().map(|(lane, _)| *lane).collect())),
@@ -250,6 +252,7 @@ fn ticks_at(
     Some(ticks)
 }
 
+/// Combine the modes of two accesses, such as a read and a write.
 fn both(one: AccessMode, other: AccessMode) -> AccessMode {
     match (one == other, one == AccessMode::Unknown || other == AccessMode::Unknown) {
         (true, _) => one,

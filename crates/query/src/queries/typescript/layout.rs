@@ -53,6 +53,7 @@ pub(super) fn name(field: &str) -> (&str, bool) {
     (quoted, name.ends_with('?'))
 }
 
+/// Format a field of a TypeScript type, with its comment.
 fn line(field: &str) -> String {
     match field.rsplit_once("*/") {
         Some((docs, field)) => format!("  {}\n  readonly {};", comment(docs), read_only(field.trim())),
