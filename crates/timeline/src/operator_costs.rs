@@ -48,7 +48,7 @@ impl Cost {
     }
 
     /// Self GPU time in ns; `None` if it is unknown, because missing records are not 0. `is_linked` is true if the
-    /// trace links GPU work to launches.
+    /// trace links any GPU work to an operator.
     pub fn gpu_self(&self, is_linked: bool) -> Option<i64> {
         let is_known = self.unrecorded_self == 0 && (self.work_self > 0 || is_linked);
         (self.gpu_self > 0 || is_known).then_some(self.gpu_self)

@@ -161,12 +161,12 @@ pub fn default_window(selections: &[StepSelection]) -> Option<(String, Vec<Strin
     }
 }
 
-/// CPU time window from the first start to the last end of some steps.
+/// Window on the CPU from the first start to the last end of some steps, in ns since the trace's base.
 fn host_window(steps: &[&Step]) -> Option<(i64, i64)> {
     Some((steps.iter().map(|step| step.start).min()?, steps.iter().map(|step| step.end).max()?))
 }
 
-/// CPU time window of the steps in a range of numbers, in ns since the trace's base, over all processes.
+/// Window on the CPU of the steps in a range of numbers, in ns since the trace's base, over all processes.
 pub fn host_window_of(trace: &Trace, numbers: (i64, i64)) -> Option<(i64, i64)> {
     host_window(&numbered_steps(trace, numbers))
 }
@@ -382,7 +382,8 @@ pub fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
     all.checked_div(steps.len() as i64)
 }
 
-/// Start and end of each of [`Trace::steps`], extended by the step's GPU work, in ns.
+/// Start and end of each of [`Trace::steps`] with its GPU work, in ns: from the end of earlier work to the end of its
+/// own.
 pub fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
     spans_with(trace, trace.launched_work())
 }
@@ -391,12 +392,12 @@ pub fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
 /// than the median divided by this number is cut off.
 pub const WARM_UP_RATIO: i64 = 2;
 
-/// Start and end of each step, in ns, extended by the GPU operations for which `counts` is true.
+/// Start and end of each step with its GPU work, in ns; only GPU operations for which `counts` is true are included.
 pub fn spans(trace: &Trace, counts: impl Fn(GpuOpId) -> bool) -> Vec<(i64, i64)> {
     spans_with(trace, &LaunchedWork::from_trace(trace, counts))
 }
 
-/// Start and end of each step in ns, extended by its work in `work`.
+/// Start and end of each step with its GPU work in `work`, in ns.
 fn spans_with(trace: &Trace, work: &LaunchedWork) -> Vec<(i64, i64)> {
     trace.steps.iter().map(|step| work.span(trace, step)).collect()
 }
