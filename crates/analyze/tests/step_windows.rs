@@ -199,7 +199,7 @@ fn window_excludes_unrecorded_steps() {
     assert!(is_noted("pauses for 900.0 µs between steps 30 and 40 (4 pauses in total)"), "{:?}", selection.notes);
     assert!(is_noted("step 0 took 4.0 times as long"), "{:?}", selection.notes);
     // The lengths of all other steps are compared, without the time between them.
-    assert_eq!(selection.left_out(&trace), [Some("warm-up"), None, None, None, None]);
+    assert_eq!(selection.exclusion_reasons(&trace), [Some("warm-up"), None, None, None, None]);
     assert_eq!(between(&trace, &with_gpu_work(&trace)), [None; 5]);
     // The table of steps needs no window: it lists all steps, or all of a range.
     let listed = |scope: &Scope| integers(&(analyses::find("steps").unwrap().run)(&trace, scope)[0], "step");

@@ -71,7 +71,7 @@ pub(super) fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<Step
     // The last step is assumed to be followed by the median gap.
     let known: Vec<i64> = gaps.iter().copied().flatten().collect();
     let usual = upper_median(&known).unwrap_or(0);
-    let left_out = StepSelection::select(trace, scope).left_out(trace);
+    let left_out = StepSelection::select(trace, scope).exclusion_reasons(trace);
     let chosen = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
     let mut lengths: Vec<StepLength> = Vec::new();
     let mut position = Vec::new();

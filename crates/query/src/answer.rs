@@ -1,4 +1,4 @@
-//! Answers: a JSON document, and columns of numbers where there are many.
+//! Answers to queries: a JSON document, and columns of numbers for long lists.
 //!
 //! Binary layout: the length of the head as 32 bits, the head (JSON: the document, and names, types and lengths of the
 //! columns), then the columns. All numbers are little-endian. Padding with spaces aligns each column to 8 bytes, so
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 /// Bytes that columns start at a multiple of.
 const ALIGNMENT: usize = 8;
 
-/// Values of a column.
+/// Values of a column of an answer, by number type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
     /// Bytes: kinds and depths.
@@ -26,8 +26,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// Column of an answer in the smallest type that holds all of them: half of the bytes that a timeline would have as
-    /// wide ones.
+    /// Convert a column to the smallest number type that holds all its values. Timelines then take half of the bytes.
     fn narrowed(&self) -> Cow<'_, Self> {
         let most = match self {
             Self::U8(_) => return Cow::Borrowed(self),
@@ -106,7 +105,7 @@ impl Answer {
         Ok(Self { json: serde_json::to_string(document).map_err(QueryError::unavailable)?, columns })
     }
 
-    /// First values of an answer's column of indices.
+    /// First `most` values of an answer's column of 32-bit indices; none if there is no such column.
     pub(crate) fn whole_numbers(&self, name: &str, most: usize) -> Vec<u32> {
         match self.columns.iter().find(|(column, _)| *column == name) {
             Some((_, Column::U32(values))) => values.iter().take(most).copied().collect(),

@@ -6,7 +6,7 @@ use stackline_calls::TimeRange;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// Names with texts, sorted.
+/// Arguments of a query: texts by name, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arguments(BTreeMap<String, String>);
 
@@ -19,12 +19,12 @@ impl Arguments {
         Self(pairs.into_iter().map(|(name, text)| (name.into(), text.into())).collect())
     }
 
-    /// Names of the query arguments that have a text: an empty one counts as none.
+    /// Names of the query arguments with a text; arguments with an empty text are skipped.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|(_, text)| !text.is_empty()).map(|(name, _)| name.as_str())
     }
 
-    /// Text of a query argument; an empty one counts as none.
+    /// Text of a query argument; `None` if the argument is missing or empty.
     pub(crate) fn text(&self, name: &'static str) -> Result<Option<&str>, QueryError> {
         match self.0.get(name) {
             Some(text) if text.len() > LONGEST => {
@@ -47,7 +47,7 @@ impl Arguments {
         self.number(name)?.ok_or_else(|| QueryError::Argument { name, why: "is missing".to_owned() })
     }
 
-    /// Parse a query argument as a list of numbers with commas between them.
+    /// Parse a query argument as a list of numbers separated by commas; empty if the argument is missing.
     pub(crate) fn numbers<T: FromStr>(&self, name: &'static str) -> Result<Vec<T>, QueryError> {
         let parse = |text: &str| {
             text.parse().map_err(|_| QueryError::Argument { name, why: format!("{text:?} is not a valid number") })
@@ -55,7 +55,8 @@ impl Arguments {
         self.text(name)?.map_or(Ok(Vec::new()), |list| list.split(',').map(parse).collect())
     }
 
-    /// Selected part of the run: `whole`, or steps as `5` or `5..8`.
+    /// Parse the argument `steps` as a time range: `whole`, a step such as `5`, or steps such as `5..8`. Without it,
+    /// the default steps.
     pub(crate) fn part(&self) -> Result<TimeRange, QueryError> {
         const NAME: &str = "steps";
         let Some(text) = self.text(NAME)? else { return Ok(TimeRange::Chosen) };
@@ -72,7 +73,7 @@ impl Arguments {
         }
     }
 
-    /// Compile a query argument as a regular expression.
+    /// Compile a query argument as a regular expression; `None` if the argument is missing.
     pub(crate) fn pattern(&self, name: &'static str) -> Result<Option<Regex>, QueryError> {
         let compile = |text: &str| {
             Regex::new(text).map_err(|error| QueryError::Argument {
@@ -83,7 +84,7 @@ impl Arguments {
         self.text(name)?.map(compile).transpose()
     }
 
-    /// Value of a query argument that must be one of several words.
+    /// Value of a query argument that must be one of several words; `None` if the argument is missing.
     pub(crate) fn choice<T: Copy>(&self, name: &'static str, choices: &[(&str, T)]) -> Result<Option<T>, QueryError> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let found = choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
@@ -91,7 +92,7 @@ impl Arguments {
         found.map(Some).ok_or_else(|| QueryError::Argument { name, why: format!("{text:?} is not one of {}", words()) })
     }
 
-    /// Copy the query arguments without those of these names.
+    /// Copy the query arguments, except those with one of the given names.
     pub(crate) fn without(&self, names: &[&str]) -> Self {
         Self(
             self.0
@@ -109,7 +110,7 @@ impl Arguments {
         self
     }
 
-    /// Canonical text of all query arguments, independent of their order.
+    /// Cache key of a query's arguments: their names and texts in canonical order.
     pub fn key(&self) -> String {
         self.0.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name}={text}\n")).collect()
     }

@@ -1,4 +1,4 @@
-//! Choice of the comparable steps of a run and its baseline.
+//! Choice of the steps to compare between a run and its baseline.
 
 use crate::OpenRun;
 use stackline_calls::TimeRange;
@@ -7,8 +7,8 @@ use stackline_timeline::steps::StepSelection;
 use std::collections::BTreeSet;
 
 impl OpenRun {
-    /// Part of this run that corresponds to a part of the compared run. For any steps of that run, these are all steps
-    /// of this run, without as many first ones as the other run leaves out as warm-up.
+    /// Time range of this run to compare with a time range of `run`. Ranges of steps correspond to all steps of this
+    /// run, without as many first ones as `run` excludes as warm-up.
     pub(crate) fn corresponding_part(&self, rank: Option<i64>, part: TimeRange, run: &Self) -> TimeRange {
         match (part, self.trace(rank)) {
             (TimeRange::Steps(..) | TimeRange::Chosen, Ok((at, trace))) => {
@@ -27,7 +27,7 @@ impl OpenRun {
         }
     }
 
-    /// Check if a part equals the default selection of all steps.
+    /// Check if a time range equals the default selection of steps.
     pub(crate) fn is_default_part(&self, rank: Option<i64>, part: TimeRange) -> bool {
         let chosen = self.trace(rank).ok().and_then(|(at, _)| self.chosen(at));
         part == TimeRange::Chosen || chosen.is_some_and(|(first, last)| part == TimeRange::Steps(first, last))

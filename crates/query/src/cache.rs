@@ -1,7 +1,7 @@
 //! Cached results of a trace (findings, call trees, layouts …) that several queries use.
 
 use crate::counter_tracks::Counters;
-use crate::launch_links::Launched;
+use crate::launch_links::LaunchLinks;
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::slices::CoarseSlices;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// Cached view of a call tree, or the computation that is about to fill it.
 pub(crate) type PendingView = Arc<OnceLock<Arc<CallView>>>;
 
-/// A critical path, and its window.
+/// Critical path of a time window, with the window's description and notes.
 #[derive(Clone, Debug)]
 pub(crate) struct PathOfWindow {
     pub(crate) path: ExactPath,
@@ -27,6 +27,7 @@ pub(crate) struct PathOfWindow {
 }
 
 impl PathOfWindow {
+    /// Compute the critical path in the window of the selected steps.
     pub(crate) fn from_trace(trace: &Trace, looked: StepSelection) -> Result<Self, String> {
         let StepSelection { choice, notes, .. } = looked;
         let path = Exact::new(trace).path(&choice).map_err(|error| error.to_string())?;
@@ -34,7 +35,7 @@ impl PathOfWindow {
     }
 }
 
-/// Cached results of one trace.
+/// Results that are computed from one trace on first use, then kept for later queries.
 #[derive(Debug, Default)]
 pub(crate) struct CachedResults {
     /// Findings without memory.
@@ -48,17 +49,17 @@ pub(crate) struct CachedResults {
     pub(crate) chosen: OnceLock<Option<(i64, i64)>>,
     pub(crate) names: OnceLock<Names>,
     pub(crate) counters: OnceLock<Counters>,
-    pub(crate) launched: Launched,
+    pub(crate) launched: LaunchLinks,
     pub(crate) origin: OnceLock<i64>,
     pub(crate) memory: OnceLock<Result<Memory, String>>,
 }
 
-/// Source of a run's calls.
+/// Call tree of a run: recorded, or computed from a trace.
 #[derive(Debug)]
 pub enum Source<'a> {
-    /// Recorded as such.
+    /// Call tree of a recording.
     Recording(&'a CallingContextTree),
-    /// Made from the events of a trace.
+    /// Call tree computed from the events of a trace.
     Trace(Arc<TraceCallTree>),
 }
 
@@ -71,7 +72,8 @@ impl Source<'_> {
         }
     }
 
-    /// Number of calls, by node and thread, that count at another line of their function or are only inferred.
+    /// Number of calls, by tree node and thread, that do not count as calls of the node. They count at another line of
+    /// their function, or are only inferred.
     pub(crate) fn uncounted_calls(&self) -> &[(CallNodeId, CallThreadId, u64)] {
         match self {
             Self::Recording(_) => &[],

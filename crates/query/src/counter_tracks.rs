@@ -1,4 +1,4 @@
-//! Counter tracks of a trace: its counters, and the bytes reported by PyTorch's allocators.
+//! Counter tracks of a trace: recorded counters over time, and the bytes of PyTorch's allocators.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{CounterSeries, CounterTable, EventId, EventKind, Key, Trace};
@@ -6,7 +6,7 @@ use stackline_model::{CounterSeries, CounterTable, EventId, EventKind, Key, Trac
 /// Most curves of a trace; those with most values are kept.
 const MOST: usize = 64;
 
-/// A value that changes over time.
+/// A counter of the timeline: its name, and its values over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Counter {
     /// Display name.
@@ -17,7 +17,7 @@ pub(crate) struct Counter {
     pub(crate) values: Vec<(i64, f64)>,
 }
 
-/// All counters of a trace.
+/// Counters of a trace that the timeline draws, with the number of omitted ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Counters {
     /// Memory first, then counters, as they first occur.
@@ -26,10 +26,11 @@ pub(crate) struct Counters {
     pub(crate) left_out: usize,
 }
 
-/// Find all counters of a trace, memory first, with their values by time.
+/// Collect the counters of a trace with their values by time. Constant zeros are dropped; at most [`MOST`] counters are
+/// kept.
 pub(crate) fn counter_tracks(trace: &Trace) -> Counters {
-    let mut all = memory(trace);
-    all.extend(recorded(trace));
+    let mut all = memory_counters(trace);
+    all.extend(recorded_counters(trace));
     // What is zero all the time, as what the CPU's allocator has reserved, says nothing.
     all.retain(|counter| counter.values.iter().any(|&(_, value)| value != 0.0));
     for counter in &mut all {
@@ -43,8 +44,8 @@ pub(crate) fn counter_tracks(trace: &Trace) -> Counters {
     Counters { list: all, left_out }
 }
 
-/// Counters that the trace recorded, a curve per series.
-fn recorded(trace: &Trace) -> Vec<Counter> {
+/// Collect the counters that the trace recorded, one for each series.
+fn recorded_counters(trace: &Trace) -> Vec<Counter> {
     let counters = CounterTable::from_trace(trace);
     let named = |series: &CounterSeries| Counter { name: name_of(trace, *series), ..Counter::default() };
     let mut found: Vec<Counter> = counters.all_series.iter().map(named).collect();
@@ -54,6 +55,7 @@ fn recorded(trace: &Trace) -> Vec<Counter> {
     found
 }
 
+/// Display name of a recorded counter, with its process.
 fn name_of(trace: &Trace, CounterSeries { track, name, key }: CounterSeries) -> String {
     let process = trace.key_text(trace.tracks.pid(track));
     let (name, key) = (trace.strings.get(name), trace.strings.get(key));
@@ -66,8 +68,9 @@ fn name_of(trace: &Trace, CounterSeries { track, name, key }: CounterSeries) -> 
 /// An allocator: process, type of device and its number, as PyTorch counts them. Threads of a process share it.
 type Allocator = (Key, i64, i64);
 
-/// Counters from `[memory]` records: recorded totals, or else sums of allocations and frees.
-fn memory(trace: &Trace) -> Vec<Counter> {
+/// Collect the memory counters of each allocator from `[memory]` records: recorded totals, or else sums of allocations
+/// and frees.
+fn memory_counters(trace: &Trace) -> Vec<Counter> {
     let is_memory = |event: &EventId| trace.kind(*event) == EventKind::Memory && trace.events.is_plausible(*event);
     let mut events: Vec<EventId> = trace.events.ids().filter(is_memory).collect();
     events.sort_by_key(|event| trace.events.start[event.index()]);
@@ -80,7 +83,7 @@ fn memory(trace: &Trace) -> Vec<Counter> {
         let key = (process, kind.i64(event).unwrap_or(0), device.i64(event).unwrap_or(-1));
         let place = *places.entry(key).or_insert_with(|| {
             let names = ["allocated", "reserved", "allocated since the recording began"];
-            allocators.push(names.map(|what| named(trace, what, key)));
+            allocators.push(names.map(|what| empty_memory_counter(trace, what, key)));
             allocators.len() - 1
         });
         let [total, held, sum] = &mut allocators[place];
@@ -96,8 +99,9 @@ fn memory(trace: &Trace) -> Vec<Counter> {
     allocators.into_iter().flat_map(of_one).collect()
 }
 
-/// Create an empty memory curve of a device's allocator. Types of devices are PyTorch's: 0 is the CPU, 1 CUDA, 6 HIP.
-fn named(trace: &Trace, what: &str, (process, kind, device): Allocator) -> Counter {
+/// Create a memory counter without values, named after a device's allocator. Types of devices are PyTorch's: 0 is the
+/// CPU, 1 CUDA, 6 HIP.
+fn empty_memory_counter(trace: &Trace, what: &str, (process, kind, device): Allocator) -> Counter {
     let place = match kind {
         0 => "CPU".to_owned(),
         1 | 6 => format!("GPU {device}"),

@@ -1,4 +1,4 @@
-//! Critical path of a trace as keys of JSON documents.
+//! JSON documents of a trace's critical path, with the times before and after the steps.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,8 @@ use stackline_model::Trace;
 use stackline_timeline::steps::StepSelection;
 use std::collections::BTreeMap;
 
-/// The critical path of one trace.
+/// JSON document of one trace's critical path by both methods (exact and HTA's), and of the times before and after the
+/// steps.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct CriticalPath<'a> {
@@ -27,7 +28,7 @@ pub(crate) struct CriticalPath<'a> {
     pub(crate) after_steps: Option<AfterStepsTime>,
 }
 
-/// The path by the exact method, or why there is none.
+/// JSON document of the exact critical path, or the error if there is none.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged)]
@@ -36,7 +37,7 @@ pub(crate) enum ExactSummary<'a> {
     Failed { error: String },
 }
 
-/// A critical path in short.
+/// JSON summary of a critical path: window, length and causes of its time.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct FoundPath<'a> {
@@ -77,7 +78,7 @@ impl<'a> FoundPath<'a> {
     }
 }
 
-/// Calls that take much of the window: their share of it and of the path, in percent.
+/// Large calls of one name: their number, and their share of the window and of the critical path, in percent.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct LargeCallShare<'a> {
@@ -110,7 +111,7 @@ pub(crate) struct AfterStepsTime {
     pub(crate) mostly: Option<String>,
 }
 
-/// JSON keys of HTA's critical path for documents.
+/// JSON keys of a trace's critical path by HTA's method; with selected steps, only a note that the path is excluded.
 pub(crate) fn hta_json(trace: &Trace, with_steps: bool) -> Map<String, Value> {
     let json = if with_steps {
         json!({"left_out": "--steps"})

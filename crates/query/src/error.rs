@@ -42,12 +42,12 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// Error for a query whose data the run lacks.
+    /// Create the error of a query whose data the run lacks.
     pub(crate) fn unavailable(why: impl ToString) -> Self {
         Self::Unavailable { why: why.to_string() }
     }
 
-    /// Error for a thing named in a query's arguments that does not exist in the run.
+    /// Create the error for an event, file, rank or other item that the query names but the run lacks.
     pub(crate) fn missing(what: impl ToString) -> Self {
         Self::Missing { what: what.to_string() }
     }

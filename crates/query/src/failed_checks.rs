@@ -1,4 +1,4 @@
-//! Failed checks that matter to a report and to findings, as the read reports of the traces say.
+//! Failed checks of traces with their consequences for a report and findings.
 
 use serde::Serialize;
 use stackline_analyze::checks;
@@ -29,6 +29,7 @@ impl FailedCheck {
         Self::of_reports(|| traces.iter().map(|trace| &trace.report), gpu_operations)
     }
 
+    /// Failed checks of read reports, by name, with counts and consequences.
     fn of_reports<'r, R: Iterator<Item = &'r ReadReport>>(reports: impl Fn() -> R, gpu_operations: u64) -> Vec<Self> {
         let count = |code: &str| reports().map(|report| report.count_of(code)).sum::<u64>();
         let without_gpu = (gpu_operations == 0).then_some(WITHOUT_GPU);

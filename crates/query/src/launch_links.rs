@@ -4,17 +4,18 @@ use stackline_model::{EventId, Trace};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Events by the event that launched them. The first query scans all operations, later ones use an index.
+/// Lookup of GPU events by the event that launched them. The first lookup scans all GPU operations; later ones use an
+/// index.
 #[derive(Debug, Default)]
-pub(crate) struct Launched {
+pub(crate) struct LaunchLinks {
     was_requested: AtomicBool,
     /// Pairs of launching and launched event; ascending.
     index: OnceLock<Vec<(EventId, EventId)>>,
 }
 
-impl Launched {
-    /// Events launched by an event, ascending, at most `most`.
-    pub(crate) fn by(&self, trace: &Trace, event: EventId, most: usize) -> Vec<EventId> {
+impl LaunchLinks {
+    /// GPU events that an event launched, ascending by event number; at most `most`.
+    pub(crate) fn launched_by(&self, trace: &Trace, event: EventId, most: usize) -> Vec<EventId> {
         let pairs = || trace.gpu.launch.iter().copied().zip(trace.gpu.event.iter().copied());
         if self.index.get().is_none() && !self.was_requested.swap(true, Ordering::Relaxed) {
             return pairs().filter(|(launch, _)| *launch == event).map(|(_, launched)| launched).take(most).collect();

@@ -1,4 +1,4 @@
-//! Memory data of a run: the memory trace and its cached analysis.
+//! Memory trace of a run with its cached analysis.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -39,7 +39,7 @@ impl WasteReason {
         ["before first use", "after last use", "idle", "never used", "never freed"];
 }
 
-/// Range of calls in which an object is wasted.
+/// Range of positions in the order of calls in which a memory object is wasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Waste {
     pub(crate) object: MemoryObjectId,
@@ -49,7 +49,7 @@ pub(crate) struct Waste {
     pub(crate) why: WasteReason,
 }
 
-/// The calls of one stream.
+/// Timeline lane of one stream: the number of its memory calls, in total and by kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamLane {
     pub(crate) stream: MemoryStreamId,
@@ -109,7 +109,7 @@ impl Memory {
         }
     }
 
-    /// Memory trace with its findings.
+    /// Memory trace, and a copy of its findings.
     pub(crate) fn with_findings(&self) -> (&MemoryTrace, MemoryFindings) {
         (&self.trace, self.findings.clone())
     }
@@ -122,33 +122,34 @@ impl Memory {
         devices
     }
 
-    /// Number of calls of the memory trace: where curves and lives end.
+    /// Number of calls of the memory trace, which is the position after its last call.
     pub(crate) fn end(&self) -> u32 {
         u32::try_from(self.trace.calls.len()).unwrap_or(u32::MAX)
     }
 
-    /// Positions between which a memory object takes memory.
+    /// Lifetime of a memory object: position of its allocation, and of its free (excluded), in the order of calls.
     pub(crate) fn life(&self, object: MemoryObjectId) -> (u32, u32) {
         let life: Range<usize> = self.trace.held(object);
         let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         (position(life.start), position(life.end))
     }
 
-    /// Ranges in which a memory object is wasted, in order of time.
+    /// Wasted ranges of a memory object, in time order.
     pub(crate) fn waste_of(&self, object: MemoryObjectId) -> &[Waste] {
         let from = self.waste.partition_point(|waste| waste.object < object);
         let count = self.waste[from..].iter().take_while(|waste| waste.object == object).count();
         &self.waste[from..from + count]
     }
 
-    /// Wasted bytes times duration: in byte-seconds, or byte-calls if the source has no times.
+    /// Total waste of a memory object: bytes times wasted duration, in byte-seconds, or in byte-calls if the trace has
+    /// no times.
     pub(crate) fn wasted(&self, object: MemoryObjectId) -> f64 {
-        let long: f64 = self.waste_of(object).iter().map(|waste| self.between(waste.from, waste.to)).sum();
+        let long: f64 = self.waste_of(object).iter().map(|waste| self.elapsed(waste.from, waste.to)).sum();
         self.trace.objects.bytes[object.index()] as f64 * long
     }
 
-    /// Distance of two positions in the order of calls: in seconds, or in calls.
-    fn between(&self, from: u32, to: u32) -> f64 {
+    /// Time between two positions in the order of calls, in seconds; the number of calls if the trace has no times.
+    fn elapsed(&self, from: u32, to: u32) -> f64 {
         if !self.has_times {
             return f64::from(to.saturating_sub(from));
         }
@@ -157,13 +158,13 @@ impl Memory {
         at(to).saturating_sub(at(from)).max(0) as f64 / 1e9
     }
 
-    /// Memory peak of this name, regardless of case.
+    /// Find a memory peak by its name, regardless of case.
     pub(crate) fn peak(&self, name: &str) -> Option<&NamedPeak> {
         self.peaks.iter().find(|peak| peak.name.eq_ignore_ascii_case(name))
     }
 }
 
-/// Summary of a memory trace.
+/// Summary of a memory trace: devices, and numbers of calls, objects, accesses and segments.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct MemorySummary<'a> {
@@ -178,6 +179,7 @@ pub(crate) struct MemorySummary<'a> {
 }
 
 impl<'a> MemorySummary<'a> {
+    /// Count the calls, objects, accesses and segments of a memory trace.
     pub(crate) fn from_trace(trace: &'a MemoryTrace) -> Self {
         Self {
             label: &trace.label,
@@ -192,13 +194,13 @@ impl<'a> MemorySummary<'a> {
     }
 }
 
-/// Summary of the memory trace, as in `stackline memory --format json`.
+/// JSON summary of a memory trace, as in `stackline memory --format json`.
 pub fn memory_summary(trace: &MemoryTrace) -> Value {
     // All keys are texts: there is no error.
     serde_json::to_value(MemorySummary::from_trace(trace)).unwrap_or_default()
 }
 
-/// Ranges of waste by matching pattern. An unused object has a single range.
+/// Wasted ranges of all memory objects, without overlaps. An unused object has a single range.
 fn waste(analysis: &MemoryAnalysis<'_>) -> Vec<Waste> {
     let (trace, uses) = (analysis.trace(), &analysis.usage.uses);
     let mut found: Vec<Waste> = analysis.matches.iter().filter_map(|found| waste_of(trace, uses, found)).collect();
@@ -216,6 +218,7 @@ fn waste(analysis: &MemoryAnalysis<'_>) -> Vec<Waste> {
     kept
 }
 
+/// Wasted range of the object that matches a pattern; `None` for patterns without a range.
 fn waste_of(trace: &MemoryTrace, uses: &[ObjectUse], found: &PatternMatch) -> Option<Waste> {
     let object = found.object;
     let life = trace.life(object);
@@ -232,11 +235,12 @@ fn waste_of(trace: &MemoryTrace, uses: &[ObjectUse], found: &PatternMatch) -> Op
     Some(Waste { object, from, to, why })
 }
 
+/// Idle range of a memory object between two uses, as waste.
 fn gap(gap: &Gap) -> Waste {
     Waste { object: gap.object, from: gap.after.0.saturating_add(1), to: gap.needed_again.0, why: WasteReason::Idle }
 }
 
-/// Streams with most calls, by device and key; and how many others there are, with their calls.
+/// Streams with the most memory calls, by device and key. The pair counts all other streams and their calls.
 fn stream_lanes(trace: &MemoryTrace) -> (Vec<StreamLane>, (usize, u64)) {
     let mut by_stream: FxHashMap<MemoryStreamId, StreamLane> = FxHashMap::default();
     for call in trace.calls.ids() {

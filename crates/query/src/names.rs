@@ -1,12 +1,12 @@
-//! Index of event names in a trace: count, total time and first event. A search then visits each name once instead of
-//! each event.
+//! Index of event names in a trace: count, total time and first event of each name. A search then visits each name once
+//! instead of each event.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, StrId, Trace};
 
-/// Count, time and first event of a name.
+/// Event name with the number, total time (ns) and first of its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct NameTotal {
     pub(crate) name: StrId,
     pub(crate) kind: EventKind,
     pub(crate) count: u64,
@@ -14,18 +14,19 @@ pub(crate) struct Found {
     pub(crate) first: u32,
 }
 
-/// All names of events with a duration, by kind, sorted by total time.
+/// Names of all events with a duration, one entry for each name and kind, sorted by descending total time.
 #[derive(Debug, Default)]
-pub(crate) struct Names(Vec<Found>);
+pub(crate) struct Names(Vec<NameTotal>);
 
 impl Names {
+    /// Total the events of a trace by name and kind.
     pub(crate) fn from_trace(trace: &Trace) -> Self {
         let mut places: FxHashMap<(StrId, EventKind), usize> = FxHashMap::default();
-        let mut all: Vec<Found> = Vec::new();
+        let mut all: Vec<NameTotal> = Vec::new();
         for event in trace.events.ids().filter(|&event| trace.events.is_timed(event)) {
             let (name, kind) = (trace.events.name[event.index()], trace.kind(event));
             let place = *places.entry((name, kind)).or_insert_with(|| {
-                all.push(Found { name, kind, count: 0, ns: 0, first: event.0 });
+                all.push(NameTotal { name, kind, count: 0, ns: 0, first: event.0 });
                 all.len() - 1
             });
             all[place].count += 1;
@@ -35,8 +36,8 @@ impl Names {
         Self(all)
     }
 
-    /// Event names that contain a text, which is in lower case.
-    pub(crate) fn containing(&self, trace: &Trace, needle: &str) -> Vec<Found> {
+    /// Find the event names that contain a text, regardless of case. `needle` is in lower case.
+    pub(crate) fn containing(&self, trace: &Trace, needle: &str) -> Vec<NameTotal> {
         let mut known: FxHashMap<StrId, bool> = FxHashMap::default();
         let mut holds =
             |name: StrId| *known.entry(name).or_insert_with(|| trace.strings.get(name).to_lowercase().contains(needle));
@@ -44,7 +45,7 @@ impl Names {
     }
 
     /// Event names with the longest total time, at most `count`.
-    pub(crate) fn first<'t>(&'t self, trace: &'t Trace, count: usize) -> impl Iterator<Item = &'t str> + 't {
+    pub(crate) fn longest<'t>(&'t self, trace: &'t Trace, count: usize) -> impl Iterator<Item = &'t str> + 't {
         self.0.iter().take(count).map(|found| trace.strings.get(found.name))
     }
 }

@@ -1,4 +1,4 @@
-//! Nearest names for a text without a match, to correct typing errors.
+//! Search for names that resemble a mistyped text.
 
 /// Names are compared by their beginnings only: those of kernels can be thousands of characters long.
 const MAX_CHARS: usize = 200;

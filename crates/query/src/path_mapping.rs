@@ -8,7 +8,7 @@ use std::path::Path;
 #[derive(Debug, Default)]
 pub(crate) struct PathMapping(BTreeMap<String, String>);
 
-/// Files and directories of this machine.
+/// Lookup of files on this machine, to resolve relative names.
 pub(crate) struct LocalFiles<'h> {
     /// The folder that relative names count from.
     pub(crate) folder: &'h str,
@@ -42,12 +42,13 @@ impl PathMapping {
         Self(relative.into_iter().filter_map(|file| Some((file.to_owned(), place(file)?))).collect())
     }
 
-    /// Full path of a source file; the name itself if it is a path already, or if none or several paths match.
+    /// Full path of a source file; the name itself if it is already a path, or if no path or several paths match.
     pub(crate) fn of_name<'f>(&'f self, file: &'f str) -> &'f str {
         self.0.get(file).map_or(file, String::as_str)
     }
 }
 
+/// Last component of a path.
 fn last(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }

@@ -1,5 +1,5 @@
-//! Prefetched queries of the page, in order: the content of a one-file report. Each query lists its own questions and
-//! their position ([`crate::Query`]); this module has only the parts of the page.
+//! Queries of the web page to answer in advance, in order: the content of a one-file report. Each query lists its own
+//! arguments and order ([`crate::Query`]); this module has only the parts of the page.
 
 use crate::memory::Memory;
 use crate::queries::ALL;
@@ -60,7 +60,7 @@ pub(crate) enum Stage {
     Events,
 }
 
-/// Selected steps, or the whole run.
+/// Time range of prefetched queries: the default steps, or the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Default selection of steps.
@@ -69,6 +69,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
+    /// Query arguments that select this time range.
     pub(crate) fn arguments(self, opened: &OpenRun) -> Arguments {
         match self {
             Self::Chosen => chosen(opened),
@@ -82,7 +83,7 @@ const OPENING: [Stage; 5] = [Stage::Opening, Stage::Findings, Stage::Code, Stage
 /// Later parts.
 const DETAILS: [Stage; 4] = [Stage::Evidence, Stage::Excerpts, Stage::Unchosen, Stage::Groups];
 
-/// Prefetched queries of the page with their arguments, the most important first.
+/// Prefetched queries of all parts of the page with their arguments, the most important first.
 pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
     if opened.is_memory_alone() {
         let findings = [Stage::FindingsOfMemory, Stage::Findings].map(|stage| stage_questions(opened, stage)).concat();
@@ -97,7 +98,7 @@ pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
     all
 }
 
-/// First questions of the page, which can be computed before the page asks.
+/// Queries that the page asks first, to compute their answers before it asks.
 pub(crate) fn urgent(opened: &OpenRun) -> Vec<Question> {
     stage_questions(opened, Stage::Urgent)
 }
@@ -124,21 +125,22 @@ pub(crate) fn stage_questions(opened: &OpenRun, stage: Stage) -> Vec<Question> {
     queries.into_iter().flat_map(of_query).collect()
 }
 
-/// Prefetched arguments of a query that the page never prefetches: none.
+/// Empty list of prefetched arguments, for queries that are never prefetched.
 pub(crate) fn none(_: &OpenRun, _: Stage) -> Vec<Arguments> {
     Vec::new()
 }
 
-/// Prefetched arguments of a query that needs none: one empty set.
+/// List with one empty set of arguments, to prefetch a query without arguments.
 pub(crate) fn one_empty_set() -> Vec<Arguments> {
     vec![Arguments::default()]
 }
 
+/// Create query arguments from pairs of name and text.
 pub(crate) fn with(pairs: &[(&str, &str)]) -> Arguments {
     Arguments::new(pairs.iter().copied())
 }
 
-/// Query argument that selects the default steps of the run.
+/// Query arguments that select the default steps of the first trace; none without steps.
 pub(crate) fn chosen(opened: &OpenRun) -> Arguments {
     match opened.chosen(0) {
         Some((first, last)) => with(&[("steps", &format!("{first}..{last}"))]),
@@ -146,18 +148,19 @@ pub(crate) fn chosen(opened: &OpenRun) -> Arguments {
     }
 }
 
-/// Query argument that selects one step.
+/// Query arguments that select one step by its number.
 pub(crate) fn alone(step: i64) -> Arguments {
     with(&[("steps", &format!("{step}..{step}"))])
 }
 
-/// Prefetched query arguments for the baseline run, if there is one.
+/// Prefetched arguments for the baseline run: those that `find` returns for it, with `run=before`. Empty without a
+/// baseline.
 pub(crate) fn for_baseline(opened: &OpenRun, find: impl Fn(&OpenRun) -> Vec<Arguments>) -> Vec<Arguments> {
     let all = opened.before().map_or_else(|_| Vec::new(), find);
     all.into_iter().map(|arguments| arguments.with("run", "before")).collect()
 }
 
-/// Answer a query and parse its JSON document, if there is one.
+/// Answer a query and parse its JSON document; `None` if the query fails.
 pub(crate) fn document(opened: &OpenRun, name: &str, arguments: &Arguments) -> Option<Value> {
     serde_json::from_str(&crate::run_query(opened, name, arguments).ok()?.json).ok()
 }

@@ -1,4 +1,4 @@
-//! Queries whose answers a report embeds after those of its first views, most important first, as far as there is room.
+//! Queries that a report embeds after its first views, most important first, within a limit of work.
 
 use crate::OpenRun;
 use crate::prefetch::{Part, Question, Stage, stage_questions};
@@ -10,9 +10,9 @@ const STEPS: usize = 32;
 /// writing the file too much.
 const MOST_WORK: usize = 20_000_000;
 
-/// Later queries of a report with their arguments, the most important first.
+/// Queries that a report embeds after its first views, with their arguments, the most important first.
 pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
-    let mut list = List { all: Vec::new(), most: MOST_WORK / size(opened).max(1) };
+    let mut list = List { all: Vec::new(), most: MOST_WORK / estimated_work(opened).max(1) };
     // All of the same steps stand together: their tree of calls is made once.
     list.add(|| stage_questions(opened, Stage::Files(Part::Chosen)));
     for shape in ["top-down", "bottom-up", "flat"] {
@@ -30,14 +30,14 @@ pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
     all
 }
 
-/// Questions within the limit of work. Questions after the last one are not collected.
+/// List of prefetched queries up to a maximum length.
 struct List {
     all: Vec<Question>,
     most: usize,
 }
 
 impl List {
-    /// Add the found questions, up to the limit.
+    /// Append the queries that `find` returns, up to the maximum; at the maximum, `find` is not called.
     fn add(&mut self, find: impl FnOnce() -> Vec<Question>) {
         if self.all.len() < self.most {
             self.all.extend(find());
@@ -46,13 +46,13 @@ impl List {
     }
 }
 
-/// Work per question: number of events and nodes.
-fn size(opened: &OpenRun) -> usize {
+/// Estimated work of one query: number of events and call tree nodes of the run.
+fn estimated_work(opened: &OpenRun) -> usize {
     let events = opened.set.traces.first().map_or(0, |trace| trace.events.len());
     events + opened.recording.as_ref().map_or(0, |tree| tree.nodes.len())
 }
 
-/// Each step by itself: its time, its call tree, and its events.
+/// Prefetched queries about single steps: time, call tree and events of each of the first steps.
 fn single_steps(opened: &OpenRun) -> Vec<Question> {
     let (Ok((_, trace)), Ok(_)) = (opened.trace(None), opened.origin(None)) else { return Vec::new() };
     let stage = |step: &Step| Stage::Step(step.number, step.start, step.end);

@@ -28,7 +28,7 @@ const LEFT_OUT: [&str; 1] = ["operator_tree"];
 /// Name of the entry in a run's cache.
 const ENTRY: &str = "report";
 
-/// Everything that a report shows.
+/// Complete content of a report: traces, read reports, tables and critical paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Content {
     /// The traces.
@@ -44,7 +44,7 @@ pub struct Content {
     pub rank_conflict: Option<String>,
 }
 
-/// Part of a report about one trace, independent of its rank.
+/// Content of a report about one trace, before its rank is known.
 #[derive(Clone, Debug)]
 pub struct OfTrace {
     read_report: ReadReport,
@@ -67,7 +67,7 @@ pub struct PathOptions {
     pub is_alone: bool,
 }
 
-/// The critical path of one trace, in short.
+/// Critical path of one trace in a report: JSON document and sentence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathSummary {
     /// For programs.
@@ -84,7 +84,7 @@ const FIRST: [&str; 2] = ["steps", "gpu_time"];
 /// Table with a row per step, of which there may be thousands. Only the report has it.
 const BY_STEP: &str = "steps";
 
-/// First tables of a report, except the one with single steps.
+/// Compute the tables of a report that are fastest, except the one with a row per step.
 ///
 /// # Errors
 /// If the options' watch was canceled.
@@ -95,7 +95,7 @@ pub(crate) fn first_tables(set: &TraceSet, options: &RunOptions) -> Result<Vec<T
     Ok(tables)
 }
 
-/// A report's tables are all of the same steps.
+/// Options that restrict all tables of a report to the same selected steps.
 fn for_selected_steps(options: &RunOptions) -> RunOptions {
     RunOptions { scope: Scope { chosen: true, ..options.scope }, ..options.clone() }
 }
@@ -111,7 +111,7 @@ impl Content {
         Ok(Self::merge(stackline_engine::map(set, options, &of_trace)?, infos))
     }
 
-    /// Merge the reports of all traces.
+    /// Merge the reports of all traces into one.
     pub fn merge(mut all: Vec<OfTrace>, infos: &[TraceInfo]) -> Self {
         let note = unify_steps(&mut all, infos);
         let has_operators =
@@ -140,8 +140,8 @@ impl Content {
         whole.then(|| cache::load(run, ENTRY)).flatten()
     }
 
-    /// Store the report in a run directory that was just written. Best effort: without it, a report is worked out
-    /// again.
+    /// Store the report in a run directory that was just written. Errors are ignored, because a missing report is
+    /// computed again.
     pub fn store_in_cache(&self, run: &Path) {
         cache::keep(run, ENTRY, self);
     }
@@ -178,7 +178,8 @@ impl OfTrace {
     }
 }
 
-/// Use the paths of the whole traces if the ranks of a job cannot share inferred steps, as findings do. Returns a note.
+/// Replace all critical paths by those of the whole traces if the ranks of a job cannot share inferred steps, as
+/// findings do. Returns a note on it.
 fn unify_steps(all: &mut [OfTrace], infos: &[TraceInfo]) -> Option<String> {
     let steps = |(of_trace, info): (&OfTrace, &TraceInfo)| RankSteps {
         rank: info.rank,
@@ -214,8 +215,8 @@ struct PathOfTrace {
 }
 
 impl PathOfTrace {
-    /// Compute the critical path part of a trace's report. The sentence is about the exact path. Documents had HTA's
-    /// first, under keys that stay.
+    /// Compute the critical path of a trace in a window: JSON document and sentence. The sentence is about the exact
+    /// path; HTA's path is only in the document, under its historical keys.
     fn from_trace(
         trace: &Trace,
         (with_hta, scope): (bool, &Scope),
@@ -260,13 +261,14 @@ impl PathOfTrace {
         Self { json, window_label, steps, is_of_inferred_steps, sentence, additional_lines }
     }
 
-    /// Add a note on the window to the document.
+    /// Append a note on the window to the JSON document of the critical path.
     fn add_window_note(&mut self, note: &str) {
         if let Some(notes) = self.json.pointer_mut("/exact/window_notes").and_then(Value::as_array_mut) {
             notes.push(note.into());
         }
     }
 
+    /// Set the rank in the JSON document, and build the lines of text for the report.
     fn of_rank(mut self, number: i64, many: bool) -> PathSummary {
         if let Some(rank) = self.json.get_mut("rank") {
             *rank = number.into();
@@ -280,7 +282,7 @@ impl PathOfTrace {
     }
 }
 
-/// Note if steps are less than half of the trace: no table of the report contains the rest.
+/// Note that the selected steps cover less than half of the trace; `None` if they cover more.
 fn small_part_note(trace: &Trace, looked: &StepSelection) -> Option<String> {
     let (start, end) = looked.window(trace)?;
     let (first, last) = trace.span()?;
@@ -295,7 +297,7 @@ fn small_part_note(trace: &Trace, looked: &StepSelection) -> Option<String> {
     (steps < all / 2).then(sentence_of)
 }
 
-/// Exact critical path of the selected window.
+/// Exact critical path of the selected window, with large calls, sampled waits and excluded warm-up steps.
 struct ExactPath {
     report: ExactReport,
     calls: Vec<LargeCall>,
@@ -305,13 +307,14 @@ struct ExactPath {
     warm_ups: Vec<String>,
 }
 
+/// Compute the exact critical path of the selected steps.
 fn exact_path(trace: &Trace, looked: &StepSelection) -> Result<ExactPath, CriticalPathError> {
     let exact = Exact::new(trace);
     let path = exact.path(&looked.choice)?;
     let warm_up = |&step: &i64| {
         let path = exact.path(&WindowChoice::Steps(step, step)).ok()?;
         let report = exact.report(&path);
-        let bounds = bounds(&report, 2);
+        let bounds = largest_causes(&report, 2);
         Some(format!("step {step} takes {}, bound by {bounds}", human::duration(report.path_ns)))
     };
     let warm_ups = looked.warm_ups.iter().filter_map(warm_up).collect();
@@ -319,7 +322,7 @@ fn exact_path(trace: &Trace, looked: &StepSelection) -> Result<ExactPath, Critic
     Ok(ExactPath { report: exact.report(&path), calls, wait_line, warm_ups })
 }
 
-/// Large calls as a sentence; empty without any.
+/// Sentence on large calls in the critical path's window; empty if there are none.
 fn large_calls_sentence(calls: &[LargeCall]) -> String {
     let one = |call: &LargeCall| {
         let times =
@@ -341,7 +344,7 @@ const NAMED: usize = 5;
 /// Minimum share of the path, in percent, of waits whose line is named.
 const LEAST_WAIT_PERCENT: f64 = 10.0;
 
-/// Sentence on waits that samples of blocked threads show; empty if they are small.
+/// Sentence on the source line at which sampled threads were mostly blocked; empty if such waits are small.
 fn waits_sentence(report: &ExactReport, line: Option<&SourceLocation>) -> String {
     let percent = report.bound_by.get(Category::HostBlocked.name()).copied().unwrap_or(0.0);
     match line.filter(|_| percent >= LEAST_WAIT_PERCENT) {
@@ -354,6 +357,7 @@ fn waits_sentence(report: &ExactReport, line: Option<&SourceLocation>) -> String
     }
 }
 
+/// Sentence on the length of the critical path and its largest causes.
 fn sentence(report: &ExactReport) -> String {
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     if let Some(reasons) = reasons_in_words(report.unreliable()) {
@@ -361,18 +365,18 @@ fn sentence(report: &ExactReport) -> String {
             "{}; {reasons}. In the existing records, the path is bound by {} ({inferred:.1} % of the path is inferred \
              or unknown).",
             human::duration(report.path_ns),
-            bounds(report, NAMED)
+            largest_causes(report, NAMED)
         );
     }
     format!(
         "{}, bound by {} ({inferred:.1} % of the path is inferred or unknown).",
         human::duration(report.path_ns),
-        bounds(report, NAMED)
+        largest_causes(report, NAMED)
     )
 }
 
-/// Largest causes of a path's time, at most `most`.
-fn bounds(report: &ExactReport, most: usize) -> String {
+/// Text with the largest causes of a critical path's time in percent, at most `most`.
+fn largest_causes(report: &ExactReport, most: usize) -> String {
     let mut causes: Vec<(&str, f64)> = report.bound_by.iter().map(|(cause, p)| (*cause, *p)).collect();
     causes.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     let named = causes.iter().filter(|(_, p)| *p >= 0.1).take(most);

@@ -1,8 +1,8 @@
-//! Open run: its traces, its calls, and cached results.
+//! Opened run: its traces, recording and memory, and results that are cached for queries.
 
 use crate::cache::{CachedResults, PathOfWindow, PendingView, Source};
 use crate::counter_tracks::{self, Counters};
-use crate::launch_links::Launched;
+use crate::launch_links::LaunchLinks;
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::path_mapping::{LocalFiles, PathMapping};
@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// All of a trace, also where it has steps.
 const WHOLE: Scope = Scope { steps: None, whole: true, chosen: false };
 
-/// Open run that answers queries.
+/// Opened run that answers queries, optionally compared with a baseline run.
 #[derive(Debug)]
 pub struct OpenRun {
     /// Display name.
@@ -134,7 +134,7 @@ impl OpenRun {
         &self.name
     }
 
-    /// Trace of a rank; the first trace if no rank is given.
+    /// Index and trace of a rank; those of the first trace if no rank is given.
     pub(crate) fn trace(&self, rank: Option<i64>) -> Result<(usize, &Trace), QueryError> {
         let at = match rank {
             None => 0,
@@ -154,12 +154,12 @@ impl OpenRun {
         }
     }
 
-    /// Check for an input that is only a memory file.
+    /// Check if the run is only a memory file, without traces or a recording.
     pub(crate) fn is_memory_alone(&self) -> bool {
         self.set.traces.is_empty() && self.recording.is_none()
     }
 
-    /// Check for memory data, as far as possible without reading the run again.
+    /// Check if the run has memory data, as far as possible without reading it again.
     pub(crate) fn has_memory(&self) -> bool {
         match &self.recording {
             Some(tree) => !self.set.traces.is_empty() && tree.measured().contains(&CallMetric::Allocated),
@@ -179,8 +179,8 @@ impl OpenRun {
         kept.as_ref().map_err(QueryError::unavailable)
     }
 
-    /// Contents of the report of all traces, with HTA's critical path, for a time range. That of the chosen range is
-    /// computed once and kept.
+    /// Content of the report on all traces in a time range, with HTA's critical path. The content of the default range
+    /// is cached.
     pub(crate) fn content(&self, part: TimeRange) -> Result<Cow<'_, Content>, QueryError> {
         let compute = |scope| {
             let options = RunOptions { scope, ..self.options.clone() };
@@ -200,7 +200,7 @@ impl OpenRun {
         }
     }
 
-    /// Tables that the report of a part begins with, which are computed long before the rest.
+    /// Compute the first tables of the report on a time range, which take much less time than the rest.
     pub(crate) fn first_tables(&self, part: TimeRange) -> Result<Vec<Table>, QueryError> {
         let scope = match part {
             TimeRange::Steps(first, last) => Scope::from_steps(Some((first, last))),
@@ -212,7 +212,7 @@ impl OpenRun {
         report::first_tables(&self.set, &options).map_err(QueryError::unavailable)
     }
 
-    /// Findings of a rank; of all ranks of the job, merged, where none is named.
+    /// Findings of a rank with its memory; without a rank, the merged findings of all ranks.
     pub(crate) fn findings(&self, rank: Option<i64>) -> Result<&Findings, QueryError> {
         let Some(rank) = rank else {
             return self
@@ -233,7 +233,7 @@ impl OpenRun {
         self.derived[at].with_memory.get_or_init(add).as_ref().map_err(QueryError::unavailable)
     }
 
-    /// Findings of all ranks and their memory, as the command line finds them without `--rank`.
+    /// Compute the findings of all ranks and of their memory, as the command line does without `--rank`.
     fn find_all_findings(&self) -> Result<Findings, String> {
         if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
             let found = findings::find_in_calls(
@@ -262,6 +262,7 @@ impl OpenRun {
         ))
     }
 
+    /// Findings of one trace by its index, without those of its memory; cached.
     fn findings_of(&self, at: usize) -> Result<&Findings, String> {
         let find = || findings::find(&self.set.traces[at], &self.findings_options()).map_err(|error| error.to_string());
         self.derived[at].findings.get_or_init(find).as_ref().map_err(String::clone)
@@ -272,12 +273,13 @@ impl OpenRun {
         findings::Options { threads: self.options.threads, is_alone, ..findings::Options::default() }
     }
 
-    /// Check for several ranks of one job: each trace contains its rank.
+    /// Check if the traces are several ranks of one job: each trace contains its rank, and no rank occurs twice.
     fn is_job(&self) -> bool {
         let known: BTreeSet<i64> = self.set.traces.iter().filter_map(|trace| trace.meta.rank).collect();
         self.set.traces.len() > 1 && known.len() == self.set.traces.len()
     }
 
+    /// Merge the findings of all ranks of a job; ranks that fail are excluded with a note.
     fn merge_findings(&self) -> Result<Findings, String> {
         let (mut found, mut failed) = (Vec::new(), Vec::new());
         for (at, info) in self.infos.iter().enumerate() {
@@ -292,17 +294,17 @@ impl OpenRun {
         Ok(merged)
     }
 
-    /// First queries of the page, which can be computed before the page asks.
+    /// Queries that the page asks first, to compute their answers before it asks.
     pub fn urgent_questions(&self) -> Vec<(&'static str, Arguments)> {
         crate::prefetch::urgent(self)
     }
 
-    /// Questions of the page's first views, most important first, for the default steps if there are steps.
+    /// Queries that a one-file report embeds, with their arguments, most important first.
     pub fn first_questions(&self) -> Vec<(&'static str, Arguments)> {
         crate::prefetch::questions(self)
     }
 
-    /// Critical path of a trace, or of steps of the trace.
+    /// Exact critical path of a rank's trace in a time range. The path of the default range is cached.
     pub(crate) fn path(&self, rank: Option<i64>, part: TimeRange) -> Result<Cow<'_, PathOfWindow>, QueryError> {
         let (at, trace) = self.trace(rank)?;
         let walk = |looked: StepSelection| PathOfWindow::from_trace(trace, looked);
@@ -323,7 +325,7 @@ impl OpenRun {
         }
     }
 
-    /// Steps of the default window of a trace, marked or inferred. Ranks of a job share inferred steps.
+    /// Select the default steps of a trace, marked or inferred. Ranks of a job share inferred steps.
     fn chosen_or_inferred_steps(&self, at: usize) -> StepSelection {
         let scope = Scope::default();
         let own = StepSelection::select_or_infer(&self.set.traces[at], &scope);
@@ -334,7 +336,7 @@ impl OpenRun {
         StepSelection::select_or_infer_in_job(&ranks, &scope).swap_remove(at)
     }
 
-    /// Calls of a part of the run: the recorded tree for the whole run, or else calls from a trace.
+    /// Call tree of a time range: that of the recording for the whole run, otherwise one computed from a trace.
     pub(crate) fn calls(&self, rank: Option<i64>, part: TimeRange) -> Result<Source<'_>, QueryError> {
         if let (Some(tree), TimeRange::Whole | TimeRange::Chosen) = (&self.recording, part) {
             return Ok(Source::Recording(tree));
@@ -359,7 +361,7 @@ impl OpenRun {
         Ok(Source::Trace(calls))
     }
 
-    /// Cached view of a call tree: the one that exists or is being computed for the same key, or a new one. The cache
+    /// Return the call tree view of a cache key, or compute it with `make`. Equal keys are computed once; the cache
     /// keeps the views that were requested last.
     pub(crate) fn view(&self, key: &str, make: impl FnOnce() -> CallView) -> Arc<CallView> {
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
@@ -373,13 +375,14 @@ impl OpenRun {
         Arc::clone(view.get_or_init(|| Arc::new(make())))
     }
 
-    /// Events of each track in the rows in which the timeline draws them.
+    /// Timeline rows of the events of each track of a rank's trace.
     pub(crate) fn rows(&self, rank: Option<i64>) -> Result<&TrackLayout, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(self.derived[at].rows.get_or_init(|| TrackLayout::from_trace(trace)))
     }
 
-    /// Slices of the timeline for windows of at least a sixteenth of the trace; `None` for a trace with few events.
+    /// Merged timeline slices of a rank's trace for windows of at least a sixteenth of its length; `None` for a trace
+    /// with few events.
     pub(crate) fn coarse(&self, rank: Option<i64>) -> Result<Option<&CoarseSlices>, QueryError> {
         let (at, trace) = self.trace(rank)?;
         let (rows, origin) = (self.rows(rank)?, self.origin(rank)?);
@@ -390,20 +393,20 @@ impl OpenRun {
         Ok(self.derived[at].coarse.get_or_init(make).as_ref())
     }
 
-    /// First and last of the steps that findings cover by default.
+    /// First and last number of the steps that findings cover by default, for a trace by its index.
     pub(crate) fn chosen(&self, at: usize) -> Option<(i64, i64)> {
         let (derived, trace) = (self.derived.get(at)?, self.set.traces.get(at)?);
         *derived.chosen.get_or_init(|| selected_steps(trace))
     }
 
-    /// Index of the event names in a trace, for searches.
+    /// Index of the event names in a rank's trace, for searches.
     pub(crate) fn names(&self, rank: Option<i64>) -> Result<&Names, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(self.derived[at].names.get_or_init(|| Names::from_trace(trace)))
     }
 
-    /// Links from calls of a trace to their launches.
-    pub(crate) fn launched(&self, at: usize) -> &Launched {
+    /// Links from launch calls to their GPU work, for a trace by its index.
+    pub(crate) fn launched(&self, at: usize) -> &LaunchLinks {
         &self.derived[at].launched
     }
 
@@ -413,14 +416,15 @@ impl OpenRun {
         Ok(self.derived[at].counters.get_or_init(|| counter_tracks::counter_tracks(trace)))
     }
 
-    /// Time from which all times in answers count: a browser's numbers are exact to 2^53 only, which is 104 days in ns,
-    /// and times since 1970 are far beyond.
+    /// Start of a rank's trace in ns, which is subtracted from all times in answers. A browser's numbers are exact only
+    /// up to 2^53, which is 104 days in ns. Times since 1970 exceed this.
     pub(crate) fn origin(&self, rank: Option<i64>) -> Result<i64, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(*self.derived[at].origin.get_or_init(|| trace.span().map_or(0, |(start, _)| start)))
     }
 
-    /// Full path of a source file. Traces contain file names without directories, the tree of a recording with them.
+    /// Resolve a source file name to its full path. Traces contain file names without directories, the tree of a
+    /// recording with them.
     pub(crate) fn resolved<'f>(&'f self, file: &'f str) -> &'f str {
         let places = self.places.get_or_init(|| {
             let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
@@ -443,7 +447,7 @@ impl OpenRun {
         started.or_else(|| self.set.traces.iter().filter_map(began).filter(|&ns| ns > EARLIEST).min())
     }
 
-    /// Source files that the run names: no others are ever read.
+    /// Names of the source files that occur in the run: no others are ever read.
     pub(crate) fn files(&self) -> &BTreeSet<String> {
         self.files.get_or_init(|| {
             let mut files = BTreeSet::new();
@@ -463,7 +467,7 @@ impl OpenRun {
     }
 }
 
-/// Hash of a run's name, sizes and times: another run, or the same one recorded again, has another hash.
+/// Hash of a run's name, sizes and times. Another run, or a new recording of the same program, has another hash.
 fn hash(name: &str, set: &TraceSet, recording: Option<&CallingContextTree>, memory: Option<&MemoryTrace>) -> String {
     let mut hasher = FxHasher::default();
     hasher.write(name.as_bytes());

@@ -3,7 +3,7 @@
 use crate::track_layout::TrackLayout;
 use stackline_model::{EventId, Trace, TrackId};
 
-/// Slice of a row: one or more events.
+/// Slice of a timeline row: one event, or several merged ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub(crate) start: i64,
@@ -17,11 +17,13 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
+    /// Create the slice of a single event.
     pub(crate) fn from_trace(trace: &Trace, event: EventId) -> Self {
         let (start, dur) = (trace.events.start[event.index()], trace.events.dur[event.index()]);
         Self { start, end: trace.events.end(event), event, longest: dur, count: 1, busy: dur }
     }
 
+    /// Extend the slice by a later one: sum of events and times, and the longest event of both.
     fn join(&mut self, other: &Self) {
         self.end = self.end.max(other.end);
         self.count = self.count.saturating_add(other.count);
@@ -49,7 +51,7 @@ pub(crate) fn merged(boxes: impl IntoIterator<Item = Slice>, origin: i64, level:
 /// Number of events before a time range that may overlap it: one, if spans nest correctly.
 const BACK: usize = 8;
 
-/// Items of a list, sorted by start, that may overlap a time range.
+/// Part of a list that may overlap a time range. The list is sorted by start.
 pub(crate) fn reaching<T>(list: &[T], (from, to): (i64, i64), start: impl Fn(&T) -> i64) -> &[T] {
     let before = |ns: i64| list.partition_point(|one| start(one) < ns);
     list.get(before(from).saturating_sub(BACK)..before(to)).unwrap_or_default()

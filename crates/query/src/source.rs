@@ -1,4 +1,4 @@
-//! Access to source files on this machine.
+//! Reading of source files on this machine.
 
 use crate::OpenRun;
 use crate::source_roots::SourceRoots;
@@ -12,7 +12,7 @@ const LONGEST: u64 = 4 << 20;
 /// Ends of names of source files. A trace may come from a stranger, and name anything.
 const SUFFIXES: [&str; 14] = ["py", "pyx", "pxd", "pyi", "c", "cc", "cpp", "cxx", "h", "hpp", "cu", "cuh", "hip", "rs"];
 
-/// Files of the frames in a text: of `a/train.py(12): step`, or of several such with `;` or line breaks between them.
+/// File names of the frames in a text, such as `a/train.py(12): step`; `;` or line breaks separate frames.
 pub(crate) fn files_in(text: &str) -> impl Iterator<Item = &str> {
     text.split([';', '\n']).filter_map(|part| {
         let (file, rest) = part.trim().split_once('(')?;
@@ -21,12 +21,13 @@ pub(crate) fn files_in(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Check by its suffix if a file name is that of a source file.
 pub(crate) fn is_source(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|end| SUFFIXES.iter().any(|known| end == *known))
 }
 
-/// Read the text of a source file; `None` if the file is not below an allowed directory, not a plain file, or longer
-/// than people write.
+/// Read the text of a source file. `None` if the file is outside of the allowed directories, not a plain file, or
+/// larger than 4 MiB.
 pub(crate) fn read(roots: &SourceRoots, file: &str) -> Option<String> {
     let path = roots.find(file)?;
     let is_plain = std::fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() <= LONGEST);
@@ -50,7 +51,7 @@ pub(crate) fn is_newer(roots: &SourceRoots, file: &str, recorded_at: Option<i64>
 /// Lines around the one that matters.
 const AROUND: u32 = 6;
 
-/// The lines around one of a source file; without them, if the file cannot be read.
+/// Source lines around one line of a file; without lines if the file cannot be read.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct Excerpt<'a> {
@@ -70,7 +71,7 @@ pub(crate) struct Excerpt<'a> {
     changed: Option<Option<bool>>,
 }
 
-/// Lines around one line of a source file that the run names, if the file is on this machine.
+/// Read the lines around one line of a source file that the run names, if the file is on this machine.
 pub(crate) fn excerpt<'a>(opened: &'a OpenRun, file: &'a str, line: u32) -> Excerpt<'a> {
     let file = opened.resolved(file);
     let Some(text) = read(&opened.source_roots, file) else {

@@ -1,4 +1,4 @@
-//! Directories below which source text may be read.
+//! Access control for source files: directories below which source text may be read.
 //!
 //! A trace may come from a stranger, and name any file of this machine. Text is read only below directories that the
 //! user opened or named. A symbolic link counts as the file that it points to. All other files are treated as missing.
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Directories from which source text may be read.
+/// Directories below which source text may be read, and the files that were read.
 #[derive(Debug, Default)]
 pub struct SourceRoots {
     /// Directories that were opened, as paths without symbolic links.
@@ -27,12 +27,13 @@ fn directories<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<PathBuf>
 }
 
 impl SourceRoots {
-    /// Allow source text below those of these paths that are directories.
+    /// Allow reading source text below the given directories; paths of other kinds are ignored.
     pub fn new<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Self {
         Self { opened: directories(paths), ..Self::default() }
     }
 
-    /// Copy the user's settings to another run: further directories, and whether source text may be read at all.
+    /// Copy the user's settings to the source roots of another run: named directories, and if source text may be read
+    /// at all.
     pub(crate) fn apply_to(&self, other: &mut Self) {
         other.is_off |= self.is_off;
         other.named.extend(self.named.iter().cloned());
@@ -50,31 +51,31 @@ impl SourceRoots {
         roots().filter_map(|root| root.join(name).canonicalize().ok()).find(is_below)
     }
 
-    /// Read the text of a source file, if it is below one of the directories and not longer than people write.
+    /// Read the text of a source file, if it is below one of the directories and at most 4 MiB large.
     pub fn read(&self, name: &str) -> Option<String> {
         crate::source::read(self, name)
     }
 
-    /// Remember that a source file was read.
+    /// Add a source file to the list of read files.
     pub(crate) fn note(&self, path: &Path) {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(path.display().to_string());
     }
 
-    /// Take the list of source files that were read since the last call.
+    /// Return the source files that were read since the last call, and clear the list.
     pub(crate) fn take_read(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl OpenRun {
-    /// Allow reading source text below these directories, too, also for the compared run. Without them it is read below
-    /// inputs that are directories alone: a trace may name any file of the machine.
+    /// Allow reading source text below additional directories, also for the baseline run. Without them, only inputs
+    /// that are directories are readable, because a trace may name any file.
     #[must_use]
     pub fn with_source_roots(self, roots: &[PathBuf]) -> Self {
         self.with_sources(&SourceRoots { named: directories(roots), ..SourceRoots::default() })
     }
 
-    /// Forbid reading source text, for this run and for the compared run.
+    /// Forbid reading source text, for this run and for the baseline run.
     #[must_use]
     pub fn without_source(self) -> Self {
         self.with_sources(&SourceRoots { is_off: true, ..SourceRoots::default() })
@@ -88,7 +89,8 @@ impl OpenRun {
         self
     }
 
-    /// Take the list of source files whose text went into answers since the last call, also for the compared run.
+    /// Return the source files that were read for answers since the last call, also for the baseline run, and clear the
+    /// list.
     pub fn take_source_files(&self) -> BTreeSet<String> {
         let of_baseline = self.baseline.iter().flat_map(|baseline| baseline.source_roots.take_read());
         self.source_roots.take_read().into_iter().chain(of_baseline).collect()

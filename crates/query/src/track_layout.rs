@@ -1,15 +1,16 @@
-//! Track layout of the timeline: rows of events that do not overlap.
+//! Assignment of a track's events to timeline rows, so that events of a row do not overlap.
 
 use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind};
 
 /// Maximum number of rows of a track whose events overlap; further events are drawn over each other.
 const MOST: usize = 63;
 
-/// Track layout: events by track and row, each row by start.
+/// Timeline rows of all tracks: events by track and row, each row by start.
 #[derive(Debug, Default)]
 pub(crate) struct TrackLayout(Vec<Vec<Vec<EventId>>>);
 
 impl TrackLayout {
+    /// Assign the events of each track to rows: nested for threads, first free row for other tracks.
     pub(crate) fn from_trace(trace: &Trace) -> Self {
         let row_of = |track: TrackId| match trace.tracks.get(track).kind {
             TrackKind::Thread => nested(trace, track),
@@ -29,7 +30,8 @@ fn is_shown(trace: &Trace, event: EventId) -> bool {
     trace.events.is_timed(event) && trace.kind(event) != EventKind::Recording
 }
 
-/// Rows of nested spans. Each span is one row below its enclosing span, which precedes it in the order of a track.
+/// Rows of a thread's nested spans. Each span is one row below its enclosing span, which precedes it in the order of a
+/// track.
 fn nested(trace: &Trace, track: TrackId) -> Vec<Vec<EventId>> {
     let mut rows: Vec<Vec<EventId>> = Vec::new();
     // The spans around the event that was placed last, with their rows.
@@ -49,7 +51,7 @@ fn nested(trace: &Trace, track: TrackId) -> Vec<Vec<EventId>> {
     rows
 }
 
-/// Elsewhere they need not: each takes the first row that is free.
+/// Rows of a track whose events may overlap without nesting: each event takes the first free row.
 fn stacked(trace: &Trace, track: TrackId) -> Vec<Vec<EventId>> {
     let mut rows: Vec<(i64, Vec<EventId>)> = Vec::new();
     for &event in trace.track_events(track).iter().filter(|&&event| is_shown(trace, event)) {

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 /// Length of a token in bytes.
 const TOKEN_BYTES: usize = 16;
 
-/// Random token as text for a URL.
+/// Generate a random token as text for a URL.
 pub(crate) fn token() -> Result<String, getrandom::Error> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes)?;
@@ -18,9 +18,9 @@ pub(crate) fn are_equal(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
-/// True if the `Host` header of a request names this machine, or one of `also`. A page of another site whose name
-/// resolves to this address (DNS rebinding) sends its own name. Proxies of notebooks and editors, which know the
-/// token, send the names in `also`.
+/// Check if the `Host` header of a request names this machine, or one of `also`. A page of another site whose name
+/// resolves to this address (DNS rebinding) sends its own name. Proxies of notebooks and editors, which know the token,
+/// send the names in `also`.
 pub(crate) fn is_own_host(headers: &HeaderMap, also: &[String]) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
     let name = match host.strip_prefix('[') {
@@ -30,8 +30,8 @@ pub(crate) fn is_own_host(headers: &HeaderMap, also: &[String]) -> bool {
     ["127.0.0.1", "localhost", "::1"].contains(&name) || also.iter().any(|known| known == name)
 }
 
-/// Headers of each response. The policy allows only the page's own script and style, no requests to other origins,
-/// and frames only in notebooks of this machine; content types are not guessed.
+/// Security headers of each response. The policy allows only the page's own script and style, and no requests to other
+/// origins. Frames are allowed only in notebooks of this machine; content types are not guessed.
 pub(crate) fn headers() -> [(HeaderName, HeaderValue); 5] {
     let policy =
         format!("{}; connect-src 'self'; frame-ancestors 'self' http://127.0.0.1:* http://localhost:*", page::POLICY);

@@ -11,5 +11,5 @@ mod request_coalescing;
 mod server;
 
 pub use page::is_built;
-pub use report::{Pruned, ReportOptions, report};
+pub use report::{ReportOptions, WrittenReport, report};
 pub use server::{Running, ServeError, Server, serve};

@@ -18,8 +18,8 @@ pub(crate) fn html() -> String {
     text
 }
 
-/// True if the page was built before this program was compiled. Otherwise the program contains a page with build
-/// instructions.
+/// Check if this program contains the web page. If the page was not built before the program, the program contains only
+/// build instructions.
 pub fn is_built() -> bool {
     html().contains(BUILT_MARK)
 }

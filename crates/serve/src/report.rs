@@ -13,16 +13,16 @@ use stackline_query::{OpenRun, run_query};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-/// Options of a report.
+/// Options of a one-file report.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportOptions {
     /// Largest size of the file in bytes. Answers that do not fit are left out.
     pub most: usize,
 }
 
-/// Size and content of a written report, and the answers that did not fit.
+/// Statistics of a written one-file report: size, numbers of included and omitted answers, and included source files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct WrittenReport {
     /// Number of answers in the report.
     pub kept: usize,
     /// Number of answers that did not fit, by kind.
@@ -33,8 +33,8 @@ pub struct Pruned {
     pub source_files: BTreeSet<String>,
 }
 
-impl Pruned {
-    /// Answers that did not fit, as text; `None` if all fit.
+impl WrittenReport {
+    /// Text with the numbers of answers that did not fit; `None` if all fit.
     #[must_use]
     pub fn description(&self) -> Option<String> {
         let parts: Vec<String> = self.left_out.iter().map(|(kind, many)| format!("{many} {kind}")).collect();
@@ -42,7 +42,7 @@ impl Pruned {
     }
 }
 
-/// Name of the kind of answers of a query, such as `call tree views`.
+/// Kind of a query's answers in words, such as `call tree views`.
 fn kind_of(question: &str) -> &'static str {
     match question {
         "event" => "events",
@@ -63,13 +63,13 @@ const ANSWERS_ELEMENT: &str = "<script id=\"answers\" type=\"application/json\">
 /// Position of the content security policy.
 const HEAD: &str = "<head>";
 
-/// Write the page with its answers as a one-file report.
+/// Write the web page of a run, with the answers to its queries, as one HTML file.
 ///
 /// # Errors
 /// If the writer fails.
-pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> io::Result<Pruned> {
+pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> io::Result<WrittenReport> {
     let html = page::html();
-    let mut pruned = Pruned { bytes: html.len(), ..Pruned::default() };
+    let mut written = WrittenReport { bytes: html.len(), ..WrittenReport::default() };
     let mut answers = serde_json::Map::new();
     for (name, arguments) in opened.first_questions() {
         let key = format!("{name}\n{}", arguments.key());
@@ -82,16 +82,16 @@ pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> 
             Ok(answer) => (compress(&answer.to_bytes())?, true),
             Err(error) => (compress(error.to_string().as_bytes())?, false),
         };
-        if pruned.bytes + packed.len() + key.len() > options.most && pruned.kept > 0 {
-            *pruned.left_out.entry(kind_of(name)).or_default() += 1;
+        if written.bytes + packed.len() + key.len() > options.most && written.kept > 0 {
+            *written.left_out.entry(kind_of(name)).or_default() += 1;
             continue;
         }
-        pruned.bytes += packed.len() + key.len();
-        pruned.kept += 1;
-        pruned.source_files.extend(opened.take_source_files());
+        written.bytes += packed.len() + key.len();
+        written.kept += 1;
+        written.source_files.extend(opened.take_source_files());
         answers.insert(key, json!([ok, packed]));
     }
-    let document = json!({"answers": answers, "left_out": pruned.description(), "source_files": pruned.source_files});
+    let document = json!({"answers": answers, "left_out": written.description(), "source_files": written.source_files});
     // A name from the trace must not end the script element. Base64 has no `<`, and JSON allows it to be escaped.
     let document = document.to_string().replace('<', "\\u003c");
     let damaged = || {
@@ -106,9 +106,10 @@ pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> 
     out.write_all(ANSWERS_ELEMENT.as_bytes())?;
     out.write_all(document.as_bytes())?;
     out.write_all(after.as_bytes())?;
-    Ok(pruned)
+    Ok(written)
 }
 
+/// Compress bytes with gzip, and encode them as base64.
 fn compress(bytes: &[u8]) -> io::Result<String> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     packed.write_all(bytes)?;

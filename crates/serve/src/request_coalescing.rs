@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OnceCell;
 
-/// Queries in progress. Each is computed once for all requests that ask it.
+/// Map of queries in progress. Concurrent requests of the same query share one computation.
 #[derive(Debug)]
 pub(crate) struct RequestCoalescing<T>(Mutex<BTreeMap<String, Arc<OnceCell<T>>>>);
 
@@ -27,6 +27,7 @@ impl<T: Clone> RequestCoalescing<T> {
         answer
     }
 
+    /// Lock the map of queries in progress.
     fn in_progress(&self) -> MutexGuard<'_, BTreeMap<String, Arc<OnceCell<T>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

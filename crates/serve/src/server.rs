@@ -39,7 +39,7 @@ pub enum ServeError {
     Start(String),
 }
 
-/// A server that listens.
+/// HTTP server of a run's web page, bound to a port but not yet running.
 #[derive(Debug)]
 pub struct Server {
     /// URL of the page, including the token.
@@ -49,7 +49,7 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
-/// State shared by all requests.
+/// Server state shared by all requests: the run, token, allowed hosts, and answer cache.
 #[derive(Debug)]
 struct Shared {
     opened: Arc<OpenRun>,
@@ -70,8 +70,8 @@ struct AnswerCache {
     bytes: usize,
 }
 
-/// Listen on loopback at a port (0: a free one) for queries about a run. `hosts` are the names that proxies send as
-/// `Host`.
+/// Create a server of a run's web page, bound to a loopback port (0: a free one). `hosts` are the names that proxies
+/// send as `Host`.
 ///
 /// # Errors
 /// If the port is not available.
@@ -101,7 +101,7 @@ impl Server {
     /// Same as [`Server::run`].
     pub fn run_until_interrupted(self, ready: impl FnOnce()) -> Result<(), ServeError> {
         let runtime = runtime()?;
-        let interrupts = runtime.block_on(async { Interrupt::new() }).map_err(start)?;
+        let interrupts = runtime.block_on(async { Interrupt::new() }).map_err(start_error)?;
         ready();
         self.run_on(runtime, interrupts.received())
     }
@@ -114,7 +114,7 @@ impl Server {
         self.run_on(runtime()?, until)
     }
 
-    /// Serve on a separate thread until the result is dropped.
+    /// Serve on a separate thread until the returned value is dropped.
     ///
     /// # Errors
     /// If the system provides no threads.
@@ -125,10 +125,11 @@ impl Server {
             // Later errors fail only the request in progress.
             let _ = self.run_on(runtime, async { stopped.await.unwrap_or_default() });
         };
-        let thread = std::thread::Builder::new().name("stackline-page".to_owned()).spawn(serve).map_err(start)?;
+        let thread = std::thread::Builder::new().name("stackline-page".to_owned()).spawn(serve).map_err(start_error)?;
         Ok(Running { stop: Some(stop), thread: Some(thread) })
     }
 
+    /// Serve on a runtime until the future `until` is done.
     fn run_on(self, runtime: Runtime, until: impl Future<Output = ()>) -> Result<(), ServeError> {
         runtime.spawn(compute_first_answers(self.shared));
         let served = runtime.block_on(async {
@@ -141,11 +142,11 @@ impl Server {
         });
         // A query in progress must not delay the end of the program.
         runtime.shutdown_background();
-        served.map_err(start)
+        served.map_err(start_error)
     }
 }
 
-/// A server on a separate thread, which stops when this value is dropped.
+/// Handle of a server on a separate thread. The server stops when the handle is dropped.
 #[derive(Debug)]
 pub struct Running {
     stop: Option<tokio::sync::oneshot::Sender<()>>,
@@ -161,15 +162,16 @@ impl Drop for Running {
     }
 }
 
-fn start(error: io::Error) -> ServeError {
+/// Convert an I/O error to the error of starting the server.
+fn start_error(error: io::Error) -> ServeError {
     ServeError::Start(error.to_string())
 }
 
 fn runtime() -> Result<Runtime, ServeError> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(start)
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(start_error)
 }
 
-/// Signals that stop the server.
+/// Interrupt and termination signals, which stop the server.
 #[cfg(unix)]
 struct Interrupt(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
 
@@ -217,6 +219,7 @@ async fn check_request(State(shared): State<Arc<Shared>>, request: Request, next
     response
 }
 
+/// Send the web page, compressed if the browser accepts gzip.
 async fn index(headers: HeaderMap) -> Response {
     let html = HeaderValue::from_static("text/html; charset=utf-8");
     if accepts_gzip(&headers) {
@@ -231,6 +234,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     headers.get(header::ACCEPT_ENCODING).and_then(|all| all.to_str().ok()).is_some_and(|all| all.contains("gzip"))
 }
 
+/// Send the answer to a query: cached, or computed now.
 async fn query(
     State(shared): State<Arc<Shared>>,
     Path((_, name)): Path<(String, String)>,
@@ -284,7 +288,7 @@ async fn compute_answer(shared: Arc<Shared>, key: String, name: String, argument
 }
 
 impl Shared {
-    /// Cache an answer, and evict the oldest ones beyond the size limit.
+    /// Cache the answer bytes of a query, and evict the oldest answers beyond the size limit. Returns the bytes.
     fn cache_answer(&self, key: String, bytes: Vec<u8>) -> Bytes {
         let bytes = Bytes::from(bytes);
         let size = key.len() + bytes.len();
@@ -304,6 +308,7 @@ impl Shared {
     }
 }
 
+/// Response to a failed query: its error as JSON, with the matching status code.
 fn refused(error: &QueryError) -> Response {
     let status = match error {
         QueryError::NoQuery { .. } | QueryError::Missing { .. } => StatusCode::NOT_FOUND,

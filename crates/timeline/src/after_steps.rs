@@ -1,4 +1,4 @@
-//! Time after the last step: evaluation, checkpointing.
+//! Measurement of the time after the last step, such as evaluation or checkpointing.
 
 use crate::source_location::{SourceLocationKey, SourceLocations};
 use crate::steps::{upper_median, with_gpu_work};
@@ -11,7 +11,7 @@ const PROFILER_FRAME: &str = "torch/profiler/";
 /// Minimum share of the time, in percent, to name a source location.
 const MIN_LOCATION_PERCENT: i64 = 50;
 
-/// Time after the last step, in ns.
+/// Time after the last step in ns, and the call that takes most of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AfterSteps {
     /// Time from the end of the last step, with its GPU work, to the end of the last call of its thread.
@@ -50,8 +50,8 @@ impl std::fmt::Display for AfterSteps {
     }
 }
 
-/// Outermost calls that begin after a given time on the thread of an event. Earlier calls are excluded, because they
-/// contain steps.
+/// Outermost calls on the thread of an event that begin at or after a given time in ns, without calls of the profiler.
+/// Earlier calls are excluded, because they contain steps.
 fn outermost_calls(trace: &Trace, event: EventId, from: i64) -> Vec<EventId> {
     let Some(&track) = trace.events.track.get(event.index()) else { return Vec::new() };
     let start = |event: EventId| trace.events.start[event.index()];
@@ -68,7 +68,7 @@ fn outermost_calls(trace: &Trace, event: EventId, from: i64) -> Vec<EventId> {
     found
 }
 
-/// Source location, or call, with more than half of the total time.
+/// Source location, or else name, of the calls that take more than half of the total time; `None` if there is none.
 fn dominant_location(trace: &Trace, calls: &[EventId], all_ns: i64) -> Option<String> {
     let places = SourceLocations::new(trace);
     let mut times: BTreeMap<(SourceLocationKey, StrId), i64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Name classification rules, as data: operator categories, communication kernels, collectives, element sizes of data
+//! Classification of names by rules: operator categories, communication kernels, collectives, element sizes of data
 //! types. Other code calls this module instead of matching names.
 
 use crate::vocabulary::aten;
@@ -7,7 +7,7 @@ use crate::vocabulary::categories::{NATIVE_KERNEL_PREFIX, NATIVE_KERNELS, OPERAT
 /// Category of operators that match no rule.
 pub const OTHER: &str = "other";
 
-/// The category of an operator that launches GPU work, by its name, else by the name of its first kernel.
+/// Category of an operator that launches GPU work, by its name, otherwise by the name of its first kernel.
 pub fn operator_category(name: &str, first_kernel: Option<&str>) -> &'static str {
     if let Some((category, _)) = OPERATORS.iter().find(|(_, names)| names.contains(&name)) {
         return category;
@@ -23,7 +23,8 @@ pub fn operator_category(name: &str, first_kernel: Option<&str>) -> &'static str
 /// Parts of the names of runtime calls that replay a graph, in lower case.
 const GRAPH_LAUNCHES: &[&str] = &["cudagraph", "graphlaunch"];
 
-/// The category of kernels whose launch is under no operator: `graph` for replayed graphs, else `runtime`.
+/// Category of kernels launched outside of any operator, by the name of the launch call: `graph` for replayed graphs,
+/// otherwise `runtime`.
 pub fn bare_launch_category(launch: &str) -> &'static str {
     let launch = launch.to_lowercase();
     if GRAPH_LAUNCHES.iter().any(|part| launch.contains(part)) { "graph" } else { "runtime" }
@@ -40,7 +41,7 @@ pub(crate) fn is_recompute_frame(name: &str) -> bool {
     name.contains("torch/utils/checkpoint.py") && name.contains("recompute_fn")
 }
 
-/// Test if an event is a call of a `torch.nn.Module`, in the profiler's notation.
+/// Test if the name of an event is that of a `torch.nn.Module` call, in the profiler's notation.
 pub fn is_module_call(name: &str) -> bool {
     name.starts_with(stackline_model::names::MODULE_PREFIX)
 }
@@ -100,7 +101,7 @@ const fn collective(
 }
 
 impl Collective {
-    /// The family of a collective by its name or its kernel's name.
+    /// Find the family of a collective, by the collective's or its kernel's name.
     pub fn find(name: &str) -> Option<&'static Self> {
         let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).flat_map(char::to_lowercase).collect();
         // PyTorch's `_allgather_base`, `reduce_scatter_tensor_coalesced` and NCCL's `ncclDevKernel_AllReduce_Sum_…` all

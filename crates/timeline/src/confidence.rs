@@ -1,4 +1,4 @@
-//! Confidence that a change helps, or that two things belong together.
+//! Levels of confidence: high, medium or low.
 
 /// Confidence that a suggested change helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,7 +12,7 @@ pub enum Confidence {
 }
 
 impl Confidence {
-    /// Next lower confidence; `Low` stays `Low`.
+    /// Next lower level of confidence; `Low` stays `Low`.
     pub fn lower(self) -> Self {
         if self == Self::High { Self::Medium } else { Self::Low }
     }

@@ -1,11 +1,11 @@
-//! Functions of the frames in call paths. In recordings, a call path names the running line of a function
+//! Map from frames of call paths to their functions. In recordings, a call path names the running line of a function
 //! (`train.py(11): load`), spans and samples its first line (`train.py(9): load`).
 
 use stackline_model::names::python_frame;
 use stackline_model::{EventId, EventKind, StrId, Trace};
 use std::collections::BTreeMap;
 
-/// Name of a function's spans, for each text of a trace that is a frame of this function.
+/// Map from the frame names of a trace, which contain any line of a function, to the name of the function's spans.
 pub struct FrameFunctions(Vec<StrId>);
 
 impl FrameFunctions {
@@ -37,9 +37,9 @@ impl FrameFunctions {
         Self(trace.strings.iter().enumerate().map(function).collect())
     }
 
-    /// Name of the spans of a frame's function; the name itself if there are none.
+    /// Name of the spans of a frame's function; the frame's own name if the function has no spans.
     #[must_use]
-    pub fn of(&self, name: StrId) -> StrId {
+    pub fn function_of(&self, name: StrId) -> StrId {
         self.0.get(name.index()).copied().unwrap_or(name)
     }
 }
@@ -70,7 +70,7 @@ mod tests {
         let frames = ["a.py(11): load", "a.py(30): load", "a.py(99): load", "a.py(8): load", "a.py(11): other"];
         let frames = frames.map(|name| trace.strings.intern(name));
         let functions = FrameFunctions::new(&trace);
-        let found = frames.map(|frame| trace.strings.get(functions.of(frame)));
+        let found = frames.map(|frame| trace.strings.get(functions.function_of(frame)));
         // No known function begins at or before line 8, and `other` has no span.
         assert_eq!(found, ["a.py(9): load", "a.py(30): load", "a.py(30): load", "a.py(8): load", "a.py(11): other"]);
     }

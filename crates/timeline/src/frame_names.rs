@@ -1,4 +1,4 @@
-//! Matching of Python frame names, such as `queue.py(154): Queue.get`, against name parts.
+//! Matching of Python frame names, such as `queue.py(154): Queue.get`, by parts of the name.
 
 use std::borrow::Cow;
 

@@ -15,7 +15,7 @@ use crate::vocabulary::categories::TRACELENS_OTHER;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, GpuOpId, StrId, Trace};
 
-/// Definition by which a TraceLens table is computed.
+/// Choice between exact tables and tables by TraceLens' own definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Definition {
     /// Exact: all GPU work, nanoseconds, operators in the category of their computation.
@@ -26,7 +26,7 @@ pub enum Definition {
     TraceLens,
 }
 
-/// GPU work of a trace, as TraceLens classifies it.
+/// GPU work of a trace in a scope, classified for tables as in TraceLens: counted, linked, type.
 #[derive(Debug)]
 pub struct GpuView<'a> {
     /// The trace.
@@ -77,7 +77,8 @@ impl<'a> GpuView<'a> {
         Self { trace, definition, linked, counted, communication, types }
     }
 
-    /// True for GPU operations that count in time shares: all in scope, or only those linked to a launch (TraceLens).
+    /// Flags by GPU operation, true for those that count in time shares: all in scope, or only those linked to a launch
+    /// (TraceLens).
     pub fn timed(&self) -> &[bool] {
         match self.definition {
             Definition::Exact => &self.counted,
@@ -85,7 +86,7 @@ impl<'a> GpuView<'a> {
         }
     }
 
-    /// Definition (exact or TraceLens') by which the view counts GPU work.
+    /// Definition (exact or TraceLens') by which this view counts GPU work.
     pub fn definition(&self) -> Definition {
         self.definition
     }
@@ -114,7 +115,7 @@ fn has_flow_arrow(trace: &Trace, gpu: GpuOpId) -> bool {
     launch.is_some() && !(is_fill && trace.name(launch).starts_with("hip"))
 }
 
-/// Disjoint time spans, in exact ns or in TraceLens' floating-point µs.
+/// Set of disjoint time spans, in exact ns or in TraceLens' floating-point µs.
 #[derive(Clone, Debug)]
 pub enum Spans {
     /// Exact ns.
@@ -138,7 +139,7 @@ impl Spans {
         }
     }
 
-    /// Parts of these spans that `other` does not cover.
+    /// Subtract the spans of `other` from these spans.
     pub fn without(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::Ns(a), Self::Ns(b)) => Self::Ns(subtract(a, b)),
@@ -164,7 +165,7 @@ impl Spans {
     }
 }
 
-/// Marks of events inside the second forward pass of `torch.utils.checkpoint`: operators, calls and GPU work of a
+/// Set of events inside the second forward pass of `torch.utils.checkpoint`: operators, calls and GPU work of a
 /// recomputation. Empty if the trace records no such pass, which requires Python frames.
 #[derive(Debug, Default)]
 pub struct Recompute {
@@ -201,7 +202,7 @@ impl Recompute {
         Self { events }
     }
 
-    /// Test if the trace records any recomputation.
+    /// Test if the trace has any recomputation (activation checkpointing).
     pub fn any(&self) -> bool {
         !self.events.is_empty()
     }
@@ -237,7 +238,7 @@ pub struct Launcher {
     pub recompute: bool,
 }
 
-/// All launchers, in order of start.
+/// List of all launchers of GPU work, in order of start.
 #[derive(Debug)]
 pub struct Launchers {
     /// The launchers.
@@ -289,6 +290,7 @@ impl Launchers {
     }
 }
 
+/// Category of a launcher's computation, by its name, otherwise by its first kernel.
 fn category(view: &GpuView<'_>, launcher: &Launcher) -> &'static str {
     let trace = view.trace;
     let name = trace.name(launcher.event);
@@ -300,7 +302,7 @@ fn category(view: &GpuView<'_>, launcher: &Launcher) -> &'static str {
     classify::operator_category(name, kernel.map(|e| trace.name(e)))
 }
 
-/// Note on coverage: the share of GPU time with a known launch, operator and step.
+/// Note on the coverage of GPU operations: shares of their time with a known launch, operator and step.
 pub fn gpu_coverage_note(trace: &Trace, operations: impl Iterator<Item = GpuOpId>) -> String {
     let mut total = 0i64;
     let mut times = [0i64; 3];

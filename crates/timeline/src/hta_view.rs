@@ -26,7 +26,7 @@ pub const LAUNCHES: &[&str] = &[
 /// Value for "no row" in [`HtaView::partner`].
 pub const NO_ROW: u32 = u32::MAX;
 
-/// HTA's rows as plain columns of equal length.
+/// Rows of a trace as HTA loads them, as columns of equal length.
 #[derive(Clone, Debug, Default)]
 pub struct HtaView {
     /// Event of each row, ascending.
@@ -74,12 +74,13 @@ impl HtaView {
         self.event.is_empty()
     }
 
-    /// Duration in ns; rounding can make it -1,000.
+    /// Duration of a row in ns; rounding can make it -1,000.
     pub fn dur(&self, row: usize) -> i64 {
         self.end[row].saturating_sub(self.start[row])
     }
 
-    /// Test if HTA's `index_correlation` is not negative: the row has a partner, or a correlation without partner.
+    /// Test if HTA's `index_correlation` of a row is not negative: the row has a partner, or a correlation without
+    /// partner.
     pub fn is_correlated(&self, row: usize) -> bool {
         self.partner[row] != NO_ROW || self.correlation[row] >= 0
     }
@@ -97,7 +98,7 @@ impl HtaView {
         first.chain(second)
     }
 
-    /// Collect rows with a duration and a category, with their arguments and rounded times.
+    /// Collect the rows that HTA loads, with rounded times: recorded events with a duration and a category.
     fn collect(trace: &Trace) -> Self {
         let events = &trace.events;
         let recording = trace.strings.find("Trace");
@@ -139,7 +140,7 @@ impl HtaView {
         self.on_gpu.reserve(rows);
     }
 
-    /// Link calls and GPU work with equal correlations.
+    /// Set the partner of each call and GPU row: the row of the other side with equal correlation.
     fn link(&mut self, trace: &Trace) {
         let mut last_gpu: FxHashMap<i64, u32> = FxHashMap::default();
         let mut last_cpu: FxHashMap<i64, u32> = FxHashMap::default();
@@ -221,7 +222,7 @@ impl HtaView {
         last.filter(|_| distinct)
     }
 
-    /// Keep only the marked rows of HTA's view.
+    /// Delete all rows of HTA's view that are not marked in `keep`.
     fn retain(&mut self, keep: &[bool]) {
         let mut next = 0;
         let new_row: Vec<u32> = keep
@@ -250,7 +251,8 @@ impl HtaView {
     }
 }
 
-/// An argument as in HTA's numeric columns: -1 if missing or not a number. Decimal text counts as a number.
+/// Number in an argument of an event, as in HTA's numeric columns: -1 if missing or not a number. Decimal text counts
+/// as a number.
 pub fn number(column: &AttrColumn<'_>, event: EventId, trace: &Trace) -> i64 {
     match column.get(event) {
         None => -1,
@@ -275,8 +277,9 @@ fn is_step_name(name: &str) -> bool {
         .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// HTA's rounding to whole µs: the start up, the end down. HTA adds in `f64`, whose rounding error near whole numbers
-/// affects its results, so this function uses the same arithmetic.
+/// Convert a start and duration in ns to whole µs by HTA's rounding: the start up, the end down. Returns start and end.
+/// HTA adds in `f64`, whose rounding error near whole numbers affects its results, so this function uses the same
+/// arithmetic.
 fn round(start: i64, dur: i64) -> (i64, i64) {
     let start_us = ns_to_us(start);
     let end_us = start_us + ns_to_us(dur);

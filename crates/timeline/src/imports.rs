@@ -1,10 +1,10 @@
-//! Module imports of a recorded program before its first operator.
+//! Time of a recorded program's module imports before its first operator.
 
 use stackline_model::names::IMPORTS;
 use stackline_model::{EventId, EventKind, RECORDING, StrId, Trace};
 
-/// End of the last import that begins before the first operator of the program's own; `None` if the recording has no
-/// imports.
+/// End in ns of the last module import that begins before the first operator of the program's own; `None` if the
+/// recording has no imports.
 pub(crate) fn end_of_imports(trace: &Trace) -> Option<i64> {
     trace.meta.entry(RECORDING)?;
     let is_import: Vec<bool> = trace.strings.iter().map(|name| name.starts_with(IMPORTS)).collect();

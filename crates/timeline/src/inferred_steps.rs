@@ -1,5 +1,5 @@
-//! Inferred steps of a trace without step marks: the repeats of a launch pattern. Findings, critical paths and what-if
-//! use them; tables do not. Ranks of a job share them, or use the whole traces.
+//! Selection of inferred steps in a trace without step marks: the repeats of a launch pattern. Findings, critical paths
+//! and what-if use them; tables do not. Ranks of a job share them, or use the whole traces.
 
 use crate::Scope;
 use crate::step_marks::{LikelySteps, likely_steps};
@@ -50,7 +50,7 @@ impl StepSelection {
         selections
     }
 
-    /// Number of the selected steps, as those of a rank of a job.
+    /// Summarize the number of selected steps, for a comparison with other ranks of the job.
     #[must_use]
     pub fn steps_of_rank(&self, rank: i64) -> RankSteps {
         RankSteps { rank, steps: self.steps, are_inferred: self.are_inferred() }
@@ -63,7 +63,7 @@ impl StepSelection {
     }
 }
 
-/// Number of steps of a rank of a job.
+/// Number of selected steps of one rank of a job, marked or inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankSteps {
     /// The rank.

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-/// Number type of span bounds. Damaged traces have arbitrary times, so integers saturate.
+/// Number type of span bounds: integer ns or floating point. Damaged traces have arbitrary times, so integers saturate.
 pub trait Bound: Copy + PartialOrd {
     /// Zero.
     const ZERO: Self;
@@ -52,7 +52,7 @@ fn min<T: Bound>(a: T, b: T) -> T {
     if b < a { b } else { a }
 }
 
-/// The disjoint spans that cover the same points. Touching spans become one.
+/// Union of spans, as disjoint spans in order of start. Touching spans become one.
 pub fn union<T: Bound>(spans: impl IntoIterator<Item = (T, T)>) -> Vec<(T, T)> {
     let mut sorted: Vec<(T, T)> = spans.into_iter().collect();
     sorted.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal));
@@ -70,7 +70,7 @@ pub fn union<T: Bound>(spans: impl IntoIterator<Item = (T, T)>) -> Vec<(T, T)> {
     sorted
 }
 
-/// The parts of `from` outside `remove`. Both are disjoint.
+/// Parts of the spans `from` outside of the spans `remove`. Both inputs are disjoint and sorted.
 pub fn subtract<T: Bound>(from: &[(T, T)], remove: &[(T, T)]) -> Vec<(T, T)> {
     let mut rest = Vec::with_capacity(from.len());
     let mut first = 0;
@@ -95,7 +95,7 @@ pub fn subtract<T: Bound>(from: &[(T, T)], remove: &[(T, T)]) -> Vec<(T, T)> {
     rest
 }
 
-/// The parts that both inputs cover. Both are disjoint.
+/// Parts that the spans of both inputs cover. Both inputs are disjoint and sorted.
 pub fn intersect<T: Bound>(a: &[(T, T)], b: &[(T, T)]) -> Vec<(T, T)> {
     let (mut i, mut j) = (0, 0);
     let mut both = Vec::new();

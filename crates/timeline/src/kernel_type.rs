@@ -29,7 +29,7 @@ impl KernelType {
     }
 }
 
-/// A test on a name.
+/// Test of a GPU operation's name: equality, prefix or contained text.
 #[derive(Clone, Copy, Debug)]
 pub enum NameTest {
     /// The name equals this text.
@@ -94,7 +94,7 @@ pub const RULES: &[Rule] = &crate::vocabulary::KERNEL_RULES;
 /// Names of operations that fill memory, among those that [`RULES`] classify as memory.
 const FILLS: &[NameTest] = &[Prefix("__amd_rocclr_fill"), Prefix("FillBuffer"), Prefix("Memset ")];
 
-/// Test if an operation of the memory type is a fill (otherwise it is a copy).
+/// Test if a GPU operation of the memory type is a fill; otherwise it is a copy.
 pub fn is_fill(trace: &Trace, event: EventId) -> bool {
     match trace.kind(event) {
         EventKind::Memset => true,
@@ -103,12 +103,12 @@ pub fn is_fill(trace: &Trace, event: EventId) -> bool {
     }
 }
 
-/// The type of a name by rules; computation if no rule matches.
+/// Classify the name of a GPU operation by rules; computation if no rule matches.
 pub fn by_name(rules: &[Rule], name: &str) -> KernelType {
     rules.iter().find(|(test, _)| test.matches(name)).map_or(Computation, |&(_, kind)| kind)
 }
 
-/// Cache of kernel types by name of the GPU operation.
+/// Classifier of GPU operations, with a cache of kernel types by name.
 #[derive(Debug)]
 pub struct NameTypes<'a> {
     trace: &'a Trace,
@@ -119,7 +119,7 @@ pub struct NameTypes<'a> {
 }
 
 impl<'a> NameTypes<'a> {
-    /// Create a cache of kernel types, by `rules`, for names of `trace`.
+    /// Create a classifier by `rules` for the GPU operations of `trace`, with an empty cache.
     pub fn new(trace: &'a Trace, rules: &'static [Rule]) -> Self {
         let categories = trace.attr(xla::CATEGORY);
         Self { trace, rules, known: vec![None; trace.strings.len()], categories }
@@ -139,7 +139,7 @@ impl<'a> NameTypes<'a> {
         }
     }
 
-    /// The type of a GPU operation: copies and fills by kind, collectives of a compiler by category, others by name.
+    /// Kernel type of a GPU operation: copies and fills by kind, collectives of a compiler by category, others by name.
     pub fn of_event(&mut self, event: EventId) -> KernelType {
         match self.trace.kind(event) {
             EventKind::Memcpy | EventKind::Memset => Memory,

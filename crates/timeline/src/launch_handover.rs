@@ -8,7 +8,7 @@
 use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, Trace};
 
-/// Tracker of launch calls, for operations in order of their starts.
+/// Tracker of launch calls that have launched an operation; GPU operations are passed in order of start.
 pub struct Handovers<'a> {
     trace: &'a Trace,
     /// By event: true if an operation of this launch was processed.
@@ -21,13 +21,15 @@ impl<'a> Handovers<'a> {
         Self { trace, has_run: vec![false; trace.events.len()] }
     }
 
-    /// True if the host hands an operation to the GPU before the launch call returns.
+    /// Test if the host hands an operation to the GPU before its launch call returns, and mark the launch as used. This
+    /// is so for copies to the host, and for further operations of a launch.
     pub fn is_early(&mut self, operation: EventId, launch: EventId) -> bool {
         let has_run = self.has_run.get_mut(launch.index()).is_some_and(|has_run| std::mem::replace(has_run, true));
         has_run || is_copy_to_host(self.trace, operation)
     }
 }
 
+/// Test if a GPU operation is a copy from the device to the host.
 fn is_copy_to_host(trace: &Trace, operation: EventId) -> bool {
     trace.kind(operation) == EventKind::Memcpy && copy_direction(trace.name(operation)) == Some(CopyDirection::ToHost)
 }

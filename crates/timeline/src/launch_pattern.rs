@@ -69,14 +69,14 @@ impl LaunchPattern {
         by_count.into_values().find_map(best).map(|(_, pattern)| Self { how_to_mark, ..pattern })
     }
 
-    /// Window from the first repeat to the last one, in ns since the trace's base.
+    /// Time window from the start of the first repeat to the end of the last one, in ns since the trace's base.
     #[must_use]
     pub fn window(&self) -> (i64, i64) {
         let (first, last) = (self.repeats.first(), self.repeats.last());
         (first.map_or(self.begin, |first| first.0), last.map_or(self.begin, |last| last.1))
     }
 
-    /// Note for commands that use the repeats as steps.
+    /// Note text for commands that use the repeats as steps.
     #[must_use]
     pub(crate) fn inferred_steps_note(&self) -> String {
         let (from, to) = self.window();
@@ -95,7 +95,7 @@ impl LaunchPattern {
         )
     }
 
-    /// The excluded repeats and pauses as a sentence after a space; empty if there are none.
+    /// Sentence on the excluded repeats and pauses; empty if there are none.
     fn excluded_text(&self) -> String {
         let pauses = duration(self.pauses_ns);
         match self.left_out {
@@ -143,7 +143,7 @@ impl std::fmt::Display for LaunchPattern {
     }
 }
 
-/// Operations of one GPU, and the sequence of one of its streams.
+/// Operations of the busiest GPU, with the sequence of operations on one of its streams.
 struct Operations {
     /// Start, end and name of the stream's operations, in time order.
     sequence: Vec<(i64, i64, StrId)>,
@@ -162,6 +162,7 @@ struct Operations {
 }
 
 impl Operations {
+    /// Collect the operations of the GPU with the most busy time, and of its stream with the most operations.
     fn from_busiest_gpu(trace: &Trace) -> Option<Self> {
         let timed = |gpu: &GpuOpId| trace.events.is_timed(trace.gpu.event[gpu.index()]);
         let times = |gpu: GpuOpId| {
@@ -205,24 +206,24 @@ impl Operations {
         Some(Self { sequence, positions, hashes, busy_ns, starts, bounds, total_ns, begin })
     }
 
-    /// Hash of the launched kernels' names at positions `from..to`.
+    /// Hash of the operation names at positions `from..to` of the sequence.
     fn hash(&self, from: usize, to: usize) -> u64 {
         let before = mul_mod(self.hashes[from], power(BASE, (to - from) as u64));
         (self.hashes[to] + PRIME - before) % PRIME
     }
 
-    /// Median idle time of the stream before these positions, in ns.
+    /// Median idle time of the stream right before the operations at these positions, in ns.
     fn idle_before(&self, at: &[u32]) -> i64 {
         let at = at.iter().map(|&at| at as usize).filter(|&at| at > 0);
         let idle: Vec<i64> = at.map(|at| self.sequence[at].0 - self.sequence[at - 1].1).collect();
         crate::steps::upper_median(&idle).unwrap_or(0)
     }
 
-    /// The pattern that begins at these positions; `None` if they do not delimit one.
+    /// Check if the operations at these positions delimit a repeated pattern; `None` if the evidence is weak.
     fn pattern_at(&self, at: &[u32]) -> Option<LaunchPattern> {
         let at: Vec<usize> = at.iter().map(|&at| at as usize).collect();
         let mut pieces: Vec<(usize, usize)> = at.windows(2).map(|two| (two[0], two[1])).collect();
-        let (operations, hash) = self.most_frequent(&pieces)?;
+        let (operations, hash) = self.dominant_piece(&pieces)?;
         let last = *at.last()?;
         let is_equal = |&(from, to): &(usize, usize)| to - from == operations && self.hash(from, to) == hash;
         let tail = (last, last + operations);
@@ -253,15 +254,15 @@ impl Operations {
         })
     }
 
-    /// Share, in percent, of `operations` in all GPU operations from the first to the last repeat.
+    /// Percentage of `operations` (a number) in all operations of the GPU from the first to the last repeat.
     fn percent_of(&self, repeats: &[(i64, i64)], operations: usize) -> Option<u64> {
         let (from, to) = (repeats.first()?.0, repeats.last()?.1);
         let all = self.starts.partition_point(|&at| at < to) - self.starts.partition_point(|&at| at < from);
         Some((100 * operations / all.max(1)) as u64)
     }
 
-    /// Length and hash of the piece with the largest total length; the first of equal ones.
-    fn most_frequent(&self, pieces: &[(usize, usize)]) -> Option<(usize, u64)> {
+    /// Length and hash of the kind of pieces (equal names) with the most operations in total; the first of equal kinds.
+    fn dominant_piece(&self, pieces: &[(usize, usize)]) -> Option<(usize, u64)> {
         let mut known: FxHashMap<(usize, u64), (usize, usize)> = FxHashMap::default();
         for (order, &(from, to)) in pieces.iter().enumerate() {
             known.entry((to - from, self.hash(from, to))).or_insert((0, order)).0 += 1;
@@ -271,15 +272,16 @@ impl Operations {
         most.map(|(piece, _)| piece)
     }
 
-    /// Start and end of a piece: up to the start of the next operation, or up to its own end at the end of the
-    /// sequence.
+    /// Start and end time of a piece of the sequence, in ns. The piece ends at the start of the next operation; the
+    /// last piece ends at its own end.
     fn span(&self, (from, to): (usize, usize)) -> (i64, i64) {
         let end = self.sequence.get(to).map_or_else(|| self.sequence[to - 1].1, |next| next.0);
         (self.sequence[from].0, end)
     }
 }
 
-/// The longest run of repeats without a pause (the first of equal ones), and the total time of all pauses.
+/// Index range of the longest series of repeats without a pause (the first of equal ones), and the total time of all
+/// pauses in ns.
 fn longest_run(repeats: &[(i64, i64)]) -> (Range<usize>, i64) {
     let lengths: Vec<i64> = repeats.iter().map(|(from, to)| to - from).collect();
     let middle = crate::steps::upper_median(&lengths).unwrap_or(0);
@@ -308,6 +310,7 @@ fn delimits_step(trace: &Trace, event: stackline_model::EventId) -> bool {
     }
 }
 
+/// Positions of each operation name in the sequence.
 fn positions(sequence: &[(i64, i64, StrId)]) -> Vec<Vec<u32>> {
     let mut by_name: BTreeMap<StrId, Vec<u32>> = BTreeMap::new();
     for (at, (.., name)) in (0u32..).zip(sequence) {
@@ -320,10 +323,12 @@ fn positions(sequence: &[(i64, i64, StrId)]) -> Vec<Vec<u32>> {
 const PRIME: u64 = (1 << 61) - 1;
 const BASE: u64 = 0x1d3f_84a5_9c17_e26b % PRIME;
 
+/// Product modulo [`PRIME`].
 fn mul_mod(a: u64, b: u64) -> u64 {
     (u128::from(a) * u128::from(b) % u128::from(PRIME)) as u64
 }
 
+/// Power modulo [`PRIME`].
 fn power(mut base: u64, mut exponent: u64) -> u64 {
     let mut result = 1;
     while exponent > 0 {
@@ -336,6 +341,7 @@ fn power(mut base: u64, mut exponent: u64) -> u64 {
     result
 }
 
+/// Hashes of all prefixes of the sequence of names, for polynomial hashes of its parts.
 fn hashes(sequence: &[(i64, i64, StrId)]) -> Vec<u64> {
     let mut hashes = vec![0];
     let mut hash = 0;

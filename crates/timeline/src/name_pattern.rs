@@ -2,7 +2,7 @@
 
 use regex_lite::Regex;
 
-/// Pattern for names.
+/// Pattern that matches names: glob, regular expression or whole words.
 #[derive(Clone, Debug)]
 pub enum Pattern {
     /// Glob for the whole name; `*` matches any text, `?` one character.
@@ -13,7 +13,7 @@ pub enum Pattern {
     Words(String),
 }
 
-/// Glob that matches only this text.
+/// Escape a text as a glob that matches only this text.
 pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('*', "\\*").replace('?', "\\?")
 }
@@ -52,7 +52,7 @@ impl Pattern {
         }
     }
 
-    /// Pattern as text, for the search for similar names.
+    /// Text of the pattern, for the search for similar names.
     pub fn text(&self) -> &str {
         match self {
             Self::Glob(text) | Self::Words(text) => text,
@@ -95,6 +95,7 @@ fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
     glob[g..].iter().all(|&c| c == b'*')
 }
 
+/// Test if a name contains a text as whole words, case-insensitive.
 fn has_words(name: &str, words: &str) -> bool {
     let (name, words) = (name.to_ascii_lowercase(), words.to_ascii_lowercase());
     let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');

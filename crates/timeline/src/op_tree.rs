@@ -1,8 +1,8 @@
-//! Forest of operators by nesting, with the GPU work of each.
+//! Forest of operators by nesting, and lookup of the GPU work of each operator or subtree.
 
 use stackline_model::{EventId, EventKind, GpuOpId, Trace, TrackKind};
 
-/// The operators of all CPU threads, parents before children, each subtree a contiguous run of nodes.
+/// Forest of the operators of all CPU threads: parents before children, each subtree a contiguous range of nodes.
 #[derive(Debug, Default)]
 pub struct OpTree {
     /// Operator of each node.
@@ -38,7 +38,7 @@ impl OpTree {
         Self::from_parents(trace.events.len(), &ops)
     }
 
-    /// Sort pairs of (operator, enclosing operator) in depth-first order.
+    /// Build the forest from pairs of (operator, enclosing operator), in depth-first order.
     fn from_parents(events: usize, ops: &[(EventId, EventId)]) -> Self {
         let mut position = vec![ROOT; events];
         for (i, (op, _)) in ops.iter().enumerate() {
@@ -90,7 +90,7 @@ impl OpTree {
         self.node.get(event.index()).copied().filter(|&n| n != ROOT)
     }
 
-    /// The GPU work for which `include` is set, by launching operator.
+    /// Group the GPU operations for which `include` is true by their launching operator.
     pub fn gpu_work(&self, trace: &Trace, include: &[bool]) -> GpuWork {
         let mut pairs: Vec<(u32, GpuOpId)> = trace
             .gpu
@@ -110,7 +110,7 @@ impl OpTree {
     }
 }
 
-/// GPU work in the order of the launching nodes.
+/// GPU operations grouped by the operator that launched them, in the order of forest nodes.
 #[derive(Debug)]
 pub struct GpuWork {
     gpu: Vec<GpuOpId>,
@@ -118,12 +118,12 @@ pub struct GpuWork {
 }
 
 impl GpuWork {
-    /// GPU work that the operator itself launched.
+    /// GPU operations that an operator itself launched.
     pub fn own(&self, node: u32) -> &[GpuOpId] {
         self.slice(node, node + 1)
     }
 
-    /// GPU work that the operator and all operators inside it launched.
+    /// GPU operations that an operator and all operators inside it launched.
     pub fn subtree(&self, tree: &OpTree, node: u32) -> &[GpuOpId] {
         self.slice(node, tree.end[node as usize])
     }

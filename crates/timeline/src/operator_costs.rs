@@ -1,10 +1,10 @@
-//! Time of operators on the host and on GPUs, without and with the operators inside.
+//! Self and inclusive time of operators on the host and on GPUs.
 
 use crate::gpu_view::GpuView;
 use crate::op_tree::{OpTree, ROOT};
 use stackline_model::{EventId, EventKind, GpuOpId, Trace};
 
-/// Cost of one operator call, self and inclusive. Times in ns.
+/// Cost of one or more calls of an operator, self and inclusive. Times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Number of calls.
@@ -47,7 +47,8 @@ impl Cost {
         self.unrecorded_total += other.unrecorded_total;
     }
 
-    /// Self GPU time in ns; `None` if no time is known but some may have passed, because missing records are not 0.
+    /// Self GPU time in ns; `None` if it is unknown, because missing records are not 0. `is_linked` is true if the
+    /// trace links any GPU work to an operator.
     pub fn gpu_self(&self, is_linked: bool) -> Option<i64> {
         let is_known = self.unrecorded_self == 0 && (self.work_self > 0 || is_linked);
         (self.gpu_self > 0 || is_known).then_some(self.gpu_self)
@@ -60,7 +61,8 @@ impl Cost {
     }
 }
 
-/// Cost of each node's call, with all GPU work that it launched. `view` must cover the whole trace.
+/// Compute the cost of each operator call (node of `tree`), with all GPU work that it launched. `view` must cover the
+/// whole trace.
 pub fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
     let work = tree.gpu_work(trace, &vec![true; trace.gpu.len()]);
     let mut costs = vec![Cost::default(); tree.len()];

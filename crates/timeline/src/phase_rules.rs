@@ -49,7 +49,7 @@ impl Phase {
         }
     }
 
-    /// Phase for a phase of a framework's vocabulary.
+    /// Convert a framework's phase to a training phase.
     fn from_framework(phase: TrainingPhase) -> Self {
         match phase {
             TrainingPhase::DataLoading => Self::DataLoad,
@@ -60,9 +60,9 @@ impl Phase {
         }
     }
 
-    /// Phase of an event of this phase inside one of phase `outer`. A forward pass inside the backward pass is
-    /// activation checkpointing and belongs to the backward pass. A loss inside the optimizer (LBFGS) belongs to the
-    /// optimizer.
+    /// Phase that counts for an event of this phase inside an event of phase `outer`. A forward pass inside the
+    /// backward pass is activation checkpointing and belongs to the backward pass. A loss inside the optimizer (LBFGS)
+    /// belongs to the optimizer.
     pub fn inside(self, outer: Self) -> Self {
         match (self, outer) {
             (Self::Forward | Self::Loss, Self::Backward | Self::Update) => outer,
@@ -73,7 +73,7 @@ impl Phase {
     }
 }
 
-/// Kind of events that a rule matches.
+/// Kind of events that a phase rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleKind {
@@ -88,6 +88,7 @@ pub enum RuleKind {
 }
 
 impl RuleKind {
+    /// Kind of rules that match events of a kind; `None` for events that no rule matches.
     fn from_event_kind(kind: EventKind) -> Option<Self> {
         match kind {
             // Older profilers wrote annotations and other records as operators.
@@ -137,29 +138,30 @@ pub struct PhaseRule {
 }
 
 impl PhaseRule {
-    /// Phase of an event of this rule inside one of phase `outer` (see [`Phase::inside`]).
+    /// Phase that counts for an event of this rule inside an event of phase `outer` (see [`Phase::inside`]).
     pub fn inside(&self, outer: Phase) -> Phase {
         if self.in_closure && outer == Phase::Update { self.phase } else { self.phase.inside(outer) }
     }
 
+    /// Create the rule that assigns a phase to events whose name matches a pattern.
     fn for_name(phase: Phase, name: String) -> Self {
         let (kinds, link, code) = (Vec::new(), None, None);
         Self { phase, kinds, name: Some(name), link, autograd_thread: false, in_closure: false, code }
     }
 
-    /// Rule for a span of a framework.
+    /// Create the rule that assigns a phase to a framework's span.
     fn for_span(span: &PhaseSpan) -> Self {
         let phase = span.phase.map_or(Phase::Other, Phase::from_framework);
         Self { in_closure: span.in_closure, ..Self::for_name(phase, span.name.to_owned()) }
     }
 
-    /// Rule for functions of frameworks that belong to a phase.
+    /// Create the rule that assigns a phase to the functions of frameworks that belong to it.
     fn for_code(phase: TrainingPhase) -> Self {
         let kinds = vec![RuleKind::Python];
         Self { kinds, name: None, code: Some(phase), ..Self::for_name(Phase::from_framework(phase), String::new()) }
     }
 
-    /// Match by name and kind alone, without links.
+    /// Test if the rule matches a name and kind, without links.
     fn matches_kind_and_name(&self, name: &str, kind: RuleKind, code: impl FnOnce() -> Option<TrainingPhase>) -> bool {
         let of_kind = self.kinds.is_empty() || self.kinds.contains(&kind);
         of_kind
@@ -171,18 +173,18 @@ impl PhaseRule {
     }
 }
 
-/// Match a name against a rule's pattern. An initial `*/` matches any folders or none.
+/// Test if a name matches a rule's pattern. An initial `*/` matches any folders or none.
 fn matches_pattern(pattern: &str, name: &str) -> bool {
     matches(pattern, name) || pattern.strip_prefix("*/").is_some_and(|rest| matches(rest, name))
 }
 
-/// Phase of a Python frame in the vocabulary of frameworks.
+/// Phase of a Python frame that belongs to a known framework; `None` for other frames.
 fn phase_of_frame(name: &str) -> Option<TrainingPhase> {
     let (file, _, function) = frame(name)?;
     phase_of_code(file, function)
 }
 
-/// Ordered rules (the first match wins), and patterns of waiting frames.
+/// Ordered phase rules (the first match wins), and name patterns of Python frames that wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseRules {
@@ -195,7 +197,7 @@ pub struct PhaseRules {
     pub waits: Vec<String>,
 }
 
-/// Invalid phase rules.
+/// Error in a text of phase rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid phase rules: {reason}")]
 pub struct InvalidPhaseRules {
@@ -264,7 +266,7 @@ impl<'a> PhaseRuleCache<'a> {
         Self { trace, rules, by_name: FxHashMap::default(), by_link, waits: FxHashMap::default() }
     }
 
-    /// Rule for an event's own name and links, independent of enclosing events.
+    /// Find the first rule for an event's own name, kind and link, independent of enclosing events.
     pub fn rule_for(&mut self, name: StrId, kind: EventKind, link: Option<LinkSide>) -> Option<&'a PhaseRule> {
         let kind = RuleKind::from_event_kind(kind)?;
         let (trace, rules) = (self.trace, self.rules);

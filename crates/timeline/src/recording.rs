@@ -1,9 +1,9 @@
-//! Metadata of a recording: processors, load, and recording overhead.
+//! Metadata of a recording: usable processors, runnable threads, and recording overhead.
 
 use serde_json::Value;
 use stackline_model::{RECORDING, Trace};
 
-/// Metadata of a recording, from its trace.
+/// Processes of a recording with their processors, load and recording overhead.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
     /// Recorded processes of the machine.
@@ -54,7 +54,7 @@ impl Recording {
         Some(Self { processes })
     }
 
-    /// The processes of the trace itself.
+    /// Processes of this trace, without others that were recorded concurrently.
     pub fn own_processes(&self) -> impl Iterator<Item = &RecordedProcess> {
         self.processes.iter().filter(|process| process.own)
     }
@@ -119,7 +119,7 @@ impl Recording {
     }
 }
 
-/// Mean number of runnable threads of some processes.
+/// Mean number of runnable threads of some processes in a time range; `None` if the system did not count.
 fn mean_runnable<'r>(processes: impl Iterator<Item = &'r RecordedProcess>, from: i64, to: i64) -> Option<f64> {
     let busy: Vec<f64> =
         processes.filter_map(|process| Some(process.runnable_ns_at(to)? - process.runnable_ns_at(from)?)).collect();

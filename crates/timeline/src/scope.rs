@@ -1,10 +1,10 @@
-//! Scope: the part of a trace that an analysis covers.
+//! Scope of an analysis: the selected steps, or the whole trace.
 
 use crate::steps::{StepSelection, host_window_of};
 use crate::window_choice::WindowChoice;
 use stackline_model::{EventId, GpuOpId, Trace};
 
-/// Default window of an analysis, for calls without a scope.
+/// Default time window of an analysis, for calls without a selection of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultWindow {
     /// The steps that [`StepSelection`] selects; the whole trace if it has no steps.
@@ -15,8 +15,8 @@ pub enum DefaultWindow {
     Own,
 }
 
-/// A selection of steps. The default depends on the analysis: the steps that [`StepSelection`] selects, or the whole
-/// trace for tables that reproduce another tool.
+/// Requested selection of steps. The default depends on the analysis: the steps that [`StepSelection`] selects, or the
+/// whole trace for tables that reproduce another tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     /// Step numbers, both ends included.
@@ -29,20 +29,20 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Scope of these steps, both ends included; the default scope for `None`.
+    /// Create a scope from a range of step numbers, both ends included; the default scope for `None`.
     #[must_use]
     pub fn from_steps(steps: Option<(i64, i64)>) -> Self {
         Self { steps, ..Self::default() }
     }
 
-    /// The scope of an analysis with this default window.
+    /// Resolve the scope for an analysis with the given default window.
     #[must_use]
     pub fn resolve(&self, window: DefaultWindow, trace: &Trace) -> Self {
         let of_steps = self.chosen || window == DefaultWindow::Steps;
         if of_steps { self.resolved(trace) } else { *self }
     }
 
-    /// The steps that [`StepSelection`] selects; `self` if there are none.
+    /// Replace the scope by the steps that [`StepSelection`] selects; unchanged if there are none.
     #[must_use]
     pub fn resolved(&self, trace: &Trace) -> Self {
         match StepSelection::select(trace, self).choice {
@@ -51,30 +51,30 @@ impl Scope {
         }
     }
 
-    /// Filter for events of CPU threads: all that start between the start of the first step and the end of the last
-    /// one, in all processes and also between steps. For GPU work use [`Self::gpu_work`], which filters by execution
-    /// time.
-    pub fn host_work<'a>(&self, trace: &'a Trace) -> HostWork<'a> {
-        HostWork { trace, window: self.steps.map(|numbers| host_window_of(trace, numbers).unwrap_or((0, 0))) }
+    /// Create a filter for events of CPU threads. It accepts all that start in the window of the steps, in all
+    /// processes and also between steps. For GPU work use [`Self::gpu_work`], which filters by execution time.
+    pub fn host_work<'a>(&self, trace: &'a Trace) -> HostFilter<'a> {
+        HostFilter { trace, window: self.steps.map(|numbers| host_window_of(trace, numbers).unwrap_or((0, 0))) }
     }
 
-    /// Filter for GPU work: all that runs in the window of the steps, independent of its launch.
-    pub fn gpu_work<'a>(&self, trace: &'a Trace) -> GpuWork<'a> {
+    /// Create a filter for GPU operations. It accepts all that run in the window of the steps, independent of their
+    /// launch.
+    pub fn gpu_work<'a>(&self, trace: &'a Trace) -> GpuFilter<'a> {
         let window = self.steps.map(|_| StepSelection::select(trace, self).window(trace).unwrap_or((0, 0)));
-        GpuWork { trace, window }
+        GpuFilter { trace, window }
     }
 }
 
-/// Events of CPU threads in a [`Scope`].
+/// Filter that accepts the events of CPU threads in a [`Scope`].
 #[derive(Clone, Copy, Debug)]
-pub struct HostWork<'a> {
+pub struct HostFilter<'a> {
     trace: &'a Trace,
     /// Start and end in ns since the trace's base; `None` for the whole trace.
     window: Option<(i64, i64)>,
 }
 
-impl HostWork<'_> {
-    /// Test if an event of a thread is in the scope.
+impl HostFilter<'_> {
+    /// Test if an event of a CPU thread starts in the scope.
     pub fn has(&self, event: EventId) -> bool {
         self.has_time(self.trace.events.start[event.index()])
     }
@@ -85,16 +85,16 @@ impl HostWork<'_> {
     }
 }
 
-/// GPU work of a [`Scope`].
+/// Filter that accepts the GPU operations in a [`Scope`].
 #[derive(Clone, Copy, Debug)]
-pub struct GpuWork<'a> {
+pub struct GpuFilter<'a> {
     trace: &'a Trace,
     /// Start and end in ns since the trace's base; `None` for the whole trace.
     window: Option<(i64, i64)>,
 }
 
-impl GpuWork<'_> {
-    /// Test if a GPU operation is in the scope.
+impl GpuFilter<'_> {
+    /// Test if a GPU operation runs in the scope.
     pub fn has(&self, gpu: GpuOpId) -> bool {
         self.window.is_none_or(|window| runs_in(self.trace, self.trace.gpu.event[gpu.index()], window))
     }

@@ -1,4 +1,4 @@
-//! Source location of an event: file, line, function, module.
+//! Mapping of events to source locations: file, line, function, module.
 
 use crate::frame_names::frame;
 use crate::vocabulary::packages::{MODEL_LIBRARIES, XPROF_LIBRARY_FILES};
@@ -21,7 +21,7 @@ pub struct SourceLocation {
     pub operator: Option<String>,
 }
 
-/// Kind of a name.
+/// Kind of an event name: module, frame of the user's or a library's code, step, or other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NameKind {
     Module,
@@ -31,6 +31,7 @@ enum NameKind {
     Other,
 }
 
+/// Classify an event name as module, step, frame or other.
 fn kind_of(name: &str) -> NameKind {
     if name.starts_with(MODULE_PREFIX) || name.starts_with(lightning::MODULE) {
         return NameKind::Module;
@@ -49,12 +50,12 @@ fn kind_of(name: &str) -> NameKind {
 /// Attribute with the call site of a function, such as `train.py:96`, which torch.profiler writes since PyTorch 2.15.
 const CALLED_FROM: &str = "CallFrom";
 
-/// Check if the program may have called a library frame of XProf.
+/// Check by its name if a library frame of XProf may be called directly by the user's code.
 fn may_be_called_by_user_code(name: &str) -> bool {
     name.starts_with('$') && !name.starts_with("$threading.py:") && !name.starts_with("$thread.py:")
 }
 
-/// Source location as names of the trace: events of one location have equal keys.
+/// Compact source location: names of frame, module and operator in the trace. Events of one location have equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceLocationKey {
     frame: StrId,
@@ -64,7 +65,7 @@ pub struct SourceLocationKey {
     operator: StrId,
 }
 
-/// Source locations of many events, cached.
+/// Resolver of source locations for many events of a trace, with a cache.
 pub struct SourceLocations<'a> {
     trace: &'a Trace,
     /// Kinds by name; empty if few locations are queried.
@@ -72,14 +73,14 @@ pub struct SourceLocations<'a> {
     called_from: AttrColumn<'a>,
 }
 
-/// Source location of one event; for GPU work that of its launch.
+/// Find the source location of one event; for GPU work that of its launch.
 pub fn source_location_of(trace: &Trace, event: EventId) -> SourceLocation {
     let places = SourceLocations { trace, kinds: Vec::new(), called_from: trace.attr(CALLED_FROM) };
     places.place(places.key(event))
 }
 
 impl<'a> SourceLocations<'a> {
-    /// Prepare source locations of a trace by classifying all its names.
+    /// Create a resolver by classifying all names of a trace.
     pub fn new(trace: &'a Trace) -> Self {
         Self { trace, kinds: trace.strings.iter().map(kind_of).collect(), called_from: trace.attr(CALLED_FROM) }
     }
@@ -94,12 +95,12 @@ impl<'a> SourceLocations<'a> {
             && self.kind(self.trace.events.name[event.index()]) == NameKind::OwnFrame
     }
 
-    /// Check if a name is that of a function of the user's own code.
+    /// Check if a frame name is that of a function of the user's own code.
     pub fn is_own_name(&self, name: StrId) -> bool {
         self.kind(name) == NameKind::OwnFrame
     }
 
-    /// Key of an event's source location; for GPU work that of its launch.
+    /// Find the key of an event's source location; for GPU work that of its launch.
     pub fn key(&self, event: EventId) -> SourceLocationKey {
         let trace = self.trace;
         // Compiled work has a stack with its source lines; its launch has the callers.
@@ -159,12 +160,12 @@ impl<'a> SourceLocations<'a> {
         SourceLocationKey { module: StrId::NONE, operator: StrId::NONE, ..self.key(event) }
     }
 
-    /// Check if a source location is a line of the user's own code.
+    /// Check if a source location is in the user's own code.
     pub fn is_own(&self, key: SourceLocationKey) -> bool {
         key.frame.is_some() && self.kind(key.frame) == NameKind::OwnFrame
     }
 
-    /// Line of a function at which it called another one, if recorded.
+    /// Line at which a function called another one, if the call site was recorded.
     fn line_of_call(&self, caller: StrId, callee: EventId) -> Option<u32> {
         let strings = &self.trace.strings;
         let (file, line) = strings.get(self.called_from.text(callee)?).rsplit_once(':')?;
@@ -172,7 +173,7 @@ impl<'a> SourceLocations<'a> {
         (file == of).then(|| line.parse().ok())?
     }
 
-    /// Innermost frame of the user's own code in a stack. Stacks contain the executed line.
+    /// Innermost frame of the user's own code in a recorded stack. Stacks contain the executed line.
     fn own_frame_of(&self, stack: StackId) -> Option<StrId> {
         self.trace.stacks.names(Some(stack)).find(|&name| self.kind(name) == NameKind::OwnFrame)
     }
@@ -182,7 +183,7 @@ impl<'a> SourceLocations<'a> {
         self.trace.stacks.names(Some(stack)).last().unwrap_or_default()
     }
 
-    /// Line of the user's own code in a sample; none for other code, or if unknown.
+    /// Source location with the executed line of a sample; `None` if it is not in the user's own code, or unknown.
     pub fn line_of_sample(&self, sample: EventId) -> Option<SourceLocation> {
         let name = self.trace.events.name[sample.index()];
         let line = self.trace.attr(LINE).i64(sample).filter(|_| self.kind(name) == NameKind::OwnFrame)?;
@@ -195,17 +196,18 @@ impl<'a> SourceLocations<'a> {
         })
     }
 
-    /// Functions of the user's own code around an event, innermost first; from its stack, if recorded.
+    /// Frame names of the user's own code around an event, innermost first; from its recorded stack if there is one.
     pub fn own_frames(&self, event: EventId) -> Vec<StrId> {
         self.frames(event, |name| self.kind(name) == NameKind::OwnFrame)
     }
 
-    /// Functions of model libraries around an event, innermost first.
+    /// Frame names of model libraries around an event, innermost first.
     pub fn model_frames(&self, event: EventId) -> Vec<StrId> {
         let name = |name: StrId| self.trace.strings.get(name);
         self.frames(event, |frame| MODEL_LIBRARIES.iter().any(|folder| is_in_package(name(frame), folder)))
     }
 
+    /// Frame names around an event that satisfy a condition, innermost first; from its recorded stack if there is one.
     fn frames(&self, event: EventId, is_selected: impl Fn(StrId) -> bool) -> Vec<StrId> {
         let trace = self.trace;
         let own_stack = self.trace.stacks.of_event(event).filter(|_| trace.gpu_operation(event).is_some());
@@ -248,7 +250,7 @@ impl<'a> SourceLocations<'a> {
     }
 }
 
-/// Module in the notation of PyTorch's profiler, independent of the writer of the span.
+/// Convert a module span's name to the notation of PyTorch's profiler.
 fn module_name(span: String) -> String {
     match lightning::module_of(&span) {
         Some((class, name)) => format!("{MODULE_PREFIX} {class} {name}"),
@@ -257,7 +259,7 @@ fn module_name(span: String) -> String {
 }
 
 impl SourceLocation {
-    /// Location in one line: `train.py:12 in step`, or the known parts.
+    /// Text of the location in one line: `train.py:12 in step`, or the known parts.
     pub fn text(&self) -> String {
         let mut text = match (&self.file, self.line) {
             (Some(file), Some(line)) => format!("{file}:{line}"),
@@ -276,7 +278,7 @@ impl SourceLocation {
     }
 }
 
-/// Launch of GPU work; for other events the event itself.
+/// Launch of a GPU operation; for other events the event itself.
 pub fn launch_of(trace: &Trace, event: EventId) -> EventId {
     trace.gpu_operation(event).and_then(|operation| trace.gpu.launcher(operation)).unwrap_or(event)
 }

@@ -3,7 +3,8 @@
 
 use stackline_model::{Column, Unit, Values};
 
-/// Result of `describe`. All fields except the count are `None` where they are not defined.
+/// Descriptive statistics of a list of numbers: count, mean, standard deviation, extremes and quartiles. All fields
+/// except the count are `None` where they are not defined.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Describe {
     /// Number of values.
@@ -24,7 +25,7 @@ pub struct Describe {
     pub max: Option<f64>,
 }
 
-/// Compute the statistics of numbers. Their order affects only the last bits of sums.
+/// Compute descriptive statistics of numbers. Their order affects only the last bits of sums.
 pub fn describe(values: &[f64]) -> Describe {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -72,7 +73,7 @@ pub fn round(value: f64, digits: i32) -> f64 {
     (value * scale).round_ties_even() / scale
 }
 
-/// The columns `count`, `mean`, `std`, `min`, `p25`, `p50`, `p75`, `max`, with one row per description.
+/// Table columns `count`, `mean`, `std`, `min`, `p25`, `p50`, `p75`, `max`, with one row per description.
 pub fn columns(rows: &[Describe], unit: Unit) -> Vec<Column> {
     let number = |name: &str, get: fn(&Describe) -> Option<f64>| Column {
         name: name.to_owned(),

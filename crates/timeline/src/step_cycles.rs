@@ -1,4 +1,4 @@
-//! Selection of steps that share a window: the steps of one recorded cycle, in all processes.
+//! Selection of one cycle of a recording: the steps between two pauses, in all processes.
 //!
 //! A pause of the recording between steps ([`Trace::pauses`]) is neither busy nor idle, but a window across the pause
 //! would count it as idle. So a window contains the steps of one cycle: the cycle with the most steps, and the
@@ -9,7 +9,7 @@ use stackline_model::format::{count, duration};
 use stackline_model::{Key, Pause, Step, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Steps that share a window, and steps that are excluded because the recording paused.
+/// Selected cycle of a recording: steps without a pause between them, and the cycles that are excluded.
 #[derive(Clone, Debug, Default)]
 pub struct Cycle<'a> {
     /// The steps, in time order.
@@ -24,7 +24,7 @@ pub struct Cycle<'a> {
     pauses: Vec<Pause>,
 }
 
-/// Excluded cycle.
+/// Cycle of the recording that is excluded: its number and step numbers.
 #[derive(Clone, Copy, Debug)]
 struct OtherCycle {
     /// Number of the cycle, as in [`AmbiguousCycle`].
@@ -34,7 +34,7 @@ struct OtherCycle {
 }
 
 impl<'a> Cycle<'a> {
-    /// Find the steps in a range of numbers that share a window; `None` selects all numbers.
+    /// Select the cycle with the most steps in a range of step numbers; `None` selects all numbers.
     pub fn from_trace(trace: &'a Trace, numbers: Option<(i64, i64)>) -> Self {
         let chosen = |step: &&Step| numbers.is_none_or(|(first, last)| (first..=last).contains(&step.number));
         let steps: Vec<&Step> = trace.steps.iter().filter(chosen).collect();
@@ -63,7 +63,8 @@ impl<'a> Cycle<'a> {
         Self { steps, others, has_same_numbers, are_others_of_other_processes, pauses }
     }
 
-    /// Note about a pause of the recording, or about processes that ran at another time, if there are any.
+    /// Note about pauses of the recording between the cycles, or about processes that ran at another time; `None` if
+    /// there are none.
     pub fn note(&self, trace: &Trace) -> Option<String> {
         if self.are_others_of_other_processes && !self.others.is_empty() {
             return self.note_of_other_processes(trace);
@@ -87,7 +88,7 @@ impl<'a> Cycle<'a> {
         ))
     }
 
-    /// Note about excluded steps of processes that do not overlap these steps in time.
+    /// Note about excluded steps of processes whose steps do not overlap the selected ones in time.
     fn note_of_other_processes(&self, trace: &Trace) -> Option<String> {
         let own = processes(trace, self.steps.iter().copied());
         let others: Vec<Key> =
@@ -101,6 +102,7 @@ impl<'a> Cycle<'a> {
         ))
     }
 
+    /// Sentence on the options that select the excluded cycles.
     fn how_to_choose_others(&self) -> String {
         let is_ambiguous = self.has_same_numbers || self.have_others_same_numbers();
         let option = |other: &OtherCycle| {
@@ -115,7 +117,7 @@ impl<'a> Cycle<'a> {
         format!("to select the other steps, give {}", others.join(" or "))
     }
 
-    /// True if the ranges of numbers of two other cycles overlap.
+    /// Test if the ranges of step numbers of two excluded cycles overlap.
     fn have_others_same_numbers(&self) -> bool {
         let mut ranges: Vec<(i64, i64)> = self.others.iter().map(|other| other.steps).collect();
         ranges.sort_unstable();
@@ -123,11 +125,12 @@ impl<'a> Cycle<'a> {
     }
 }
 
+/// Format step numbers as `step 3` or `steps 3 to 9`.
 fn format_numbers((first, last): (i64, i64)) -> String {
     if first == last { format!("step {first}") } else { format!("steps {first} to {last}") }
 }
 
-/// Format as `process 7`, `processes 7, 8`.
+/// Format process IDs as `process 7` or `processes 7, 8`.
 fn format_processes(trace: &Trace, processes: &[Key]) -> String {
     let named: Vec<String> = processes.iter().take(MAX_NAMED).map(|&process| trace.key_text(process)).collect();
     let more = if processes.len() > MAX_NAMED { ", …" } else { "" };
@@ -135,7 +138,7 @@ fn format_processes(trace: &Trace, processes: &[Key]) -> String {
     format!("{noun} {}{more}", named.join(", "))
 }
 
-/// Group steps by the number of pauses before them.
+/// Group steps into cycles, by the number of pauses of the recording before them.
 fn group_by_cycle<'a>(steps: Vec<&'a Step>, pauses: &[Pause]) -> BTreeMap<usize, Vec<&'a Step>> {
     let mut cycles: BTreeMap<usize, Vec<&Step>> = BTreeMap::new();
     for step in steps {
@@ -144,18 +147,19 @@ fn group_by_cycle<'a>(steps: Vec<&'a Step>, pauses: &[Pause]) -> BTreeMap<usize,
     cycles
 }
 
+/// Number of pauses of the recording before a step.
 fn pauses_before(step: &Step, pauses: &[Pause]) -> usize {
     pauses.partition_point(|pause| pause.end <= step.start)
 }
 
-/// Numbers of all cycles, from 1 in time order, by the number of pauses before them.
+/// Number the cycles from 1 in time order. Returns the number of each cycle by the number of pauses before it.
 fn cycle_numbers(trace: &Trace) -> BTreeMap<usize, usize> {
     let pauses = trace.pauses();
     let found: BTreeSet<usize> = trace.steps.iter().map(|step| pauses_before(step, pauses)).collect();
     found.into_iter().zip(1..).collect()
 }
 
-/// Remove the steps of all cycles but one, by its number ([`AmbiguousCycle::number`]). Traces without steps stay as
+/// Remove all steps except those of one cycle, by its number ([`AmbiguousCycle::number`]). Traces without steps stay as
 /// they are.
 ///
 /// # Errors
@@ -174,7 +178,7 @@ pub fn keep_cycle(trace: &mut Trace, number: usize) -> Result<(), usize> {
     }
 }
 
-/// A recorded cycle that shares step numbers with another cycle.
+/// Cycle of a recording whose step numbers may also occur in another cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmbiguousCycle {
     /// Number of the cycle among all of the trace, from 1 in time order.
@@ -217,18 +221,18 @@ fn number_range(steps: &[&Step]) -> Option<(i64, i64)> {
     Some((numbers().min()?, numbers().max()?))
 }
 
-/// The steps in a range of numbers, both ends included, that share a window.
-pub fn numbered(trace: &Trace, (first, last): (i64, i64)) -> Vec<&Step> {
+/// Steps in a range of step numbers, both ends included, that are in one cycle of the recording.
+pub fn numbered_steps(trace: &Trace, (first, last): (i64, i64)) -> Vec<&Step> {
     Cycle::from_trace(trace, Some((first, last))).steps
 }
 
-/// The distinct processes of steps, in the order of their first steps.
+/// Distinct processes of some steps, in the order of their first steps.
 pub fn processes<'a>(trace: &Trace, steps: impl IntoIterator<Item = &'a Step>) -> Vec<Key> {
     let mut known: BTreeSet<Key> = BTreeSet::new();
     steps.into_iter().map(|step| trace.process_of(step)).filter(|&process| known.insert(process)).collect()
 }
 
-/// Note on the window and step count if several processes have steps.
+/// Note on the window and the step count if several processes have steps; `None` for one process.
 pub(crate) fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String> {
     let processes = processes(trace, steps.iter().copied());
     if processes.len() < 2 {

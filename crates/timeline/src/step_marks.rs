@@ -1,4 +1,4 @@
-//! Step marks: origin of a trace's steps, and spans that could mark steps in a trace without them.
+//! Notes on step marks: origin of a trace's steps, and search for spans that could mark steps in a trace without them.
 
 use crate::launch_pattern::LaunchPattern;
 use stackline_model::format::{count, duration};
@@ -28,7 +28,7 @@ const OLD_OPERATORS: &str = "Operator";
 /// Spans with the number in each name.
 type NumberedEvents = Vec<(i64, EventId)>;
 
-/// Name with digits of spans of one thread.
+/// Span name with digits on one thread, with the first span of this name.
 struct NumberedName<'t> {
     text: &'t str,
     /// First of the spans.
@@ -36,7 +36,7 @@ struct NumberedName<'t> {
     has_several: bool,
 }
 
-/// Spans of a thread that repeat and could be steps: with increasing numbers in their names, such as `request 0`,
+/// Repeated spans of a thread that could be steps: with increasing numbers in their names, such as `request 0`,
 /// `request 1`, or with one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepeatedSpans {
@@ -51,26 +51,26 @@ pub struct RepeatedSpans {
 }
 
 impl RepeatedSpans {
-    /// Find the numbered spans with the most total time.
+    /// Find the loop of numbered spans with the most total time.
     fn find_numbered(trace: &Trace) -> Option<Self> {
         Self::all_numbered(trace).into_iter().max_by_key(|(all_ns, _)| *all_ns).map(|(_, found)| found)
     }
 
-    /// Find the numbered spans whose count is nearest to that of the trace's steps. This excludes epochs, which are much
-    /// fewer.
+    /// Find the loop of numbered spans whose count is nearest to that of the trace's steps. This excludes epochs, which
+    /// are much fewer.
     fn find_nearest_to_steps(trace: &Trace) -> Option<Self> {
         let steps = trace.steps.len();
         let like = Self::all_numbered(trace).into_iter().filter(|(_, found)| MAX_STEPS_PER_SPAN * found.spans >= steps);
         like.min_by_key(|(all_ns, found)| (found.spans.abs_diff(steps), Reverse(*all_ns))).map(|(_, found)| found)
     }
 
-    /// Find the spans of one name that take most of the program's main loop. Spans within other spans of the program
-    /// are excluded, and so are spans that contain nothing, such as waits, and operators.
+    /// Find the loop of spans with one name that takes most of the program's main loop. Spans within other spans of the
+    /// program are excluded, and so are spans that contain nothing, such as waits, and operators.
     fn find_equally_named(trace: &Trace) -> Option<Self> {
         let (start, end) = trace.span()?;
         let mut loops: BTreeMap<(TrackId, StrId), Vec<(i64, EventId)>> = BTreeMap::new();
         let is_possible = |&event: &EventId| trace.kind(event) != EventKind::Operator && is_outermost(trace, event);
-        for event in may_mark_steps(trace).filter(is_possible) {
+        for event in candidate_spans(trace).filter(is_possible) {
             let row = event.index();
             let spans = loops.entry((trace.events.track[row], trace.events.name[row])).or_default();
             spans.push((trace.events.start[row], event));
@@ -94,8 +94,9 @@ impl RepeatedSpans {
         main.max_by_key(|(all_ns, _)| *all_ns).map(|(_, found)| found)
     }
 
-    /// All non-overlapping spans of a thread with increasing numbers, each with their total time in ns. The names are
-    /// equal up to the number; if they differ after it, all of them are one loop, and those of each name another one.
+    /// All loops of non-overlapping spans with increasing numbers on a thread, each with its total time in ns. The
+    /// names are equal up to the number. If they differ after it, all of them are one loop, and those of each name
+    /// another one.
     fn all_numbered(trace: &Trace) -> Vec<(i64, Self)> {
         let Some((start, end)) = trace.span() else { return Vec::new() };
         // By thread and text before the number, then by the text after the number.
@@ -130,8 +131,8 @@ impl RepeatedSpans {
         found
     }
 
-    /// Numbered spans and their total time in ns, if they form a loop: the numbers increase in time order, no spans
-    /// overlap, and they take at least `min_percent` of the loop.
+    /// Check if numbered spans form a loop; returns the loop and its total time in ns. In a loop, the numbers increase
+    /// in time order, no spans overlap, and they take at least `min_percent` of the loop's time range.
     fn from_loop(
         trace: &Trace,
         mut spans: Vec<(i64, EventId)>,
@@ -177,7 +178,7 @@ impl std::fmt::Display for RepeatedSpans {
     }
 }
 
-/// Text as a regular expression that matches only this text.
+/// Escape a text as a regular expression that matches only this text.
 fn escape(text: &str) -> String {
     let mut pattern = String::new();
     for c in text.chars() {
@@ -195,11 +196,11 @@ fn can_be_quoted(text: &str) -> bool {
     !text.contains(['\'', '\n'])
 }
 
-/// Names with digits of spans that may mark steps, sorted by text, for each thread. Names are fewer than spans, and spans
+/// Span names with digits that may mark steps, sorted by text, for each thread. Names are fewer than spans, and spans
 /// of a loop have different names.
 fn numbered_names(trace: &Trace) -> BTreeMap<TrackId, Vec<NumberedName<'_>>> {
     let mut spans: BTreeMap<(TrackId, StrId), (EventId, bool)> = BTreeMap::new();
-    for event in may_mark_steps(trace) {
+    for event in candidate_spans(trace) {
         let key = (trace.events.track[event.index()], trace.events.name[event.index()]);
         spans.entry(key).and_modify(|(_, has_several)| *has_several = true).or_insert((event, false));
     }
@@ -214,8 +215,8 @@ fn numbered_names(trace: &Trace) -> BTreeMap<TrackId, Vec<NumberedName<'_>>> {
     names
 }
 
-/// Length in bytes of the longest beginning, up to [`MAX_TEXT_BEFORE`], that a name shares with as many sorted names as a
-/// loop has at least. A number after it has no loop.
+/// Length in bytes of the longest prefix that a name shares with enough sorted names to form a loop, up to
+/// [`MAX_TEXT_BEFORE`]. A number after it has no loop.
 fn shared_length(names: &[NumberedName<'_>], at: usize) -> usize {
     let ends = |from: usize| Some((names.get(from)?.text.bytes(), names.get(from + MIN_SPANS - 1)?.text.bytes()));
     let shared = (at.saturating_sub(MIN_SPANS - 1)..=at).filter_map(ends).map(|(first, last)| {
@@ -224,8 +225,8 @@ fn shared_length(names: &[NumberedName<'_>], at: usize) -> usize {
     shared.max().unwrap_or(0)
 }
 
-/// Numbers in a name, each with the text before and after it, if the text before has at most `most` bytes. Digits before
-/// a letter are part of a word, such as a hash.
+/// Find the numbers in a name, each with the text before and after it, if the text before has at most `most` bytes.
+/// Digits before a letter are part of a word, such as a hash.
 fn numbers(name: &str, most: usize) -> Vec<(&str, i64, &str)> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -241,13 +242,13 @@ fn numbers(name: &str, most: usize) -> Vec<(&str, i64, &str)> {
     found
 }
 
-/// Spans that the program names, except marks that Stackline inferred.
-fn may_mark_steps(trace: &Trace) -> impl Iterator<Item = EventId> + '_ {
+/// Iterate over the spans that the program names, without marks that Stackline inferred.
+fn candidate_spans(trace: &Trace) -> impl Iterator<Item = EventId> + '_ {
     let inferred = trace.attr(INFERRED);
-    trace.events.ids().filter(move |&event| may_mark(trace, event) && inferred.get(event).is_none())
+    trace.events.ids().filter(move |&event| is_candidate(trace, event) && inferred.get(event).is_none())
 }
 
-/// Test if no other span of the program and no operator encloses a span; Python functions may.
+/// Test if a span is in no other span of the program and in no operator; it may be in Python functions.
 fn is_outermost(trace: &Trace, event: EventId) -> bool {
     let parent = |event: EventId| trace.events.parent[event.index()].some();
     let is_plain = |around: &EventId| {
@@ -257,7 +258,7 @@ fn is_outermost(trace: &Trace, event: EventId) -> bool {
 }
 
 /// Test if a span is on a CPU thread and named by the program.
-fn may_mark(trace: &Trace, event: EventId) -> bool {
+fn is_candidate(trace: &Trace, event: EventId) -> bool {
     let is_named_by_program = match trace.kind(event) {
         EventKind::Annotation | EventKind::Other => true,
         EventKind::Operator => trace.category(event) == OLD_OPERATORS && !trace.name(event).contains("::"),
@@ -300,7 +301,7 @@ pub fn note(trace: &Trace) -> Option<String> {
     })
 }
 
-/// Candidates for the steps of a trace without steps.
+/// Spans or launch pattern that look like steps, in a trace without steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LikelySteps {
     /// Spans of the program, which the user can select.
@@ -309,8 +310,9 @@ pub enum LikelySteps {
     Pattern(LaunchPattern),
 }
 
-/// Find candidates for steps, if the trace has none. Spans that the program numbers take precedence over repeated
-/// launches, and these over spans of one name, which may be a phase of a step.
+/// Find spans or a launch pattern that look like steps; `None` if the trace has steps. Spans that the program numbers
+/// take precedence over repeated launches. These take precedence over spans of one name, which may be a phase of a
+/// step.
 #[must_use]
 pub fn likely_steps(trace: &Trace) -> Option<LikelySteps> {
     if !trace.steps.is_empty() {

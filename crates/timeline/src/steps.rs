@@ -1,4 +1,4 @@
-//! Steps: their lengths, and the selection that a command covers.
+//! Lengths of steps, and selection of the steps that a command covers.
 //!
 //! A step has two lengths. Its span on the CPU is the mark of the program. A step with its GPU work extends from the
 //! end of all work launched before the step to the end of all work launched before its end. A host that runs ahead of
@@ -9,7 +9,7 @@
 
 use crate::Scope;
 use crate::imports::end_of_imports;
-use crate::step_cycles::{Cycle, note_of_processes, numbered, processes};
+use crate::step_cycles::{Cycle, note_of_processes, numbered_steps, processes};
 use crate::window_choice::{WindowChoice, annotation_span};
 use stackline_model::format::duration;
 use stackline_model::{EventId, GpuOpId, Key, LaunchedWork, RECORDING_FORMAT, Step, Trace};
@@ -26,7 +26,7 @@ const OTHER_CYCLE: &str = "another cycle of the recording";
 /// Reason for excluded steps of a process without selected steps: it ended earlier or began later.
 pub const OTHER_PROCESS: &str = "another process, at another time";
 
-/// Selection of steps that a command covers.
+/// Selected steps that a command covers, with their window and notes on excluded steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepSelection {
     /// The window, as the critical path selects it.
@@ -68,15 +68,16 @@ impl StepSelection {
         let several = of_processes.len() > 1;
         let notes = warm_ups.notes(trace, (from, to), several).into_iter().chain(shared(cycle)).collect();
         let steps = most_steps(of_processes, (from, to));
-        let warm_ups = warm_ups.left_out((from, to));
+        let warm_ups = warm_ups.numbers_outside((from, to));
         Self { choice: window(from, to), steps, notes, warm_ups, is_default: true }
     }
 
-    /// Selection of the whole trace by the default scope.
+    /// Select the whole trace for the default scope.
     fn everything() -> Self {
         Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new(), warm_ups: Vec::new(), is_default: true }
     }
 
+    /// Select everything after the module imports at the start of a recorded program.
     fn without_imports(trace: &Trace) -> Self {
         let whole = Self::everything();
         let (Some(end), Some((start, _))) = (end_of_imports(trace), trace.span()) else { return whole };
@@ -88,13 +89,14 @@ impl StepSelection {
         Self { choice: WindowChoice::From(end), notes: vec![note], ..whole }
     }
 
-    /// Reason for each of [`Trace::steps`] that is excluded; `None` for selected ones. Lengths of steps are known
-    /// independent of their window, so all steps of a recording with unrecorded steps are selected, except warm-up.
-    pub fn left_out(&self, trace: &Trace) -> Vec<Option<&'static str>> {
+    /// For each of [`Trace::steps`], the reason why the selection excludes it; `None` for selected steps. Lengths of
+    /// steps are known independent of their window, so all steps of a recording with unrecorded steps are selected,
+    /// except warm-up.
+    pub fn exclusion_reasons(&self, trace: &Trace) -> Vec<Option<&'static str>> {
         let (WindowChoice::Steps(from, to) | WindowChoice::StepsWithWork(from, to)) = self.choice else {
             return vec![None; trace.steps.len()];
         };
-        let numbered = numbered(trace, (from, to));
+        let numbered = numbered_steps(trace, (from, to));
         let selected: BTreeSet<EventId> = numbered.iter().map(|step| step.event).collect();
         let processes: BTreeSet<Key> = numbered.iter().map(|step| trace.process_of(step)).collect();
         let why = |step: &Step| match () {
@@ -112,9 +114,9 @@ impl StepSelection {
     #[must_use]
     pub fn window(&self, trace: &Trace) -> Option<(i64, i64)> {
         match self.choice {
-            WindowChoice::Steps(first, last) => host_window(&numbered(trace, (first, last))),
+            WindowChoice::Steps(first, last) => host_window(&numbered_steps(trace, (first, last))),
             WindowChoice::StepsWithWork(first, last) => {
-                trace.launched_work().window(trace, &numbered(trace, (first, last)))
+                trace.launched_work().window(trace, &numbered_steps(trace, (first, last)))
             }
             _ => None,
         }
@@ -140,7 +142,7 @@ pub fn has_unrecorded_steps(trace: &Trace) -> bool {
     trace.meta.format == RECORDING_FORMAT && !trace.pauses().is_empty()
 }
 
-/// Note if the trace has only some of the requested steps.
+/// Note that the trace has only some of the requested steps; `None` if it has all or none.
 fn missing_steps(trace: &Trace, (from, to): (i64, i64)) -> Option<String> {
     let numbers = || trace.steps.iter().map(|step| step.number).filter(|number| (from..=to).contains(number));
     let (first, last) = (numbers().min()?, numbers().max()?);
@@ -148,8 +150,8 @@ fn missing_steps(trace: &Trace, (from, to): (i64, i64)) -> Option<String> {
     ((first, last) != (from, to)).then(|| format!("steps {from} to {to} are selected, but the trace has only {has}"))
 }
 
-/// Default window of tables over several traces, as text and with notes, from the selection of each trace. `None` if no
-/// trace has steps.
+/// Describe the default window of tables over several traces: text and notes, from the selection of each trace. `None`
+/// if no trace has steps.
 #[must_use]
 pub fn default_window(selections: &[StepSelection]) -> Option<(String, Vec<String>)> {
     let first = selections.iter().find(|selection| selection.steps > 0)?;
@@ -159,20 +161,20 @@ pub fn default_window(selections: &[StepSelection]) -> Option<(String, Vec<Strin
     }
 }
 
-/// Window from the first start to the last end of steps on the CPU.
+/// Window on the CPU from the first start to the last end of some steps, in ns since the trace's base.
 fn host_window(steps: &[&Step]) -> Option<(i64, i64)> {
     Some((steps.iter().map(|step| step.start).min()?, steps.iter().map(|step| step.end).max()?))
 }
 
-/// Window of the steps in a range of numbers on the CPU, in ns since the trace's base, over all processes.
+/// Window on the CPU of the steps in a range of numbers, in ns since the trace's base, over all processes.
 pub fn host_window_of(trace: &Trace, numbers: (i64, i64)) -> Option<(i64, i64)> {
-    host_window(&numbered(trace, numbers))
+    host_window(&numbered_steps(trace, numbers))
 }
 
-/// Steps that bound a window with GPU work: the step with which the window begins (after the GPU work of earlier
-/// steps), and the last step of each process, in order of end.
-pub fn ends_with_work(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<&Step>)> {
-    let steps = numbered(trace, numbers);
+/// Steps at the ends of a window with GPU work. The first is the step with which the window begins, after the GPU work
+/// of earlier steps. The others are the last steps of each process, in order of end.
+pub fn bounding_steps(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<&Step>)> {
+    let steps = numbered_steps(trace, numbers);
     let mut last: BTreeMap<Key, &Step> = BTreeMap::new();
     for &step in &steps {
         let known = last.entry(trace.process_of(step)).or_insert(step);
@@ -194,7 +196,7 @@ pub fn ends_with_work(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<
 /// Test if GPU work changes the window of steps compared to their spans on the CPU. This is not the case if the steps
 /// launched no work and no earlier work reaches into them, or if earlier work outlasts all of theirs.
 fn has_work(trace: &Trace, work: &LaunchedWork, numbers: (i64, i64)) -> bool {
-    let steps = numbered(trace, numbers);
+    let steps = numbered_steps(trace, numbers);
     let (Some(host), Some(window)) = (host_window(&steps), work.window(trace, &steps)) else {
         return !trace.gpu.is_empty();
     };
@@ -206,7 +208,7 @@ fn has_work(trace: &Trace, work: &LaunchedWork, numbers: (i64, i64)) -> bool {
 /// Number and length with GPU work (ns) of each step, in time order.
 type Lengths = Vec<(i64, i64)>;
 
-/// Steps of each process with a duration above zero.
+/// Number and length of all steps with a duration above zero, by process.
 fn timed_steps(trace: &Trace, work: &LaunchedWork, steps: &[&Step]) -> BTreeMap<Key, Lengths> {
     let mut of_processes: BTreeMap<Key, Lengths> = BTreeMap::new();
     for step in steps.iter().filter(|step| step.end > step.start) {
@@ -216,13 +218,13 @@ fn timed_steps(trace: &Trace, work: &LaunchedWork, steps: &[&Step]) -> BTreeMap<
     of_processes
 }
 
-/// Largest number of steps in a range of numbers of a process. Steps of several processes run concurrently.
+/// Largest number of steps of one process in a range of step numbers. Steps of several processes run concurrently.
 fn most_steps(of_processes: &BTreeMap<Key, Lengths>, (from, to): (i64, i64)) -> usize {
     let count = |steps: &Lengths| steps.iter().filter(|(number, _)| (from..=to).contains(number)).count();
     of_processes.values().map(count).max().unwrap_or(0)
 }
 
-/// Steps of the default scope, with the warm-up steps among them.
+/// Steps that the default scope considers, and the warm-up steps among them.
 struct DefaultSteps<'a> {
     cycle: Cycle<'a>,
     of_processes: BTreeMap<Key, Lengths>,
@@ -245,9 +247,9 @@ impl<'a> DefaultSteps<'a> {
         Self { cycle, of_processes, warm_ups }
     }
 
-    /// First and last number of the selected steps, without warm-up; `None` without steps.
+    /// First and last step number of the default scope, without warm-up; `None` without steps.
     fn numbers(&self) -> Option<(i64, i64)> {
-        self.warm_ups.others(&self.of_processes)
+        self.warm_ups.regular_numbers(&self.of_processes)
     }
 }
 
@@ -267,20 +269,21 @@ impl WarmUps {
         Self { found }
     }
 
-    /// The first and last number of the other steps.
-    fn others(&self, of_processes: &BTreeMap<Key, Lengths>) -> Option<(i64, i64)> {
+    /// First and last number of the steps that are not warm-up; `None` if there are none.
+    fn regular_numbers(&self, of_processes: &BTreeMap<Key, Lengths>) -> Option<(i64, i64)> {
         let numbers = || of_processes.values().flatten().map(|&(n, _)| n).filter(|n| !self.found.contains_key(n));
         Some((numbers().min()?, numbers().max()?))
     }
 
-    /// Warm-up numbers outside a range. Warm-up steps of one process may be among the steps of another.
-    fn left_out(&self, (from, to): (i64, i64)) -> Vec<i64> {
+    /// Numbers of the warm-up steps outside of a range of step numbers. Warm-up steps of one process may be among the
+    /// steps of another.
+    fn numbers_outside(&self, (from, to): (i64, i64)) -> Vec<i64> {
         self.found.keys().copied().filter(|number| !(from..=to).contains(number)).collect()
     }
 
-    /// Notes that steps are, or look like, warm-up: one per warm-up step.
+    /// Notes on the warm-up steps, one for each: excluded, or included despite its length.
     fn notes(&self, trace: &Trace, range: (i64, i64), several: bool) -> Vec<String> {
-        let left_out = self.left_out(range);
+        let left_out = self.numbers_outside(range);
         let note = |(number, &(times, process)): (&i64, &(f64, Key))| {
             let of = if several { format!(" of process {}", trace.key_text(process)) } else { String::new() };
             match left_out.contains(number) {
@@ -298,13 +301,14 @@ impl WarmUps {
     }
 }
 
-/// Consecutive warm-up steps at the start of a process; compilation may need several.
+/// Find the consecutive warm-up steps at the start of a process, as numbers and ratios to the median of later steps.
+/// Compilation may need several.
 fn warm_ups(steps: &[(i64, i64)]) -> Vec<(i64, f64)> {
     (0..steps.len().min(MAX_WARM_UPS)).map_while(|at| warm_up(&steps[at..])).collect()
 }
 
-/// The number of the first step and its ratio to the median of the others, if the step is warm-up. A number that occurs
-/// again cannot be excluded.
+/// Check if the first step is warm-up; returns its number and its ratio to the median of the others. A number that
+/// occurs again cannot be excluded.
 fn warm_up(steps: &[(i64, i64)]) -> Option<(i64, f64)> {
     let [(first, length), rest @ ..] = steps else { return None };
     let others: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
@@ -312,15 +316,15 @@ fn warm_up(steps: &[(i64, i64)]) -> Option<(i64, f64)> {
     is_one.then(|| (*first, *length as f64 / upper_median(&others).unwrap_or(1).max(1) as f64))
 }
 
-/// Test if such long steps recur, as evaluation steps do: at least twice, and in one of ten steps. Long steps that
-/// follow immediately are warm-up, too.
+/// Test if steps about as long as `length` recur, as evaluation steps do: at least twice, and in one of ten steps. Long
+/// steps that follow immediately are warm-up, too.
 fn recurs(length: i64, others: &[i64]) -> bool {
     let is_as_long = |other: &&i64| other.saturating_mul(4) >= length.saturating_mul(3);
     let again = others.iter().skip_while(is_as_long).filter(is_as_long).count();
     again >= 2 && 10 * again >= others.len()
 }
 
-/// Start-up time of a program before its first step, in ns.
+/// Time of a program before its first step, in ns, and the part of it in imports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartUp {
     /// Time from the trace's first event to the first step.
@@ -359,7 +363,7 @@ impl std::fmt::Display for StartUp {
     }
 }
 
-/// Mean length of the steps of a window, in ns, with GPU work if the window includes it. Time between steps is
+/// Mean length of the steps in a window, in ns, with GPU work if the window includes it. Time between steps is
 /// excluded. `None` if there are no steps, or if steps of several processes run concurrently.
 pub fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
     let (numbers, with_work) = match *choice {
@@ -367,7 +371,7 @@ pub fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
         WindowChoice::StepsWithWork(from, to) => ((from, to), true),
         _ => return None,
     };
-    let steps = numbered(trace, numbers);
+    let steps = numbered_steps(trace, numbers);
     if processes(trace, steps.iter().copied()).len() > 1 {
         return None;
     }
@@ -378,7 +382,8 @@ pub fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
     all.checked_div(steps.len() as i64)
 }
 
-/// Start and end of each of [`Trace::steps`] with its GPU work, in ns.
+/// Start and end of each of [`Trace::steps`] with its GPU work, in ns: from the end of earlier work to the end of its
+/// own.
 pub fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
     spans_with(trace, trace.launched_work())
 }
@@ -387,11 +392,12 @@ pub fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
 /// than the median divided by this number is cut off.
 pub const WARM_UP_RATIO: i64 = 2;
 
-/// Start and end of each step, in ns, with only the GPU work for which `counts` is true.
+/// Start and end of each step with its GPU work, in ns; only GPU operations for which `counts` is true are included.
 pub fn spans(trace: &Trace, counts: impl Fn(GpuOpId) -> bool) -> Vec<(i64, i64)> {
     spans_with(trace, &LaunchedWork::from_trace(trace, counts))
 }
 
+/// Start and end of each step with its GPU work in `work`, in ns.
 fn spans_with(trace: &Trace, work: &LaunchedWork) -> Vec<(i64, i64)> {
     trace.steps.iter().map(|step| work.span(trace, step)).collect()
 }
@@ -412,7 +418,7 @@ pub fn between(trace: &Trace, spans: &[(i64, i64)]) -> Vec<Option<i64>> {
     between
 }
 
-/// Test if the first step is warm-up compared to the others, which are in order.
+/// Test if a step of length `first` is warm-up compared to the lengths of later steps, which are in time order.
 pub fn is_warm_up(first: i64, others: &[i64]) -> bool {
     upper_median(others).is_some_and(|middle| first > middle.saturating_mul(WARM_UP_RATIO)) && !recurs(first, others)
 }

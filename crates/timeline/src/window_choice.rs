@@ -1,8 +1,8 @@
-//! Windows by step number, by annotation or between two moments: the choice, before it is resolved in a trace.
+//! Requested time windows by step number, by annotation or between two times, before they are resolved in a trace.
 
 use stackline_model::{EventId, EventKind, Trace, TrackKind};
 
-/// Requested window.
+/// Requested time window of a trace, before it is resolved to times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum WindowChoice {
     /// The whole trace.
@@ -29,7 +29,7 @@ pub enum WindowChoice {
 }
 
 impl WindowChoice {
-    /// Text of the window, for readers.
+    /// Description of the window, such as `steps 3 to 9`.
     #[must_use]
     pub fn in_words(&self) -> String {
         match self {
@@ -47,15 +47,15 @@ impl WindowChoice {
 }
 
 /// Time range of annotations ([`WindowChoice::Annotation`]), from the start of the first to the end of the last, in ns
-/// since the trace's base. `None` if the trace lacks one.
+/// since the trace's base. `None` if the trace does not have both.
 pub(crate) fn annotation_span(trace: &Trace, text: &str, (first, last): (usize, usize)) -> Option<(i64, i64)> {
     let found = annotations(trace, text);
     let (from, to) = (found.get(first)?, found.get(last)?);
     Some((trace.events.start[from.index()], trace.events.end(*to)))
 }
 
-/// Annotations of threads whose name contains a text, in the order of the source. Without such annotations, operators
-/// and Python frames.
+/// Find the annotations on CPU threads whose name contains a text, in the order of the source. Without such
+/// annotations, operators and Python frames.
 pub fn annotations(trace: &Trace, text: &str) -> Vec<EventId> {
     let on_thread = |e: EventId| trace.tracks.get(trace.events.track[e.index()]).kind == TrackKind::Thread;
     let is_match = |e: &EventId| trace.events.is_timed(*e) && on_thread(*e) && trace.name(*e).contains(text);

@@ -5,7 +5,7 @@
 
 import type { Column } from "../transport/decode";
 
-/** An access of a call. */
+/** Access of a memory call to an object. */
 export type Access = {
   readonly object: number;
   readonly name: string;
@@ -14,7 +14,7 @@ export type Access = {
   readonly evidence: string;
 };
 
-/** A call that accesses the object. */
+/** Access of a call to the memory object. */
 export type AccessBy = {
   readonly call: CallBrief;
   readonly mode: string;
@@ -50,7 +50,7 @@ export type AllocatorTables = {
   readonly memory_allocator: Table;
 };
 
-/** Tables by their names. */
+/** Tables of a document, by name. */
 export type AnyTables = Readonly<Record<string, Table>>;
 
 /** Memory in use if suggestions were followed. */
@@ -63,7 +63,7 @@ export type AppliedDocument = {
   readonly page: AppliedPage;
 };
 
-/** Effect of suggestions; the memory in use with them is in the columns. */
+/** Predicted peaks with some suggestions applied; the predicted memory in use is in the columns. */
 export type AppliedPage = {
   readonly device: number;
   /** Numbers of the suggestions, from 1. */
@@ -75,7 +75,7 @@ export type AppliedTables = {
   readonly memory_applied: Table;
 };
 
-/** Bytes in use at a peak, before and after a change. */
+/** Bytes in use at a memory peak, without and with suggestions applied. */
 export type AtPeak = {
   readonly name: string;
   readonly device: number;
@@ -84,10 +84,10 @@ export type AtPeak = {
   readonly after: number;
 };
 
-/** Value of an argument. */
+/** Value of an argument of an event. */
 export type Attribute = string | number | null;
 
-/** An event in short; times in ns, `start` since the start of the trace. */
+/** Summary of an event; times in ns, `start` since the start of the trace. */
 export type Brief = {
   readonly event: number;
   readonly name: string;
@@ -97,7 +97,7 @@ export type Brief = {
   readonly track: number;
 };
 
-/** A memory call in short. */
+/** Summary of a memory call: its number, kind, name and source location. */
 export type CallBrief = {
   readonly call: number;
   readonly kind: string;
@@ -124,7 +124,7 @@ export type CallDetail = {
 /** The object that a call allocates or frees: its number, name and bytes. */
 export type CallObject = readonly [number, string, number];
 
-/** A view of the call tree; its boxes are in the columns. */
+/** Call tree view by one metric, below one row; the boxes are in the columns. */
 export type Calls = {
   /** Name of the metric. */
   readonly metric: string;
@@ -159,7 +159,7 @@ export type CallsDocument = {
   readonly texts: ReadonlyArray<string>;
 };
 
-/** Clock offset of a device: lower and upper bound of the shift that its times need. */
+/** Clock offset of a device: bounds of the required shift of its times, and the applied shift. */
 export type Clock = {
   readonly device: number;
   readonly least_ns: number | null;
@@ -178,7 +178,7 @@ export type ComparedPeak = {
   readonly after: number | null;
 };
 
-/** Steps that both sides of a comparison cover. */
+/** Number of steps that each side of a comparison covers. */
 export type ComparedSteps = {
   readonly before: number;
   readonly after: number;
@@ -204,7 +204,7 @@ export type Comparison = {
   readonly notes: ReadonlyArray<string>;
 };
 
-/** A counter: its name, whether it counts bytes, and its range over the whole trace. */
+/** Description of a counter: its name, if it counts bytes, and its range of values over the whole trace. */
 export type Counter = {
   readonly name: string;
   readonly bytes: boolean;
@@ -221,7 +221,7 @@ export type CounterDocument = {
   readonly left_out: number;
 };
 
-/** The critical path of one trace. */
+/** JSON document of one trace's critical path by both methods (exact and HTA's), and of the times before and after the steps. */
 export type CriticalPath = {
   readonly rank: number;
   readonly exact: ExactSummary;
@@ -229,7 +229,7 @@ export type CriticalPath = {
   readonly after_steps?: AfterStepsTime;
 };
 
-/** Memory of a device over the calls; the values are in the columns. */
+/** Memory curves of a device over the calls; the values are in the columns. */
 export type CurveDocument = {
   readonly device: number;
   /** Names of the curves that the column `curve` numbers. */
@@ -239,14 +239,14 @@ export type CurveDocument = {
   readonly has_reserved: boolean;
 };
 
-/** A device; `total_bytes` is 0 where it is not known. */
+/** Device of a memory trace; `total_bytes` is its capacity, 0 if unknown. */
 export type Device = {
   readonly device: number;
   readonly name: string;
   readonly total_bytes: number;
 };
 
-/** Peak memory of a device, as it is and with all suggestions; null where that is not known. */
+/** Peak memory of a device in bytes, now and with all suggestions applied; null if unknown. */
 export type DevicePeak = {
   readonly device: string;
   readonly bytes: number;
@@ -289,7 +289,7 @@ export type EventPlace = {
 /** An event: its number, name, kind, start in ns since the start of the trace, and duration in ns. */
 export type EventRow = readonly [number, string, string, number, number];
 
-/** The path by the exact method, or why there is none. */
+/** JSON document of the exact critical path, or the error if there is none. */
 export type ExactSummary = FoundPath | { error: string };
 
 /** Code before and after the change that a rule suggests. */
@@ -298,7 +298,7 @@ export type Example = {
   readonly after: string;
 };
 
-/** The lines around one of a source file; without them, if the file cannot be read. */
+/** Source lines around one line of a file; without lines if the file cannot be read. */
 export type Excerpt = {
   readonly file: string;
   readonly line: number;
@@ -320,13 +320,13 @@ export type FailedCheck = {
   readonly consequence: string;
 };
 
-/** A source file: exclusive sums, in the order of the metrics. */
+/** Source file with its exclusive sums, in the order of the metrics. */
 export type FileCost = {
   readonly file: string;
   readonly exclusive: ReadonlyArray<number>;
 };
 
-/** Lines of a file that have any of a metric. */
+/** Lines of a file with a nonzero cost by one metric. */
 export type FileLines = {
   readonly metric: Metric;
   readonly lines: ReadonlyArray<LineCost>;
@@ -393,7 +393,7 @@ export type FindingsTables = {
   readonly not_checked: Table;
 };
 
-/** A frame of the call tree. */
+/** Found frame of the call tree, with its inclusive sum of the first metric. */
 export type FoundFrame = {
   readonly kind: string;
   readonly name: string;
@@ -402,7 +402,7 @@ export type FoundFrame = {
   readonly unit: string;
 };
 
-/** Events of one name: their number and time in ns, and the first of them with its start since the start of the trace. */
+/** Found event name: number and total time (ns) of its events, and the first event with its start since the start of the trace. */
 export type FoundName = {
   readonly name: string;
   readonly kind: string;
@@ -413,7 +413,7 @@ export type FoundName = {
   readonly dur: number;
 };
 
-/** A critical path in short. */
+/** JSON summary of a critical path: window, length and causes of its time. */
 export type FoundPath = {
   /** Window of the path as text: `steps 3 to 9`, `the inferred steps`, `the whole trace`. */
   readonly window: string;
@@ -432,7 +432,7 @@ export type FoundPath = {
   readonly large_calls: ReadonlyArray<LargeCallShare>;
 };
 
-/** A node of a view of the call tree by every metric. */
+/** Details of a frame in a call tree view: its path, and its sums by every metric. */
 export type FrameDetail = {
   /** Frames from below the root of the view to the node. */
   readonly path: ReadonlyArray<Label>;
@@ -441,7 +441,7 @@ export type FrameDetail = {
   readonly metrics: ReadonlyArray<FrameMetric>;
 };
 
-/** Sums of one metric at a node; null where the view does not go that deep. */
+/** Sums of one metric at a node of the call tree; null for callers below the depth of the view. */
 export type FrameMetric = {
   readonly name: string;
   readonly title: string;
@@ -466,7 +466,7 @@ export type Gpu = {
   readonly multiprocessors: number | null;
 };
 
-/** Kinds of data that the run has. */
+/** Flags for the kinds of data that the run has. */
 export type Has = {
   readonly timeline: boolean;
   readonly events: boolean;
@@ -486,7 +486,7 @@ export type HoldersDocument = {
   readonly page: HoldersPage;
 };
 
-/** Possible groupings of owners. */
+/** Additional JSON keys of the memory owners: the selectable groupings. */
 export type HoldersPage = {
   readonly by: ReadonlyArray<string>;
 };
@@ -498,7 +498,7 @@ export type HoldersTables = {
 /** A frame: its kind, name, tensor inputs, file, line (0 without one) and short name. */
 export type Label = readonly [string, string, string, string, number, string];
 
-/** A track that has events, and how many rows they take; only streams have a device and a number. */
+/** Timeline lane of a track with events, and its number of rows; only streams have a device and a stream number. */
 export type Lane = {
   readonly track: number;
   readonly kind: string;
@@ -512,7 +512,7 @@ export type Lane = {
   readonly rows: number;
 };
 
-/** The lanes of the timeline. */
+/** Timeline lanes of a trace, with the origin of times and the size of tiles. */
 export type Lanes = {
   /** Start of the trace in ns since 1970, or in its own time base, as text. All other times count from here. */
   readonly origin: string;
@@ -526,7 +526,7 @@ export type Lanes = {
   readonly lanes: ReadonlyArray<Lane>;
 };
 
-/** Calls that take much of the window: their share of it and of the path, in percent. */
+/** Large calls of one name: their number, and their share of the window and of the critical path, in percent. */
 export type LargeCallShare = {
   readonly name: string;
   readonly count: number;
@@ -534,7 +534,7 @@ export type LargeCallShare = {
   readonly path_percent: number;
 };
 
-/** Events of one name that take much time and that no finding is about. */
+/** Group of events of one name that take much time and that no finding covers. */
 export type LargeGroup = {
   readonly kind: string;
   readonly rank: number | null;
@@ -555,25 +555,25 @@ export type LargeGroup = {
   readonly edits: ReadonlyArray<string>;
 };
 
-/** A line: its number, function, inclusive and exclusive sum, and how much of the exclusive one is an estimate. */
+/** Costs of a source line: line number, function, inclusive sum, exclusive sum, and estimated part of the exclusive sum. */
 export type LineCost = readonly [number, string, number, number, number];
 
-/** Records that were dropped, and how many. */
+/** Number of dropped records of one kind. */
 export type Lost = {
   readonly what: string;
   readonly count: number;
 };
 
-/** Concurrent work of another thread, and its share of the time. */
+/** Concurrent work of another thread during a group of events, and its share of their time in percent. */
 export type Meanwhile = {
   readonly name: string;
   readonly percent: number;
 };
 
-/** Measurement of a pattern. */
+/** Measured values of a matched pattern, by kind of pattern. */
 export type MeasureOf = { touched: number, largest_hole: number, fragmentation: number } | { variation: number, histogram: ReadonlyArray<readonly [number, number]> } | { left_in: number, rounds: number, per_round: number | null, round: string | null } | { slices: number, largest: number };
 
-/** A file of memory data alone. */
+/** Description of a run that is only a memory file: its label and missing records. */
 export type MemoryFile = {
   readonly label: string;
   readonly report: ReadReport;
@@ -592,7 +592,7 @@ export type MemoryOverview = {
   readonly page: MemoryPage;
 };
 
-/** Devices, peaks, streams and other facts about the memory of a run. */
+/** Data of the Memory page: devices, peaks, streams, phases and numbers of items. */
 export type MemoryPage = {
   /** Number of calls: where curves and lives end. */
   readonly end: number;
@@ -623,7 +623,7 @@ export type MemoryPeaks = {
   readonly devices: ReadonlyArray<ComparedPeak>;
 };
 
-/** Summary of a memory trace. */
+/** Summary of a memory trace: devices, and numbers of calls, objects, accesses and segments. */
 export type MemorySummary = {
   readonly label: string;
   readonly devices: ReadonlyArray<string>;
@@ -642,7 +642,7 @@ export type MemoryTables = {
   readonly memory_waste?: Table;
 };
 
-/** Metadata and missing records of the run. */
+/** Description of the run: its traces, recording, memory file, kinds of data and possible queries. */
 export type Meta = {
   readonly name: string;
   /** Identity of the content: answers are kept by it. */
@@ -660,14 +660,14 @@ export type Meta = {
   readonly queries: ReadonlyArray<QueryMeta>;
 };
 
-/** A metric: its name, its name for people, and the unit of its sums. */
+/** Metric of the call tree: its name, its title for readers, and the unit of its sums. */
 export type Metric = {
   readonly name: string;
   readonly title: string;
   readonly unit: string;
 };
 
-/** A candidate whose gain is too small for a finding, in percent of a step or of a device's peak memory. */
+/** Candidate whose gain is too small for a finding, in percent of a step or of a device's peak memory. */
 export type NearMiss = {
   readonly code: string;
   readonly title: string;
@@ -675,7 +675,7 @@ export type NearMiss = {
   readonly percent: number;
 };
 
-/** Everything known about one object in memory. */
+/** Details of one memory object: allocation, free, accesses, waste and suggestions. */
 export type ObjectDetail = {
   readonly object: number;
   readonly name: string;
@@ -710,7 +710,7 @@ export type ObjectDetail = {
   readonly accesses_all: number;
 };
 
-/** Objects in memory; those that are shown one by one, their accesses and their waste are in the columns. */
+/** Memory objects of a device; objects with rows, their accesses and their waste are in the columns. */
 export type ObjectsDocument = {
   readonly device: number;
   /** Names that the columns `name` and `place` number. */
@@ -727,7 +727,7 @@ export type ObjectsDocument = {
   readonly wasted_in: string;
 };
 
-/** Another object: its number and name. */
+/** Another memory object that a pattern involves: its number and name. */
 export type OtherObject = readonly [number, string];
 
 /** Output of `stackline report --format json`. */
@@ -744,7 +744,7 @@ export type Overview = {
   readonly rank_conflict?: string;
 };
 
-/** The critical path; its segments are in the columns. */
+/** Critical path in a window: time by cause; the segments are in the columns. */
 export type PathDocument = {
   /** Window of the path as text: `steps 3 to 9`, `the inferred steps`, `the whole trace`. */
   readonly window: string;
@@ -767,7 +767,7 @@ export type PathDocument = {
   readonly left_out: number;
 };
 
-/** A pattern of inefficient use that the object matches. */
+/** Pattern of inefficient memory use that the object matches. */
 export type PatternOf = {
   readonly pattern: string;
   readonly short: string;
@@ -783,7 +783,7 @@ export type PatternOf = {
   readonly measure: MeasureOf | null;
 };
 
-/** A peak of the memory in use, from a call on. */
+/** Peak of the memory in use: bytes, and the call that reaches it. */
 export type Peak = {
   readonly name: string;
   readonly device: number;
@@ -791,21 +791,21 @@ export type Peak = {
   readonly bytes: number;
 };
 
-/** A phase of the program: its first call, and the one after the last. */
+/** Phase of the program in a memory trace: first call, and the call after the last. */
 export type Phase = {
   readonly name: string | null;
   readonly first: number;
   readonly end: number;
 };
 
-/** Source location: the frame of a call path that says most. */
+/** Source location of a memory call: the most informative frame of its call path. */
 export type PlaceOf = {
   readonly text: string;
   readonly file: string | null;
   readonly line: number | null;
 };
 
-/** A diagnostic of reading. */
+/** Diagnostic of reading a trace: repaired, skipped or lost records of one kind. */
 export type Problem = {
   readonly code: string;
   readonly severity: Severity;
@@ -817,7 +817,7 @@ export type Problem = {
   readonly more?: ReadonlyArray<string>;
 };
 
-/** A recorded process. */
+/** Description of a process of a recording. */
 export type Process = {
   readonly pid: number;
   readonly role: string;
@@ -830,7 +830,7 @@ export type Process = {
   readonly lost: ReadonlyArray<Lost>;
 };
 
-/** A query that can be asked. */
+/** Description of a query that the page can ask: name, purpose and arguments. */
 export type QueryMeta = {
   readonly name: string;
   readonly about: string;
@@ -863,7 +863,7 @@ export type RangeTrack = {
   readonly events: number;
 };
 
-/** A rank: the length of a step in ns, steps, and ns per step in which only collectives run. */
+/** Times of a rank: length of a step in ns, number of steps, and ns per step in which only collectives run. */
 export type RankTimes = {
   readonly rank: number;
   readonly step_ns: number;
@@ -879,7 +879,7 @@ export type ReadReport = {
   readonly problems: ReadonlyArray<Problem>;
 };
 
-/** A source of a recording: whether it worked, and how, or why not. */
+/** Data source of a recording: if it was active, and details or the reason. */
 export type RecordedSource = {
   readonly name: string;
   readonly on: boolean;
@@ -894,7 +894,7 @@ export type RecordingCost = {
   readonly operators: number;
 };
 
-/** A recording of sums. */
+/** Description of a recording of totals per call path. */
 export type RecordingMeta = {
   readonly processes: ReadonlyArray<Process>;
   readonly threads: number;
@@ -902,10 +902,10 @@ export type RecordingMeta = {
   readonly report: ReadReport;
 };
 
-/** A row of a table by the names of its columns. */
+/** Row of a table: values by column name. */
 export type Row = Readonly<Record<string, string | number | boolean | null>>;
 
-/** A rule that could be checked, with its settings as `--set` changes them: name, value, meaning. */
+/** Description of a checked rule, with its thresholds for `--set`: name, value, meaning. */
 export type Rule = {
   readonly code: string;
   readonly name: string;
@@ -944,14 +944,14 @@ export type Segment = {
 
 export type Severity = "note" | "repaired" | "skipped" | "lost";
 
-/** Objects of at least so many bytes, and less than twice as many. */
+/** Number and bytes of the objects in a size class, from `from` bytes to less than twice as many. */
 export type SizeClass = {
   readonly from: number;
   readonly objects: number;
   readonly bytes: number;
 };
 
-/** The source files of a run, or one of them with the costs of its lines. */
+/** Answer to the source query: all source files, or one of them with the costs of its lines. */
 export type Source = SourceFiles | SourceFile;
 
 /** A source file with the costs of its lines. */
@@ -964,7 +964,7 @@ export type SourceFile = {
   readonly costs: ReadonlyArray<FileLines>;
 };
 
-/** The source files of a run, with the sum of each metric over their lines. */
+/** Source files of a run, with the exclusive sum of each metric over their lines. */
 export type SourceFiles = {
   readonly metrics: ReadonlyArray<Metric>;
   readonly files: ReadonlyArray<FileCost>;
@@ -976,7 +976,7 @@ export type StartUpTime = {
   readonly imports_ns: number | null;
 };
 
-/** A stream with its number of calls: all, and of each kind. */
+/** Stream of a memory trace with its number of calls, in total and of each kind. */
 export type StreamLane = {
   readonly stream: number;
   readonly name: string;
@@ -984,7 +984,7 @@ export type StreamLane = {
   readonly kinds: ReadonlyArray<number>;
 };
 
-/** A suggestion for the object alone, with the number of the one that it is part of. */
+/** Suggestion for one memory object, with the number of the suggestion that includes it. */
 export type SuggestionOf = {
   readonly number: number;
   readonly what: string;
@@ -1009,7 +1009,7 @@ export type SuggestionsDocument = {
   readonly page: SuggestionsPage;
 };
 
-/** Suggestions to save memory; they are the rows of the table. */
+/** Additional JSON keys of the list of memory suggestions; the suggestions are rows of the table. */
 export type SuggestionsPage = {
   /** Number of suggestions to show. */
   readonly all: number;
@@ -1067,7 +1067,7 @@ export type TraceInfo = {
   readonly gpus: ReadonlyArray<Gpu>;
 };
 
-/** A trace of the run. */
+/** Description of one trace of the run: steps, environment, clocks and missing records. */
 export type TraceMeta = {
   readonly info: TraceInfo;
   /** Number, start and end of each step, in ns since the start of the trace. */
@@ -1090,16 +1090,16 @@ export type TraceReport = {
   readonly problems: ReadonlyArray<Problem>;
 };
 
-/** Time that no finding covers. */
+/** Time that no finding covers: percent that findings cover, and the largest groups of uncovered events. */
 export type Uncovered = {
   readonly covered_percent: number | null;
   readonly groups: ReadonlyArray<LargeGroup>;
 };
 
-/** A wasted part of a life: its reason, its first call, and the one after the last. */
+/** Wasted range of an object's lifetime: reason, first call, and the call after the last. */
 export type WasteOf = readonly [string, number, number];
 
-/** Arguments of the question for all tiles, which a report has the answer to. */
+/** Level and tile range of the query for all tiles of a timeline, which a report embeds. */
 export type Whole = {
   readonly level: number;
   readonly first: number;

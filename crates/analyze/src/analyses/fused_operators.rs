@@ -3,7 +3,7 @@
 
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::{Fusion, GpuRecords, Table, Trace, Unit};
-use stackline_timeline::scope::{GpuWork, HostWork};
+use stackline_timeline::scope::{GpuFilter, HostFilter};
 use stackline_timeline::{DefaultWindow, Scope};
 use std::cmp::Reverse;
 
@@ -29,7 +29,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn from_trace(trace: &Trace, fusion: &'a Fusion, (host, work): (&HostWork<'_>, &GpuWork<'_>)) -> Self {
+    fn from_trace(trace: &Trace, fusion: &'a Fusion, (host, work): (&HostFilter<'_>, &GpuFilter<'_>)) -> Self {
         let mut row = Self { fusion, operations: 0, total: 0, calls: 0 };
         for &event in &fusion.events {
             match trace.gpu.of_event(event) {

@@ -73,7 +73,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     // Explicitly selected steps all count.
     let left_out = match scope.steps {
         Some(_) => vec![None; trace.steps.len()],
-        None => StepSelection::select(trace, scope).left_out(trace),
+        None => StepSelection::select(trace, scope).exclusion_reasons(trace),
     };
     let left_out: Vec<Option<&str>> = selected.iter().map(|(i, _)| left_out[*i]).collect();
     let with_gpu = |(i, _): &(usize, &Step)| spans.get(*i).copied().map(us).filter(|_| !work[*i].is_unknown());

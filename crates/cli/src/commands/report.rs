@@ -14,7 +14,7 @@ use stackline_engine::{Part, Run, RunOptions, earlier_processes, is_read_once, o
 use stackline_model::{ReadReport, Table, Trace, Unit, Values};
 use stackline_present::{TraceInfo, human};
 use stackline_query::{Content, OfTrace, PathOptions};
-use stackline_serve::{Pruned, ReportOptions};
+use stackline_serve::{ReportOptions, WrittenReport};
 use stackline_timeline::Scope;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -226,21 +226,21 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
         ));
     }
     let opened = super::view::open(&args.inputs.inputs, args.baseline.as_ref(), &args.source, common)?;
-    let mut pruned = Pruned::default();
+    let mut written = WrittenReport::default();
     to_file(file, |out| {
-        pruned = stackline_serve::report(&opened, ReportOptions { most }, out)?;
+        written = stackline_serve::report(&opened, ReportOptions { most }, out)?;
         Ok(())
     })?;
-    print_message(&format!("{}: {}, {} answers", file.display(), human::bytes(pruned.bytes as u64), pruned.kept))?;
-    if !pruned.source_files.is_empty() {
-        let files: Vec<&str> = pruned.source_files.iter().map(String::as_str).collect();
+    print_message(&format!("{}: {}, {} answers", file.display(), human::bytes(written.bytes as u64), written.kept))?;
+    if !written.source_files.is_empty() {
+        let files: Vec<&str> = written.source_files.iter().map(String::as_str).collect();
         let sources = if files.len() == 1 { "this source file" } else { "these source files" };
         print_message(&format!(
             "the HTML file contains the text of {sources} (--no-source omits it): {}",
             files.join(", ")
         ))?;
     }
-    if let Some(left_out) = pruned.description() {
+    if let Some(left_out) = written.description() {
         print_message(&format!(
             "to stay below {} MB, the HTML file omits {left_out} (--max-size raises this limit)",
             args.max_size

@@ -8,8 +8,8 @@ use crate::CriticalPathError;
 use crate::nearest::nearest_annotations;
 use stackline_model::launch_times::LaunchTimes;
 use stackline_model::{EventId, GpuOpId, Key, Step, TrackId};
-use stackline_timeline::step_cycles::numbered;
-use stackline_timeline::steps::ends_with_work;
+use stackline_timeline::step_cycles::numbered_steps;
+use stackline_timeline::steps::bounding_steps;
 use stackline_timeline::window_choice::{WindowChoice, annotations};
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ impl Exact<'_> {
     }
 
     pub(super) fn steps(&self, first: i64, last: i64) -> Result<Window, CriticalPathError> {
-        let chosen = numbered(self.trace, (first, last));
+        let chosen = numbered_steps(self.trace, (first, last));
         let from = chosen.iter().map(|step| step.start).min();
         let to = chosen.into_iter().max_by_key(|step| step.end);
         let (Some(from), Some(to)) = (from, to) else { return Err(self.not_found(first, last)) };
@@ -115,7 +115,7 @@ impl Exact<'_> {
     /// Host time of the steps, and the last GPU work per stream launched before it and before its end. Only work of the
     /// steps' processes counts.
     pub(super) fn steps_and_work(&self, first: i64, last: i64) -> Result<(Window, [Vec<u32>; 2]), CriticalPathError> {
-        let Some((from, ends)) = ends_with_work(self.trace, (first, last)) else {
+        let Some((from, ends)) = bounding_steps(self.trace, (first, last)) else {
             return Err(self.not_found(first, last));
         };
         let Some(to) = ends.last() else { return Err(self.not_found(first, last)) };

@@ -135,7 +135,7 @@ fn division(
     let mut by_functions: BTreeMap<SampledFunctions, i64> = BTreeMap::new();
     for &sample in lists.into_iter().flatten() {
         let ns = weights.get(sample).map_or(0, |(_, ns)| ns);
-        let frames = || context.frames_of_sample(sample).map(|frame| functions_of_frames.of(frame));
+        let frames = || context.frames_of_sample(sample).map(|frame| functions_of_frames.function_of(frame));
         let functions = || frames().filter(|name| names.contains(name));
         let innermost = functions().next();
         let own = functions().find(|&name| context.is_own_name(name));

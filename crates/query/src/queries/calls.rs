@@ -1,4 +1,4 @@
-//! Query of a call tree view: all boxes wide enough to be visible.
+//! Query of a call tree view as boxes: all frames wide enough to be visible, below one row.
 
 pub(super) mod frame;
 
@@ -53,7 +53,7 @@ const GROUPINGS: [(&str, Grouping); 10] = [
     ("file", Grouping::File),
 ];
 
-/// A view of the call tree; its boxes are in the columns.
+/// Call tree view by one metric, below one row; the boxes are in the columns.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Calls<'a> {
@@ -83,7 +83,7 @@ pub(super) struct Calls<'a> {
     labels: Vec<Label<'a>>,
 }
 
-/// Steps that both sides of a comparison cover.
+/// Number of steps that each side of a comparison covers.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct ComparedSteps {
@@ -114,27 +114,29 @@ impl<'a> Label<'a> {
 /// Names of the columns, with a row for each box; the column of the baseline exists only in comparisons.
 pub(super) const COLUMNS: &[&str] = &["row", "parent", "depth", "label", "inclusive", "exclusive", "calls", "before?"];
 
+/// Answer the query for the boxes of a call tree view.
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let request = ViewRequest::new(opened, arguments)?;
-    let place = request.place(opened, arguments)?;
+    let place = request.find_row(opened, arguments)?;
     boxes(&place, &request)
 }
 
-/// Number of calls of the frame in a row of the call tree view; `None` if not counted.
-fn counted(view: &CallView, row: usize) -> Option<u64> {
+/// Number of calls of the frame in a row of the call tree view; `None` if there are none, or in a comparison.
+fn call_count(view: &CallView, row: usize) -> Option<u64> {
     // Beside another run, lines of one function are one frame: what of its calls went on at another line is not told apart.
     Some(view.nodes[row].calls).filter(|&calls| calls > 0 && view.before.is_none())
 }
 
-/// Row of a call tree view with the number `root`; an error if there is none.
-fn row(view: &CallView, root: u64) -> Result<usize, QueryError> {
+/// Check that a row number exists in a call tree view.
+fn checked_row(view: &CallView, root: u64) -> Result<usize, QueryError> {
     let row = usize::try_from(root).unwrap_or(usize::MAX);
     let missing = || QueryError::missing(format!("this view of the call tree has no node {root}"));
     (row < view.nodes.len()).then_some(row).ok_or_else(missing)
 }
 
-/// Row of a view that a question refers to. In views towards callers, a part of the tree may be opened separately,
-/// while metrics of the row come from the whole, which has only rows wide enough to be visible.
+/// Row that a query selects, with the call tree view that contains the row. In views towards callers, the view may
+/// cover only a part of the tree. Its row's metrics then come from the whole view, which has only rows wide enough to
+/// be visible.
 struct ViewRow {
     view: Arc<CallView>,
     row: usize,
@@ -168,13 +170,13 @@ impl ViewRow {
 
     /// Number of rows below the row without a box: beyond the limit, or missing in the view.
     fn left_out(&self, kept: usize) -> usize {
-        let (view, end) = (&self.view, end(&self.view, self.row));
+        let (view, end) = (&self.view, subtree_end(&self.view, self.row));
         let small_callers = view.small_callers.get(self.row..end).unwrap_or_default();
         end - self.row - kept + small_callers.iter().map(|&many| many as usize).sum::<usize>()
     }
 }
 
-/// Request for a view, with its options.
+/// Request for a call tree view: trees of the run and its baseline, view options, and minimum width of boxes.
 struct ViewRequest<'o> {
     source: Source<'o>,
     baseline: Option<Source<'o>>,
@@ -184,6 +186,7 @@ struct ViewRequest<'o> {
 }
 
 impl<'o> ViewRequest<'o> {
+    /// Find the call trees and options that the query arguments select.
     fn new(opened: &'o OpenRun, arguments: &Arguments) -> Result<Self, QueryError> {
         let (rank, part) = (arguments.number("rank")?, arguments.part()?);
         let is_compared = arguments.choice("beside", &[("before", ())])?.is_some();
@@ -206,6 +209,7 @@ impl<'o> ViewRequest<'o> {
         Ok(Self { source, baseline, options, least: arguments.number("least")? })
     }
 
+    /// Compute the requested call tree view by a metric, compared with the baseline if there is one.
     fn view(&self, metric: CallMetric) -> CallView {
         let options = ViewOptions { metric, ..self.options.clone() };
         let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
@@ -216,7 +220,7 @@ impl<'o> ViewRequest<'o> {
                 view
             }
             None => {
-                let wide = if self.is_fine() {
+                let wide = if self.includes_narrow_rows() {
                     None
                 } else {
                     calls::view_upwards(tree, &options, uncounted_calls, &[], NARROWEST)
@@ -226,7 +230,8 @@ impl<'o> ViewRequest<'o> {
         }
     }
 
-    /// Node by another metric at the path of these labels; `None` if that needs the whole view.
+    /// Compute the node at a path of labels by another metric, as the root of a view without callers. `None` if that
+    /// needs the whole view.
     fn view_at_path(&self, metric: CallMetric, labels: &[CallLabel]) -> Option<CallView> {
         let options = ViewOptions { metric, ..self.options.clone() };
         let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
@@ -235,43 +240,44 @@ impl<'o> ViewRequest<'o> {
         if self.baseline.is_some() { None } else { view() }
     }
 
-    /// Check for a request of rows that are too narrow to be visible.
-    fn is_fine(&self) -> bool {
+    /// Check if the request includes rows that are too narrow to be visible.
+    fn includes_narrow_rows(&self) -> bool {
         self.least.is_some_and(|least| least < NARROWEST)
     }
 
-    /// Cache key of the call tree view that these query arguments select.
+    /// Cache key of the requested call tree view.
     fn key(&self, arguments: &Arguments) -> String {
         let key = arguments.without(&["root", "least"]).key();
-        if self.is_fine() { format!("fine\n{key}") } else { key }
+        if self.includes_narrow_rows() { format!("fine\n{key}") } else { key }
     }
 
-    /// Row of the call tree view that the query arguments name, with a view that contains the row.
-    fn place(&self, opened: &OpenRun, arguments: &Arguments) -> Result<ViewRow, QueryError> {
+    /// Find the row that the query arguments select, and compute the call tree view that contains the row.
+    fn find_row(&self, opened: &OpenRun, arguments: &Arguments) -> Result<ViewRow, QueryError> {
         let key = self.key(arguments);
         let view = opened.view(&key, || self.view(self.options.metric));
         let root: u64 = arguments.number("root")?.unwrap_or(0);
-        let has_parts = !self.is_fine() && self.baseline.is_none() && calls::can_view_upwards(&self.options);
+        let has_parts =
+            !self.includes_narrow_rows() && self.baseline.is_none() && calls::can_view_upwards(&self.options);
         if root == 0 || !has_parts {
-            let row = row(&view, root)?;
+            let row = checked_row(&view, root)?;
             return Ok(ViewRow { view, row, part: None });
         }
         let (of, inner) = if root >> PART_BITS == 0 { (root, 0) } else { (root >> PART_BITS, root & PART_MASK) };
-        let of = row(&view, of)?;
-        let part = opened.view(&format!("{of} of\n{key}"), || self.part(&view, of));
-        let row = row(&part, inner)?;
+        let of = checked_row(&view, of)?;
+        let part = opened.view(&format!("{of} of\n{key}"), || self.view_below(&view, of));
+        let row = checked_row(&part, inner)?;
         Ok(ViewRow { view: part, row, part: Some((view, of)) })
     }
 
-    /// View of the part of the call tree below a row.
-    fn part(&self, whole: &CallView, of: usize) -> CallView {
+    /// Compute the view of the part of a call tree that is below a row of the whole view.
+    fn view_below(&self, whole: &CallView, of: usize) -> CallView {
         let labels: Vec<CallLabel> = rows_to(whole, of).into_iter().map(|row| whole.label(row).clone()).collect();
         let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
         let part = calls::view_upwards(tree, &self.options, uncounted_calls, &labels, PART_NARROWEST);
         part.unwrap_or_else(|| whole.clone())
     }
 
-    /// Names and titles of all metrics that the call tree has.
+    /// Names and titles of all metrics with values in the call tree.
     fn metrics(&self) -> Vec<(&str, &str)> {
         let tree = self.source.tree();
         let one = |metric: CallMetric| (metric.name(&tree.strings), metric.title(&tree.strings));
@@ -279,7 +285,7 @@ impl<'o> ViewRequest<'o> {
     }
 }
 
-/// Refuse to compare runs by a metric that one of them did not measure: all of it would seem to be new.
+/// Return an error if the baseline has no values of the metric of a comparison; everything would seem to be new.
 fn check_measured(
     before: &CallingContextTree,
     after: &CallingContextTree,
@@ -292,6 +298,7 @@ fn check_measured(
     is_measured.then_some(()).ok_or_else(|| QueryError::unavailable(why()))
 }
 
+/// Parse the query arguments that select the metric, direction, grouping and filters of a call tree view.
 fn options(
     tree: &CallingContextTree,
     measured: &[CallMetric],
@@ -322,11 +329,11 @@ fn options(
     })
 }
 
-/// Boxes of the call tree view below a row, and how many were left out.
+/// Answer with the visible boxes of a call tree view below a row, and the number of omitted ones.
 fn boxes(place: &ViewRow, request: &ViewRequest<'_>) -> Result<Answer, QueryError> {
     let (view, root) = (&*place.view, place.row);
     let least = request.least.unwrap_or(NARROWEST).clamp(0.0, 1.0);
-    let kept = kept(view, root, least);
+    let kept = visible_rows(view, root, least);
     let mut at = vec![u32::MAX; view.nodes.len()];
     let (mut row, mut parent, mut depth, mut label) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut inclusive, mut exclusive, mut calls) = (Vec::new(), Vec::new(), Vec::new());
@@ -338,10 +345,10 @@ fn boxes(place: &ViewRow, request: &ViewRequest<'_>) -> Result<Answer, QueryErro
         row.push(place.number(node) as f64);
         parent.push(if position == 0 { 0 } else { at[data.parent] });
         depth.push((data.depth - view.nodes[root].depth) as u32);
-        label.push(labels.place(data.label));
+        label.push(labels.index(data.label));
         inclusive.push(data.inclusive.sum as f64);
         exclusive.push(data.exclusive.sum as f64);
-        calls.push(counted(view, node).unwrap_or(0) as f64);
+        calls.push(call_count(view, node).unwrap_or(0) as f64);
         before.push(data.before.sum as f64);
     }
     let document = Calls {
@@ -376,7 +383,7 @@ fn boxes(place: &ViewRow, request: &ViewRequest<'_>) -> Result<Answer, QueryErro
     Answer::with_columns(&document, columns)
 }
 
-/// The labels of an answer, each once.
+/// List of the distinct frame labels of an answer, filled on use.
 struct Labels<'a> {
     view: &'a CallView,
     places: Vec<u32>,
@@ -389,7 +396,7 @@ impl<'a> Labels<'a> {
     }
 
     /// Index of a frame's label in the answer's list, added if it is new.
-    fn place(&mut self, label: usize) -> u32 {
+    fn index(&mut self, label: usize) -> u32 {
         if self.places[label] == u32::MAX {
             self.places[label] = self.list.len() as u32;
             self.list.push(Label::shortened(&self.view.labels[label]));
@@ -398,28 +405,28 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// Rows below a row of the view that are wide enough, in order; if they are too many, the widest of them.
-fn kept(view: &CallView, root: usize, least: f64) -> Vec<usize> {
+/// Rows at and below a row that are wide enough to be visible, in order; if there are too many, the widest of them.
+fn visible_rows(view: &CallView, root: usize, least: f64) -> Vec<usize> {
     // In a comparison, what is gone is seen as well.
     let width = |row: usize| view.nodes[row].inclusive.sum.max(view.nodes[row].before.sum);
     let threshold = (width(root) as f64 * least).max(1.0);
     let mut rows: Vec<usize> =
-        (root..end(view, root)).filter(|&row| row == root || width(row) as f64 >= threshold).collect();
+        (root..subtree_end(view, root)).filter(|&row| row == root || width(row) as f64 >= threshold).collect();
     // A caller is no narrower than what it calls: what is kept never lacks its own.
-    if let Some(limit) = super::limit(rows.iter().map(|&row| width(row)), MOST) {
+    if let Some(limit) = super::size_threshold(rows.iter().map(|&row| width(row)), MOST) {
         rows.retain(|&row| row == root || width(row) > limit);
     }
     rows
 }
 
-/// Index after the last row below a row of the call tree view.
-fn end(view: &CallView, root: usize) -> usize {
+/// Index after the last row of a row's subtree in the call tree view.
+fn subtree_end(view: &CallView, root: usize) -> usize {
     let depth = view.nodes[root].depth;
     let below = view.nodes[root + 1..].iter().take_while(|node| node.depth > depth).count();
     root + 1 + below
 }
 
-/// Rows from below the root of the call tree view to this row.
+/// Path of rows in the call tree view, from below the root to the given row.
 fn rows_to(view: &CallView, mut row: usize) -> Vec<usize> {
     let mut rows = Vec::new();
     while row != 0 {
@@ -433,6 +440,7 @@ fn rows_to(view: &CallView, mut row: usize) -> Vec<usize> {
 /// The directions that the page draws a tree in.
 const DRAWN: [&str; 3] = ["top-down", "bottom-up", "flat"];
 
+/// Prefetched arguments of the query for the boxes of a call tree view, by part of the page.
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let shapes = |arguments: &Arguments| DRAWN.map(|shape| arguments.clone().with("shape", shape)).to_vec();
     match stage {

@@ -1,4 +1,4 @@
-//! Query of the comparison with the baseline, as in `stackline diff --format json`.
+//! Query of the comparison of a run with its baseline, as in `stackline diff --format json`.
 
 use crate::prefetch::{Stage, one_empty_set};
 use crate::{Answer, Arguments, OpenRun, QueryError};
@@ -9,7 +9,7 @@ use stackline_model::TraceSet;
 use stackline_present::json::{Document, SCHEMA_VERSION};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Additional keys of a comparison.
+/// Additional JSON keys of a comparison: names of the runs, method, unit and confidence.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct ComparisonKeys<'a> {
@@ -28,6 +28,7 @@ pub(super) struct ComparisonKeys<'a> {
     notes: &'a [String],
 }
 
+/// Compare the run with its baseline, and answer with the tables of the comparison.
 pub(super) fn answer(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryError> {
     let baseline = opened.before()?;
     if baseline.set.traces.is_empty() != opened.set.traces.is_empty() {
@@ -77,6 +78,7 @@ struct ComparedPeak<'a> {
     after: Option<u64>,
 }
 
+/// Answer the query for the peak memory of each device, in the run and its baseline.
 pub(super) fn memory(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryError> {
     let peaks = [opened.before()?, opened].map(peaks);
     let devices: BTreeSet<&String> = peaks.iter().flat_map(BTreeMap::keys).collect();
@@ -85,6 +87,7 @@ pub(super) fn memory(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryErr
     Answer::document(&MemoryPeaks { devices: devices.into_iter().map(String::as_str).map(row).collect() })
 }
 
+/// Peak memory of a run in bytes, by device.
 fn peaks(opened: &OpenRun) -> BTreeMap<String, u64> {
     let memory = opened.has_memory().then(|| opened.memory(None).ok()).flatten();
     let mut peaks = BTreeMap::new();
@@ -94,6 +97,7 @@ fn peaks(opened: &OpenRun) -> BTreeMap<String, u64> {
     peaks
 }
 
+/// Prefetched arguments of the query for the comparison with the baseline, by part of the page.
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage == Stage::Comparison && opened.before().is_ok() { one_empty_set() } else { Vec::new() }
 }

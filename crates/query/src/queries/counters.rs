@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Most points in an answer.
 const MOST: usize = 100_000;
 
-/// Values of a counter in a bucket.
+/// Lowest, highest and last value of a counter in one time bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) counter: usize,
@@ -30,7 +30,7 @@ pub(super) struct CounterDocument {
     left_out: usize,
 }
 
-/// A counter: its name, whether it counts bytes, and its range over the whole trace.
+/// Description of a counter: its name, if it counts bytes, and its range of values over the whole trace.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[cfg_attr(test, ts(rename = "Counter"))]
@@ -53,6 +53,7 @@ impl About {
 /// Names of the columns, a row for each bucket that has values.
 pub(super) const COLUMNS: &[&str] = &["counter", "start", "low", "high", "last"];
 
+/// Answer the query for the counters of a trace in a time window, bucket by bucket.
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let origin = opened.origin(rank)?;
@@ -60,7 +61,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let counters = opened.counters(rank)?;
     let mut points = Vec::new();
     for (at, counter) in counters.list.iter().enumerate() {
-        add(&mut points, at, &counter.values, window, |ns| ns.saturating_sub(origin) >> level);
+        add_points(&mut points, at, &counter.values, window, |ns| ns.saturating_sub(origin) >> level);
     }
     let left_out = points.len().saturating_sub(MOST);
     points.truncate(MOST);
@@ -77,8 +78,9 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     Answer::with_columns(&document, columns)
 }
 
-/// Add the points of a counter in a time window, and the last one before: a value holds until the next.
-pub(super) fn add(
+/// Append a counter's values in a time window to `points`, merged by bucket. The last value before the window is
+/// included, because a value holds until the next.
+pub(super) fn add_points(
     points: &mut Vec<Point>,
     at: usize,
     values: &[(i64, f64)],

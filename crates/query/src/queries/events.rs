@@ -1,4 +1,4 @@
-//! Queries of one event with its details, and of a summary of a time range.
+//! Query of one event with its details, and query of a summary of a time range.
 
 use super::{Texts, shortened};
 use crate::prefetch::{Stage, with};
@@ -37,7 +37,7 @@ pub(super) struct EventDetail<'a> {
     callers: Vec<Brief>,
 }
 
-/// An event in short; times in ns, `start` since the start of the trace.
+/// Summary of an event; times in ns, `start` since the start of the trace.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Brief {
@@ -63,7 +63,7 @@ struct SourceLocation {
     text: String,
 }
 
-/// Value of an argument.
+/// Value of an argument of an event.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged)]
@@ -73,6 +73,7 @@ enum Attribute {
     Number(#[cfg_attr(test, ts(as = "Option<f64>"))] Option<Number>),
 }
 
+/// Answer the query for one event with its details.
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (at, trace) = opened.trace(rank)?;
@@ -91,7 +92,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let launched: Vec<Brief> = match gpu {
         Some(_) => Vec::new(),
         None => {
-            let launched = opened.launched(at).by(trace, event, MOST);
+            let launched = opened.launched(at).launched_by(trace, event, MOST);
             launched.into_iter().map(|event| brief(trace, origin, event)).collect()
         }
     };
@@ -123,6 +124,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     })
 }
 
+/// Summary of an event, with its start relative to `origin`.
 fn brief(trace: &Trace, origin: i64, event: EventId) -> Brief {
     let at = event.index();
     Brief {
@@ -135,6 +137,7 @@ fn brief(trace: &Trace, origin: i64, event: EventId) -> Brief {
     }
 }
 
+/// Convert the value of an event's argument to JSON; integers beyond 2^53 become text.
 fn attribute(trace: &Trace, value: AttrValue) -> Attribute {
     if let Some(text) = value.as_str(&trace.strings) {
         return Attribute::Text(shortened(text));
@@ -179,7 +182,7 @@ struct RangeName {
     ns: i64,
 }
 
-/// Events of a lane, by start, and the time in which any of them runs: recursive calls count once.
+/// Busy time of a track, summed over events in order of start: overlapping time counts once.
 #[derive(Debug)]
 struct Busy {
     events: u64,
@@ -201,6 +204,7 @@ impl Busy {
     }
 }
 
+/// Answer the query for a summary of a time range: busy time by track, and events by name.
 pub(super) fn range(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
@@ -245,6 +249,8 @@ const OF_FINDING: usize = 12;
 /// Events whose details are at hand: those that last longest.
 const LONGEST: usize = 600;
 
+/// Prefetched arguments of the query for one event: the evidence of findings, and the longest events, by part of the
+/// page.
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Evidence => evidence(opened),
@@ -253,7 +259,7 @@ pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     }
 }
 
-/// Prefetched time ranges of the query that summarizes a step.
+/// Prefetched arguments of the query that summarizes a time range: the range of a step.
 pub(super) fn first_ranges(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::Step(_, start, end), Ok(origin)) = (stage, opened.origin(None)) else { return Vec::new() };
     let since = |ns: i64| ns.saturating_sub(origin).to_string();
@@ -275,7 +281,7 @@ fn evidence(opened: &OpenRun) -> Vec<Arguments> {
     events.map(one).collect()
 }
 
-/// Numbers of the events that last longest, longest first.
+/// Numbers of the longest events of the first trace, longest first.
 fn longest(opened: &OpenRun) -> Vec<u32> {
     let Ok((_, trace)) = opened.trace(None) else { return Vec::new() };
     let dur = |event: u32| trace.events.dur[event as usize];

@@ -1,4 +1,4 @@
-//! Queries of findings, one finding, and rules.
+//! Queries of the list of findings, of one finding with its evidence, and of a rule's documentation.
 
 use crate::prefetch::{Stage, one_empty_set, with};
 use crate::source;
@@ -34,7 +34,7 @@ pub(super) struct FindingsKeys<'a> {
     subtracts_recording: bool,
 }
 
-/// A rule that could be checked, with its settings as `--set` changes them: name, value, meaning.
+/// Description of a checked rule, with its thresholds for `--set`: name, value, meaning.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Rule<'a> {
@@ -44,7 +44,7 @@ struct Rule<'a> {
     thresholds: Vec<(&'static str, f64, &'static str)>,
 }
 
-/// A candidate whose gain is too small for a finding, in percent of a step or of a device's peak memory.
+/// Candidate whose gain is too small for a finding, in percent of a step or of a device's peak memory.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct NearMiss<'a> {
@@ -54,6 +54,8 @@ struct NearMiss<'a> {
     percent: f64,
 }
 
+/// Answer the query for the list of all findings, with the checked rules and the largest of the findings that are too
+/// small.
 pub(super) fn all(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let found = opened.findings(arguments.number("rank")?)?;
     // In the words of the terminal, so that both say the same.
@@ -77,7 +79,7 @@ pub(super) fn all(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     super::printed(document, keys(found), &of_page)
 }
 
-/// Rules that were checked, because their data exist, whether they found anything or not.
+/// Rules that were checked, independent of their results. Rules without data are excluded.
 fn checked_rules(found: &Findings) -> Vec<Rule<'_>> {
     let could = |rule: &&Arc<RuleInfo>| found.unchecked.iter().all(|one| one.rule.code != rule.code);
     let rules = found.rules.iter().filter(could);
@@ -86,7 +88,7 @@ fn checked_rules(found: &Findings) -> Vec<Rule<'_>> {
         .collect()
 }
 
-/// Findings with the largest gains among those too small to list.
+/// Findings below the limit for the list, those with the largest gains first.
 fn nearest(found: &Findings) -> Vec<NearMiss<'_>> {
     let part = |finding: &Finding| match &finding.memory {
         Some(memory) => memory.percent(),
@@ -117,6 +119,7 @@ pub(super) struct RulePage {
     page: String,
 }
 
+/// Answer the query for the documentation of a rule.
 pub(super) fn rule(_: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let code: String = arguments.needed("code")?;
     let missing = || QueryError::missing(format!("no documentation page for rule {:?}", super::shortened(&code)));
@@ -159,6 +162,7 @@ struct Example<'a> {
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct EventRow(u32, String, &'static str, i64, i64);
 
+/// Answer the query for one finding with its evidence and source lines.
 pub(super) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let at: usize = arguments.needed("at")?;
@@ -191,22 +195,25 @@ pub(super) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     })
 }
 
+/// Row of an event, with its start relative to `origin`.
 fn event_row(trace: &Trace, event: EventId, origin: i64) -> EventRow {
     let start = trace.events.start[event.index()].saturating_sub(origin);
     let dur = trace.events.dur[event.index()];
     EventRow(event.0, super::shortened(trace.name(event)), trace.kind(event).name(), start, dur)
 }
 
-/// Source lines around the location of a finding, if its file is at hand.
+/// Source lines around the location of a finding; `None` if the run does not name the file.
 fn excerpt<'a>(opened: &'a OpenRun, finding: &'a Finding) -> Option<source::Excerpt<'a>> {
     let (file, line) = (finding.place.file.as_ref()?, finding.place.line?);
     opened.files().contains(file).then(|| source::excerpt(opened, file, line))
 }
 
+/// Prefetched arguments of the query for the list of findings, by part of the page.
 pub(super) fn first_list(_: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if matches!(stage, Stage::Opening | Stage::FindingsOfMemory) { one_empty_set() } else { Vec::new() }
 }
 
+/// Prefetched arguments of the query for one finding: each finding, by part of the page.
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let count =
         if stage == Stage::Findings { opened.findings(None).map_or(0, |found| found.findings.len()) } else { 0 };

@@ -48,7 +48,7 @@ pub(super) struct ReadReport {
     problems: Vec<Problem>,
 }
 
-/// A diagnostic of reading.
+/// Diagnostic of reading a trace: repaired, skipped or lost records of one kind.
 #[derive(Debug, Deserialize, Serialize, TS)]
 #[serde(deny_unknown_fields)]
 struct Problem {
@@ -102,7 +102,7 @@ struct TableColumn {
     unit: String,
 }
 
-/// A row of a table by the names of its columns.
+/// Row of a table: values by column name.
 #[derive(Debug, Deserialize, Serialize, TS)]
 #[ts(type = "Readonly<Record<string, string | number | boolean | null>>")]
 struct Row(BTreeMap<String, Cell>);
@@ -116,7 +116,7 @@ enum Cell {
     Truth(bool),
 }
 
-/// Common keys of documents with tables.
+/// Common JSON keys of all documents that contain tables.
 #[derive(Debug, Deserialize, Serialize, TS)]
 struct Printed<T> {
     schema: String,
@@ -125,7 +125,7 @@ struct Printed<T> {
     read_report: Vec<TraceReport>,
 }
 
-/// Tables by their names.
+/// Tables of a document, by name.
 #[derive(Debug, Deserialize, Serialize, TS)]
 #[ts(type = "Readonly<Record<string, Table>>")]
 struct AnyTables(BTreeMap<String, Table>);
@@ -200,7 +200,7 @@ struct Gain {
     high_ns: i64,
 }
 
-/// A rank: the length of a step in ns, steps, and ns per step in which only collectives run.
+/// Times of a rank: length of a step in ns, number of steps, and ns per step in which only collectives run.
 #[derive(Debug, Deserialize, Serialize, TS)]
 #[serde(deny_unknown_fields)]
 struct RankTimes {
@@ -210,7 +210,7 @@ struct RankTimes {
     collectives_alone_ns: Option<i64>,
 }
 
-/// Peak memory of a device, as it is and with all suggestions; null where that is not known.
+/// Peak memory of a device in bytes, now and with all suggestions applied; null if unknown.
 #[derive(Debug, Deserialize, Serialize, TS)]
 #[serde(deny_unknown_fields)]
 struct DevicePeak {
@@ -219,7 +219,7 @@ struct DevicePeak {
     mended_bytes: Option<u64>,
 }
 
-/// Time that no finding covers.
+/// Time that no finding covers: percent that findings cover, and the largest groups of uncovered events.
 #[derive(Debug, Deserialize, Serialize, TS)]
 #[serde(deny_unknown_fields)]
 struct Uncovered {
@@ -227,7 +227,7 @@ struct Uncovered {
     groups: Vec<LargeGroup>,
 }
 
-/// Events of one name that take much time and that no finding is about.
+/// Group of events of one name that take much time and that no finding covers.
 #[derive(Debug, Deserialize, Serialize, TS)]
 #[serde(deny_unknown_fields)]
 struct LargeGroup {
@@ -250,7 +250,7 @@ struct LargeGroup {
     edits: Vec<String>,
 }
 
-/// Concurrent work of another thread, and its share of the time.
+/// Concurrent work of another thread during a group of events, and its share of their time in percent.
 #[derive(Debug, Deserialize, Serialize, TS)]
 #[serde(deny_unknown_fields)]
 struct Meanwhile {

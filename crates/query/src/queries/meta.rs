@@ -23,7 +23,7 @@ const ENTRIES: [&str; 12] = [
     "distributedInfo",
 ];
 
-/// Metadata and missing records of the run.
+/// Description of the run: its traces, recording, memory file, kinds of data and possible queries.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Meta<'a> {
@@ -43,7 +43,7 @@ pub(super) struct Meta<'a> {
     queries: Vec<QueryMeta>,
 }
 
-/// A trace of the run.
+/// Description of one trace of the run: steps, environment, clocks and missing records.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct TraceMeta<'a> {
@@ -61,7 +61,7 @@ struct TraceMeta<'a> {
     report: &'a ReadReport,
 }
 
-/// Clock offset of a device: lower and upper bound of the shift that its times need.
+/// Clock offset of a device: bounds of the required shift of its times, and the applied shift.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Clock {
@@ -85,7 +85,7 @@ struct RecordingCost {
     operators: usize,
 }
 
-/// A recording of sums.
+/// Description of a recording of totals per call path.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct RecordingMeta<'a> {
@@ -96,7 +96,7 @@ struct RecordingMeta<'a> {
     report: &'a ReadReport,
 }
 
-/// A recorded process.
+/// Description of a process of a recording.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Process<'a> {
@@ -111,7 +111,7 @@ struct Process<'a> {
     lost: Vec<Lost<'a>>,
 }
 
-/// A source of a recording: whether it worked, and how, or why not.
+/// Data source of a recording: if it was active, and details or the reason.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct RecordedSource<'a> {
@@ -120,7 +120,7 @@ struct RecordedSource<'a> {
     detail: &'a str,
 }
 
-/// Records that were dropped, and how many.
+/// Number of dropped records of one kind.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Lost<'a> {
@@ -128,7 +128,7 @@ struct Lost<'a> {
     count: u64,
 }
 
-/// A file of memory data alone.
+/// Description of a run that is only a memory file: its label and missing records.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct MemoryFile<'a> {
@@ -137,7 +137,7 @@ struct MemoryFile<'a> {
     report: &'a ReadReport,
 }
 
-/// Kinds of data that the run has.
+/// Flags for the kinds of data that the run has.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Has {
@@ -149,7 +149,7 @@ struct Has {
     memory: bool,
 }
 
-/// A query that can be asked.
+/// Description of a query that the page can ask: name, purpose and arguments.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct QueryMeta {
@@ -158,6 +158,7 @@ struct QueryMeta {
     arguments: &'static [&'static str],
 }
 
+/// Answer the query that describes the run.
 pub(super) fn answer(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryError> {
     let traces: Vec<TraceMeta<'_>> = (0..)
         .zip(opened.set.traces.iter().zip(&opened.infos))
@@ -178,6 +179,7 @@ pub(super) fn answer(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryErr
     })
 }
 
+/// Find the kinds of data that the run has.
 fn has(opened: &OpenRun) -> Has {
     let traces = &opened.set.traces;
     Has {
@@ -199,17 +201,18 @@ fn recording(tree: &CallingContextTree) -> RecordingMeta<'_> {
     }
 }
 
-/// Metadata and missing records of a memory file. For memory within other runs, the Memory page shows them.
+/// Description of a run that is only a memory file; `None` for other runs, whose memory the Memory page shows.
 fn memory_alone(opened: &OpenRun) -> Option<MemoryFile<'_>> {
     let memory = opened.is_memory_alone().then(|| opened.memory(None).ok()).flatten()?;
     Some(MemoryFile { label: &memory.trace.label, report: &memory.trace.report })
 }
 
-/// Check if a trace has any event with a duration, which findings need.
+/// Check if a trace has any event with a duration. Findings require one.
 fn has_events(trace: &Trace) -> bool {
     trace.events.ids().any(|event| trace.events.is_timed(event))
 }
 
+/// Describe one trace; times are relative to its start.
 fn of_trace<'a>(trace: &'a Trace, info: &'a TraceInfo, chosen: Option<(i64, i64)>) -> TraceMeta<'a> {
     let origin = info.start_ns.unwrap_or(0);
     let since = |ns: i64| ns.saturating_sub(origin);
@@ -238,6 +241,7 @@ fn clock(device_clock: &DeviceClock) -> Clock {
     }
 }
 
+/// Recording overhead per operator of a recording's trace; `None` for other traces.
 fn cost(trace: &Trace) -> Option<RecordingCost> {
     let cost = Recording::from_trace(trace)?.operator_cost()?;
     let operators = trace.events.kind.iter().filter(|kind| **kind == EventKind::Operator).count();
@@ -261,12 +265,14 @@ fn process(process: &CallProcess) -> Process<'_> {
     }
 }
 
+/// Check if the run has Python frames.
 fn has_python(opened: &OpenRun) -> bool {
     let recorded = |tree: &CallingContextTree| tree.frames.iter().any(|frame| frame.kind() == FrameKind::Python);
     opened.recording.as_ref().is_some_and(recorded)
         || opened.set.traces.iter().any(|trace| trace.events.kind.contains(&EventKind::PythonFunction))
 }
 
+/// Prefetched arguments of the query for the description of the run, by part of the page.
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Urgent | Stage::Opening | Stage::OpeningOfMemory => one_empty_set(),

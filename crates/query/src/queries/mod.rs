@@ -30,7 +30,7 @@ use std::fmt;
 #[cfg(test)]
 use typescript::Declarations;
 
-/// A query.
+/// Registry entry of a query: name, arguments, answer function and prefetched arguments.
 #[derive(Clone, Copy)]
 pub struct Query {
     /// Name of the query.
@@ -45,7 +45,7 @@ pub struct Query {
     pub(crate) first: fn(&OpenRun, Stage) -> Vec<Arguments>,
     /// Position of these questions among those of other queries for the same part, ascending.
     pub(crate) order: u8,
-    /// Works the answer out.
+    /// Function that computes the answer.
     pub answer: fn(&OpenRun, &Arguments) -> Result<Answer, QueryError>,
     /// Adds the type of its document to the TypeScript declarations.
     #[cfg(test)]
@@ -398,7 +398,7 @@ pub const ALL: &[Query] = &[
 /// Queries that read source files or check them for changes, so that answers may differ over time.
 pub const READ_FILES: [&str; 3] = ["excerpt", "finding", "source"];
 
-/// Answer the query with this name about an opened run.
+/// Answer a query, by its name, about an opened run.
 ///
 /// # Errors
 /// If there is no such query or argument, an argument is wrong, or the run cannot answer it.
@@ -418,7 +418,8 @@ pub fn run_query(opened: &OpenRun, name: &str, arguments: &Arguments) -> Result<
     }
 }
 
-/// Document as the command line prints it, with the keys of its command and the additional keys for the page.
+/// Answer with a JSON document as the command line prints it, plus the keys of its command and additional keys for the
+/// page.
 pub(crate) fn printed(
     document: Document<'_>,
     of_command: Vec<(&'static str, Value)>,
@@ -436,13 +437,14 @@ pub(crate) fn printed(
     Ok(Answer { json: String::from_utf8(json).map_err(QueryError::unavailable)?, columns: Vec::new() })
 }
 
-/// Size above which items are among the `most` largest; `None` if all are. Items equal to the limit are all excluded.
-pub(crate) fn limit<T: Ord + Copy>(sizes: impl Iterator<Item = T>, most: usize) -> Option<T> {
+/// Threshold that keeps at most `most` of the largest items: only sizes above the threshold are kept. `None` if all
+/// items fit.
+pub(crate) fn size_threshold<T: Ord + Copy>(sizes: impl Iterator<Item = T>, most: usize) -> Option<T> {
     let mut sizes: Vec<T> = sizes.collect();
     (sizes.len() > most).then(|| *sizes.select_nth_unstable_by(most - 1, |a, b| b.cmp(a)).1)
 }
 
-/// Deduplicated texts of a column of indices.
+/// List of distinct texts, to which a column of an answer refers by index.
 #[derive(Debug, Default)]
 pub(crate) struct Texts<'a> {
     index: rustc_hash::FxHashMap<&'a str, u32>,
@@ -459,7 +461,7 @@ impl<'a> Texts<'a> {
         })
     }
 
-    /// Deduplicated texts by index. Very long ones are shortened.
+    /// Distinct texts by index. Very long ones are shortened.
     pub(crate) fn list(&self) -> Vec<String> {
         self.list.iter().map(|text| shortened(text)).collect()
     }
@@ -468,7 +470,7 @@ impl<'a> Texts<'a> {
 /// Longest name that is sent, in characters: all of C++ templates that people may want to read.
 const LONGEST: usize = 2000;
 
-/// Text, shortened to a readable length.
+/// Shorten a text to at most [`LONGEST`] characters, with an ellipsis.
 pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((at, _)) => format!("{}…", &text[..at]),

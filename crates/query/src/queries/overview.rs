@@ -26,6 +26,7 @@ pub(super) struct OverviewKeys<'a> {
     rank_conflict: Option<&'a str>,
 }
 
+/// Answer the query for the overview, or only for its tables that are computed fastest.
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     opened.trace(None)?;
     let part = arguments.part()?;
@@ -52,6 +53,7 @@ fn printed(opened: &OpenRun, tables: &[Table], keys: &OverviewKeys<'_>) -> Resul
     super::printed(document, Vec::new(), keys)
 }
 
+/// Prefetched arguments of the query for the overview, by part of the page.
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Urgent if opened.set.traces.is_empty() => Vec::new(),

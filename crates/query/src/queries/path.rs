@@ -1,4 +1,4 @@
-//! Query of the critical path by segment.
+//! Query of the critical path, segment by segment.
 
 use super::Texts;
 use crate::prefetch::{Part, Stage, alone, chosen, one_empty_set};
@@ -10,7 +10,7 @@ use stackline_model::EventId;
 /// Maximum number of segments in an answer. Of longer paths, the longest segments are drawn.
 const MOST: usize = 100_000;
 
-/// The critical path; its segments are in the columns.
+/// Critical path in a window: time by cause; the segments are in the columns.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct PathDocument {
@@ -38,6 +38,7 @@ pub(super) struct PathDocument {
 /// Names of the columns, a row for each segment.
 pub(super) const COLUMNS: &[&str] = &["start", "end", "category", "track", "event", "name"];
 
+/// Answer the query for the segments of the critical path.
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
@@ -48,7 +49,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let mut hops: Vec<_> = path.segments.iter().collect();
     let all = hops.len();
     let length = |hop: &PathSegment| hop.end.saturating_sub(hop.start);
-    if let Some(limit) = super::limit(hops.iter().map(length), MOST) {
+    if let Some(limit) = super::size_threshold(hops.iter().map(length), MOST) {
         hops.retain(|hop| length(hop) > limit);
     }
     let place = |category: Category| Category::ALL.iter().position(|&known| known == category).unwrap_or(0) as u8;
@@ -78,6 +79,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     Answer::with_columns(&document, columns)
 }
 
+/// Prefetched arguments of the query for the critical path, by part of the page.
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Opening => vec![chosen(opened)],

@@ -3,7 +3,7 @@
 use crate::{Answer, Arguments, OpenRun, run_query};
 use stackline_engine::OpenOptions;
 
-/// Two runs of a training step for comparison, and a memory snapshot with a segment.
+/// Open two test runs: a simulated training run with a baseline, and a memory snapshot with one segment.
 pub(super) fn opened() -> [OpenRun; 2] {
     let folder = tempfile::tempdir().expect("a folder");
     let open = |name: &str, text: &[u8]| {
@@ -32,7 +32,8 @@ const OTHERS: [(&str, &[(&str, &str)]); 8] = [
     ("search", &[("text", "a")]),
 ];
 
-/// Answers to all queries about an opened run, for most queries with several arguments.
+/// Answers to all queries of an opened run, with their names. Most queries have several answers, with different
+/// arguments.
 pub(super) fn answers(opened: &OpenRun) -> Vec<(&'static str, Answer)> {
     let others = OTHERS.into_iter().map(|(name, given)| (name, Arguments::new(given.iter().copied())));
     let questions = opened.first_questions().into_iter().chain(others);

@@ -1,6 +1,6 @@
-//! Query of names of events, frames and source files that contain a text.
+//! Search query: names of events, frames and source files that contain a text.
 
-use crate::names::{Found, Names};
+use crate::names::{NameTotal, Names};
 use crate::nearest::nearest;
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
@@ -29,7 +29,8 @@ pub(super) struct SearchAnswer<'a> {
     nearest: Vec<String>,
 }
 
-/// Events of one name: their number and time in ns, and the first of them with its start since the start of the trace.
+/// Found event name: number and total time (ns) of its events, and the first event with its start since the start of
+/// the trace.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct FoundName {
@@ -42,7 +43,7 @@ struct FoundName {
     dur: i64,
 }
 
-/// A frame of the call tree.
+/// Found frame of the call tree, with its inclusive sum of the first metric.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct FoundFrame<'a> {
@@ -54,6 +55,7 @@ struct FoundFrame<'a> {
     unit: Unit,
 }
 
+/// Answer the search for a text in names of events, frames and source files.
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let Some(text) = arguments.text("text")? else {
         return Err(QueryError::Argument { name: "text", why: "is missing".to_owned() });
@@ -75,13 +77,13 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     Answer::document(&SearchAnswer { text, names, left_out, frames, files, nearest })
 }
 
-/// Names of the run that are similar to a text that none contains.
+/// Names of the run that are similar to the searched text, for a search without results.
 fn near(opened: &OpenRun, rank: Option<i64>, flat: Option<&CallView>, text: &str) -> Result<Vec<String>, QueryError> {
     let mut names: Vec<&str> = flat.map_or_else(Vec::new, |view| {
         (1..view.nodes.len()).take(LOOKED_AT).map(|row| view.label(row).name.as_str()).collect()
     });
     if let Ok((_, trace)) = opened.trace(rank) {
-        names.extend(opened.names(rank)?.first(trace, LOOKED_AT));
+        names.extend(opened.names(rank)?.longest(trace, LOOKED_AT));
     }
     names.extend(opened.files().iter().map(String::as_str).take(LOOKED_AT));
     Ok(nearest(text, names, NEAR).into_iter().map(super::shortened).collect())
@@ -92,7 +94,7 @@ fn events(trace: &Trace, names: &Names, origin: i64, needle: &str) -> (Vec<Found
     let mut rows = names.containing(trace, needle);
     let total = rows.len();
     rows.truncate(MOST);
-    let row = |found: &Found| {
+    let row = |found: &NameTotal| {
         let first = found.first as usize;
         FoundName {
             name: super::shortened(trace.strings.get(found.name)),
@@ -107,7 +109,7 @@ fn events(trace: &Trace, names: &Names, origin: i64, needle: &str) -> (Vec<Found
     (rows.iter().map(row).collect(), total - rows.len())
 }
 
-/// Functions, modules and operators of the call tree with their times; `None` without a tree.
+/// Flat view of the call tree, whose rows are functions, modules and operators; `None` without a tree.
 fn flat(opened: &OpenRun, arguments: &Arguments) -> Result<Option<Arc<CallView>>, QueryError> {
     let source = match opened.calls(arguments.number("rank")?, arguments.part()?) {
         Ok(source) => source,
@@ -122,7 +124,7 @@ fn flat(opened: &OpenRun, arguments: &Arguments) -> Result<Option<Arc<CallView>>
     Ok(Some(opened.view(&key, || calls::view(tree, &options))))
 }
 
-/// Frames of calls whose name or file contains a text.
+/// Frames of a call tree view whose name or file contains a text, regardless of case. `needle` is in lower case.
 fn frames<'v>(view: &'v CallView, needle: &str) -> Vec<FoundFrame<'v>> {
     let rows = (1..view.nodes.len()).filter(|&row| {
         let label = view.label(row);

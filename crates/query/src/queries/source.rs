@@ -1,4 +1,4 @@
-//! Query of a source file with inclusive and self costs of its lines.
+//! Query of the source files of a run, or of one file with inclusive and self costs of its lines.
 
 use crate::prefetch::{Part, Stage, chosen, document, with};
 use crate::{Answer, Arguments, OpenRun, QueryError};
@@ -10,7 +10,7 @@ use stackline_calls::SourceLine;
 use stackline_model::{CallMetric, CallingContextTree, Frame, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The source files of a run, or one of them with the costs of its lines.
+/// Answer to the source query: all source files, or one of them with the costs of its lines.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged)]
@@ -19,7 +19,7 @@ pub(super) enum Source<'a> {
     File(SourceFile<'a>),
 }
 
-/// The source files of a run, with the sum of each metric over their lines.
+/// Source files of a run, with the exclusive sum of each metric over their lines.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct SourceFiles<'a> {
@@ -27,7 +27,7 @@ pub(super) struct SourceFiles<'a> {
     files: Vec<FileCost<'a>>,
 }
 
-/// A source file: exclusive sums, in the order of the metrics.
+/// Source file with its exclusive sums, in the order of the metrics.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct FileCost<'a> {
@@ -35,7 +35,7 @@ struct FileCost<'a> {
     exclusive: Vec<u64>,
 }
 
-/// A metric: its name, its name for people, and the unit of its sums.
+/// Metric of the call tree: its name, its title for readers, and the unit of its sums.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Metric<'a> {
@@ -57,7 +57,7 @@ pub(super) struct SourceFile<'a> {
     costs: Vec<FileLines<'a>>,
 }
 
-/// Lines of a file that have any of a metric.
+/// Lines of a file with a nonzero cost by one metric.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct FileLines<'a> {
@@ -65,12 +65,13 @@ struct FileLines<'a> {
     lines: Vec<LineCost<'a>>,
 }
 
-/// A line: its number, function, inclusive and exclusive sum, and how much of the exclusive one is an estimate.
+/// Costs of a source line: line number, function, inclusive sum, exclusive sum, and estimated part of the exclusive
+/// sum.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct LineCost<'a>(u32, &'a str, u64, u64, u64);
 
-/// A metric with the lines that have any of it.
+/// Costs of all source lines by one metric.
 struct Cost<'a> {
     metric: Metric<'a>,
     lines: Vec<SourceLine>,
@@ -78,6 +79,7 @@ struct Cost<'a> {
     guessed: FxHashMap<(String, u32), u64>,
 }
 
+/// Answer the query for the source files of the run, or for the lines of one file.
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let source = opened.calls(rank, arguments.part()?)?;
@@ -91,7 +93,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
                 unit: metric.unit(),
             },
             lines: calls::source_lines(tree, metric),
-            guessed: if source.guesses_lines() { own_time(tree, metric) } else { FxHashMap::default() },
+            guessed: if source.guesses_lines() { self_time_by_line(tree, metric) } else { FxHashMap::default() },
         })
         .collect();
     match arguments.text("file")? {
@@ -100,7 +102,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     }
 }
 
-/// Source files of the run by self cost, each once with its shortest name.
+/// Answer with the source files of the run and their exclusive sums; files with several names are listed once.
 fn files(opened: &OpenRun, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     let mut by_place: BTreeMap<&str, (&str, Vec<u64>)> = BTreeMap::new();
     for file in opened.files() {
@@ -122,8 +124,9 @@ fn files(opened: &OpenRun, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     Answer::document(&Source::Files(SourceFiles { metrics: costs.iter().map(|cost| cost.metric).collect(), files }))
 }
 
-/// Self time of functions by the lines to which it was assigned. No stack contains the line of self time.
-fn own_time(tree: &CallingContextTree, metric: CallMetric) -> FxHashMap<(String, u32), u64> {
+/// Exclusive sums of Python frames by file and line. Their line is an estimate, because no stack contains the line of
+/// self time.
+fn self_time_by_line(tree: &CallingContextTree, metric: CallMetric) -> FxHashMap<(String, u32), u64> {
     let exclusive = tree.exclusive(metric, |_| true);
     let mut own: FxHashMap<(String, u32), u64> = FxHashMap::default();
     for node in tree.nodes.ids().filter(|node| exclusive[node.index()].sum > 0) {
@@ -134,6 +137,7 @@ fn own_time(tree: &CallingContextTree, metric: CallMetric) -> FxHashMap<(String,
     own
 }
 
+/// Answer with the text of one source file and the costs of its lines.
 fn one(opened: &OpenRun, file: &str, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     check_named(opened, file)?;
     let place = opened.resolved(file);
@@ -147,7 +151,7 @@ fn one(opened: &OpenRun, file: &str, costs: &[Cost<'_>]) -> Result<Answer, Query
     Answer::document(&Source::File(SourceFile { file: place, text, missing, changed, costs }))
 }
 
-/// The lines of a file, which may have several names.
+/// Costs of the lines of one file, by any of its names.
 fn lines<'c>(cost: &'c Cost<'_>, names: &BTreeSet<&str>) -> Vec<LineCost<'c>> {
     let lines = cost.lines.iter().filter(|line| names.contains(line.file.as_str()));
     let rows = lines.map(|line| {
@@ -157,7 +161,7 @@ fn lines<'c>(cost: &'c Cost<'_>, names: &BTreeSet<&str>) -> Vec<LineCost<'c>> {
     rows.collect()
 }
 
-/// Refuses files that the run does not name.
+/// Return an error for a file that the run does not name.
 fn check_named(opened: &OpenRun, file: &str) -> Result<(), QueryError> {
     let missing = || QueryError::missing(format!("no source file {file:?} in the run"));
     opened.files().contains(file).then_some(()).ok_or_else(missing)
@@ -176,6 +180,7 @@ const FILES: usize = 60;
 /// Frames of the flame graph whose source is at hand.
 const FRAMES: usize = 100;
 
+/// Prefetched arguments of the query for source files, by part of the page.
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Code => vec![chosen(opened)],
@@ -185,7 +190,7 @@ pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     }
 }
 
-/// The source files that cost most, as a whole.
+/// Query arguments of the source files with the largest sums, one set for each file.
 fn costly(opened: &OpenRun, steps: &Arguments) -> Vec<Arguments> {
     let Some(document) = document(opened, "source", steps) else { return Vec::new() };
     let list = document["files"].as_array().map_or(&[][..], Vec::as_slice);
@@ -197,7 +202,7 @@ fn costly(opened: &OpenRun, steps: &Arguments) -> Vec<Arguments> {
     costly.into_iter().take(FILES).map(|(_, file)| steps.clone().with("file", file)).collect()
 }
 
-/// Prefetched source excerpts around the frames that took most, as the details of a frame show it.
+/// Prefetched arguments of the query for source lines: the lines of the frames with the largest sums.
 pub(super) fn first_excerpts(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let flat = chosen(opened).with("shape", "flat");
     let document = if stage == Stage::Excerpts { document(opened, "calls", &flat) } else { None };

@@ -26,7 +26,7 @@ pub(super) const LEVELS: u32 = 53;
 /// Maximum number of boxes in an answer; the deepest rows are left out first, and the answer reports it.
 const MOST: usize = 100_000;
 
-/// The lanes of the timeline.
+/// Timeline lanes of a trace, with the origin of times and the size of tiles.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Lanes {
@@ -42,7 +42,7 @@ pub(super) struct Lanes {
     lanes: Vec<Lane>,
 }
 
-/// Arguments of the question for all tiles, which a report has the answer to.
+/// Level and tile range of the query for all tiles of a timeline, which a report embeds.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Whole {
@@ -52,18 +52,19 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// Query arguments for all tiles of a timeline that lasts so many ns or calls.
+    /// Level and tile range that cover a timeline of the given length, in ns or calls.
     pub(super) fn with_length(length: i64) -> Self {
         Self { level: whole_level(length), first: 0, last: WHOLE - 1 }
     }
 
+    /// Convert the level and tile range to query arguments.
     pub(super) fn arguments(self) -> Arguments {
         let Self { level, first, last } = self;
         Arguments::new([("level", level.to_string()), ("first", first.to_string()), ("last", last.to_string())])
     }
 }
 
-/// A track that has events, and how many rows they take; only streams have a device and a number.
+/// Timeline lane of a track with events, and its number of rows; only streams have a device and a stream number.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Lane {
@@ -79,6 +80,7 @@ struct Lane {
     rows: usize,
 }
 
+/// Answer the query for the timeline lanes of a trace.
 pub(super) fn lanes(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
@@ -135,8 +137,8 @@ pub(super) struct TileDocument {
 /// Names of the columns, a row for each box.
 pub(super) const COLUMNS: &[&str] = &["track", "depth", "start", "length", "busy", "event", "count", "name", "kind"];
 
-/// Tiles of the named lanes (without names, of all) at one level, from one index to another. With more than `most`
-/// boxes, a coarser level is used.
+/// Answer the query for the tiles of the named lanes (by default, of all) at one level, in a range of tile indices.
+/// With more than `most` boxes, a coarser level is used.
 pub(super) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
@@ -160,7 +162,8 @@ pub(super) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Q
     boxes.answer(trace)
 }
 
-/// Timeline level that the query arguments name, and start and end of its tiles (in the trace's own time).
+/// Parse the level and tile range of query arguments. Returns the level, and the start and end of the tiles in the
+/// trace's own time.
 pub(super) fn window(arguments: &Arguments, origin: i64) -> Result<(u32, (i64, i64)), QueryError> {
     let level: u32 = arguments.needed("level")?;
     let (first, last): (i64, i64) = (arguments.needed("first")?, arguments.needed("last")?);
@@ -177,13 +180,14 @@ pub(super) fn window(arguments: &Arguments, origin: i64) -> Result<(u32, (i64, i
     Ok((level, (at(first), at(last.saturating_add(1)))))
 }
 
-/// The boxes of a row of a track.
+/// Boxes in one row of a track.
 struct Row {
     track: TrackId,
     depth: u32,
     boxes: Vec<Slice>,
 }
 
+/// Timeline boxes by row, at one level.
 struct Boxes {
     origin: i64,
     level: u32,
@@ -191,7 +195,7 @@ struct Boxes {
 }
 
 impl Boxes {
-    /// Timeline boxes of some tracks at one level, within a time range.
+    /// Merge the events of some tracks within a time range into timeline boxes at one level.
     fn from_trace(
         trace: &Trace,
         (rows, coarse): (&TrackLayout, Option<&CoarseSlices>),
@@ -261,7 +265,8 @@ impl Boxes {
     }
 }
 
-/// Kind for drawing: the event's kind, except for collectives and copies that run as kernels.
+/// Number of the kind as which the timeline draws an event: its own kind, except for collectives and copies that run as
+/// kernels.
 fn drawn_as(trace: &Trace, types: &mut NameTypes<'_>, event: EventId) -> usize {
     let kind = trace.kind(event);
     match kind.is_gpu_work().then(|| types.of_event(event)) {
@@ -271,6 +276,7 @@ fn drawn_as(trace: &Trace, types: &mut NameTypes<'_>, event: EventId) -> usize {
     }
 }
 
+/// Prefetched arguments of the query for the timeline lanes, by part of the page.
 pub(super) fn first_lanes(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Opening => one_empty_set(),
@@ -288,6 +294,7 @@ pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     }
 }
 
+/// Query arguments for all tiles of the first trace.
 fn whole(opened: &OpenRun) -> Vec<Arguments> {
     let Ok((_, trace)) = opened.trace(None) else { return Vec::new() };
     let length = trace.span().map_or(0, |(start, end)| end.saturating_sub(start));

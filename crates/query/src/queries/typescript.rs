@@ -20,14 +20,14 @@ const HEAD: &str = "\
 import type { Column } from \"../transport/decode\";
 ";
 
-/// Types that documents are made of, by name, and the type of the document of each query.
+/// TypeScript types of JSON documents by name, and the document type of each query.
 #[derive(Debug, Default)]
 pub(super) struct Declarations {
     types: BTreeMap<String, String>,
     documents: BTreeMap<&'static str, Document>,
 }
 
-/// The type of a document: its name and its definition.
+/// TypeScript type of a query's document: its name and its definition.
 #[derive(Debug)]
 struct Document {
     name: String,

@@ -1,4 +1,4 @@
-//! PyTorch's autograd: names of graph nodes in traces of all versions.
+//! Names of PyTorch's autograd: graph nodes in traces of all versions, and threads.
 
 use stackline_model::names::BACKWARD_NODE;
 
@@ -15,12 +15,13 @@ pub fn is_node(name: &str) -> bool {
     name.starts_with(BACKWARD_NODE) || ACCUMULATE.contains(&name) || is_backward_class(name)
 }
 
-/// Node of an engine's span; other names are returned unchanged.
+/// Name of the node in the name of an autograd engine's span; other names are returned unchanged.
 pub fn node_name(name: &str) -> &str {
     name.strip_prefix(BACKWARD_NODE).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(name)
 }
 
-/// Test if a name is a node class: upper case first, no namespace, `Backward` with an optional number at the end.
+/// Test if a name is the class of an autograd node: upper case first, no namespace, `Backward` with an optional number
+/// at the end.
 fn is_backward_class(name: &str) -> bool {
     let class = name.trim_end_matches(|c: char| c.is_ascii_digit());
     class.strip_suffix("Backward").is_some_and(|stem| {
@@ -29,12 +30,12 @@ fn is_backward_class(name: &str) -> bool {
     })
 }
 
-/// Test if a name is a node that accumulates a gradient into its parameter.
+/// Test if a name is that of an autograd node that accumulates a gradient into its parameter.
 pub fn is_accumulation(name: &str) -> bool {
     name.contains("AccumulateGrad")
 }
 
-/// Test if a name is that of a thread on which autograd only runs backward passes of a device.
+/// Test if a thread name is that of a thread on which autograd only runs backward passes of a device.
 pub fn is_device_thread(name: &str) -> bool {
     name.starts_with("pt_autograd_")
 }

@@ -1,4 +1,4 @@
-//! Categories of operators of all frameworks, as in TraceLens.
+//! Names of operators by category, for all frameworks, as in TraceLens.
 
 /// Category by operator name. Names of operators are facts of the frameworks' registries. Categories are those of
 /// TraceLens' reports, so that tables can be compared.

@@ -1,4 +1,5 @@
-//! Overheads in CUPTI's terms: most are work of the profiler, some are CUDA's own and also occur without a profiler.
+//! Names of overheads that CUPTI reports: most are work of the profiler, some are CUDA's own and also occur without a
+//! profiler.
 
 /// Overheads of CUDA's runtime, by their names in Kineto and Nsight Systems.
 const RUNTIME_OVERHEADS: &[&str] =
@@ -7,7 +8,7 @@ const RUNTIME_OVERHEADS: &[&str] =
 /// Overhead of a call that waits for space in the launch queue.
 pub const COMMAND_BUFFER_FULL: &str = "Command Buffer Full";
 
-/// Test if an overhead is CUDA's own, by name.
+/// Test by its name if a CUPTI overhead is CUDA's own, not the profiler's.
 pub fn is_runtime_overhead(overhead: &str) -> bool {
     RUNTIME_OVERHEADS.contains(&overhead)
 }

@@ -1,4 +1,4 @@
-//! DeepEP (all-to-all of mixtures of experts) and similar libraries.
+//! Kernel names of DeepEP (all-to-all of mixtures of experts) and similar libraries.
 
 use crate::kernel_type::KernelType::Communication;
 use crate::kernel_type::NameTest::Contains;

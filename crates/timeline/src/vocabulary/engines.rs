@@ -1,5 +1,5 @@
-//! Collectives of inference engines (vLLM, SGLang, TensorRT-LLM, FlashInfer, AITER, Transformer Engine), and of
-//! PyTorch's symmetric memory.
+//! Kernel names of collectives in inference engines (vLLM, SGLang, TensorRT-LLM, FlashInfer, AITER, Transformer
+//! Engine), and in PyTorch's symmetric memory.
 
 use crate::kernel_type::KernelType::Communication;
 use crate::kernel_type::NameTest::{Contains, ContainsAnyCase};

@@ -1,4 +1,5 @@
-//! Communication libraries: NCCL, RCCL, HCCL, oneCCL, UCC, MSCCL and MSCCL++, NVSHMEM and ROC SHMEM.
+//! Kernel and span names of communication libraries: NCCL, RCCL, HCCL, oneCCL, UCC, MSCCL and MSCCL++, NVSHMEM and ROC
+//! SHMEM.
 
 use crate::kernel_type::KernelType::Communication;
 use crate::kernel_type::NameTest::{Contains, ContainsAnyCase, Prefix};

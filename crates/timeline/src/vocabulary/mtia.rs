@@ -1,4 +1,5 @@
-//! Meta's MTIA: its control processor records waits, transfers and calls of other devices in addition to compute jobs.
+//! Operation names of Meta's MTIA. Its control processor records waits, transfers and calls of other devices in
+//! addition to compute jobs.
 
 use crate::kernel_type::KernelType::{Communication, Memory, Other};
 use crate::kernel_type::NameTest::{Exact, Prefix};

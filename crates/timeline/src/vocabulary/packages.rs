@@ -1,4 +1,5 @@
-//! Python packages and files by their role for a model; [`stackline_model::vocabulary`] determines the owner of a file.
+//! Names of Python packages and files by their role for a model; [`stackline_model::vocabulary`] determines the owner
+//! of a file.
 
 /// Libraries whose functions are parts of models or prepare model inputs. Users read this code and copy parts to change
 /// them.

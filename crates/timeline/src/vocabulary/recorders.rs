@@ -1,8 +1,8 @@
-//! Recording tools other than torch.profiler: advice on marking iterations and on recording host code.
+//! Table of recording tools other than torch.profiler: advice on marking iterations and on recording host code.
 
 use stackline_model::{EventKind, Trace};
 
-/// A recording tool.
+/// Recording tool: formats of its files, and advice on recording with it.
 pub struct Recorder {
     /// Formats of its files.
     formats: &'static [&'static str],
@@ -57,7 +57,7 @@ const RECORDERS: &[Recorder] = &[
     },
 ];
 
-/// The tool that recorded a trace; `None` for torch.profiler and unknown tools.
+/// Find the tool that recorded a trace; `None` for torch.profiler and unknown tools.
 pub fn recorder_of(trace: &Trace) -> Option<&'static Recorder> {
     let is_of = |prefix: &str| {
         let mut names = trace.tracks.processes.iter().filter_map(|process| process.name.some());
@@ -68,7 +68,7 @@ pub fn recorder_of(trace: &Trace) -> Option<&'static Recorder> {
 }
 
 impl Recorder {
-    /// Test if a trace has records of the code between calls.
+    /// Test if a trace by this tool has records of host code between runtime calls.
     pub fn records_host_code(&self, trace: &Trace) -> bool {
         trace.events.kind.iter().any(|kind| self.host_code_kinds.contains(kind))
     }

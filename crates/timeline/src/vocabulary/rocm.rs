@@ -1,4 +1,4 @@
-//! Copies and fills that ROCm runs as kernels, and names of copies in runtime records.
+//! Names of copies and fills that ROCm runs as kernels, and of copies in runtime records.
 
 use crate::kernel_type::KernelType::Memory;
 use crate::kernel_type::NameTest::Prefix;

@@ -1,5 +1,5 @@
-//! XLA: collectives on devices whose operations are instructions, as on TPUs. An instruction is named after its
-//! operation, with a number if there are several: `all-reduce.3`, `all-gather-start`, `recv-done.1`.
+//! Names of XLA's collectives on devices whose operations are instructions, as on TPUs. An instruction is named after
+//! its operation, with a number if there are several: `all-reduce.3`, `all-gather-start`, `recv-done.1`.
 
 use crate::kernel_type::KernelType::Communication;
 use crate::kernel_type::NameTest::{Exact, Prefix};
@@ -25,8 +25,8 @@ pub(super) const RULES: &[Rule] = &[
     (Prefix("recv-done"), Communication),
 ];
 
-/// Test if a category contains instructions that communicate with other devices. Fusions are named after their parts:
-/// `all-reduce fusion`.
+/// Test if an XLA category contains instructions that communicate with other devices. Fusions are named after their
+/// parts: `all-reduce fusion`.
 pub fn is_collective(category: &str) -> bool {
     let category = category.trim_start_matches("async ");
     crate::kernel_type::by_name(RULES, category) == Communication

@@ -111,7 +111,7 @@ pub(super) fn partial_gaps(
 /// Samples of each thread, in time order.
 fn samples(trace: &Trace, names: &dyn Fn(StrId) -> bool) -> BTreeMap<TrackId, Vec<Sample>> {
     let (table, functions) = (trace.samples(), FrameFunctions::new(trace));
-    let is_selected = |frame: StrId| names(functions.of(frame));
+    let is_selected = |frame: StrId| names(functions.function_of(frame));
     let contains_frame: Vec<bool> =
         table.locations().iter().map(|&location| trace.frames_at(location).any(is_selected)).collect();
     let mut found: BTreeMap<TrackId, Vec<Sample>> = BTreeMap::new();

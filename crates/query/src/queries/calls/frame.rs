@@ -1,13 +1,13 @@
-//! One node of a view of the call tree by every metric that was measured.
+//! Query of one frame of a call tree view by every measured metric.
 
-use super::{Label, UNFOLLOWED, ViewRequest, counted, end};
+use super::{Label, UNFOLLOWED, ViewRequest, call_count, subtree_end};
 use crate::prefetch::{Stage, chosen};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_calls::{CallLabel, CallView, ViewNode};
 use stackline_model::Unit;
 
-/// A node of a view of the call tree by every metric.
+/// Details of a frame in a call tree view: its path, and its sums by every metric.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(in crate::queries) struct FrameDetail<'a> {
@@ -18,7 +18,7 @@ pub(in crate::queries) struct FrameDetail<'a> {
     metrics: Vec<FrameMetric>,
 }
 
-/// Sums of one metric at a node; null where the view does not go that deep.
+/// Sums of one metric at a node of the call tree; null for callers below the depth of the view.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct FrameMetric {
@@ -38,9 +38,10 @@ impl FrameMetric {
     }
 }
 
+/// Answer the query for one frame of a call tree view by every metric.
 pub(in crate::queries) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let request = ViewRequest::new(opened, arguments)?;
-    let place = request.place(opened, arguments)?;
+    let place = request.find_row(opened, arguments)?;
     if arguments.text("root")?.is_none() {
         return Err(QueryError::Argument { name: "root", why: "is missing".to_owned() });
     }
@@ -66,18 +67,18 @@ pub(in crate::queries) fn answer(opened: &OpenRun, arguments: &Arguments) -> Res
     });
     Answer::document(&FrameDetail {
         path: labels.iter().map(Label::new).collect(),
-        calls: counted(view, row),
+        calls: call_count(view, row),
         metrics: metrics.collect(),
     })
 }
 
-/// Row of the call tree view with these labels from below the root on: `Some(None)` if there is none because nothing
-/// was measured there, `None` if that is not known, for callers of so little were not followed.
+/// Row of the call tree view at a path of labels below the root. `Some(None)` if nothing was measured there; `None` if
+/// unknown, because callers with small sums were not followed.
 fn find(view: &CallView, path: &[&CallLabel]) -> Option<Option<usize>> {
     let least = view.nodes[0].inclusive.sum as f64 * UNFOLLOWED;
     let mut at = 0;
     for label in path {
-        let mut below = at + 1..end(view, at);
+        let mut below = at + 1..subtree_end(view, at);
         match below.find(|&row| view.nodes[row].parent == at && view.label(row) == *label) {
             Some(row) => at = row,
             None if view.is_pruned && at > 0 && (view.nodes[at].inclusive.sum as f64) < least => return None,
@@ -90,6 +91,7 @@ fn find(view: &CallView, path: &[&CallLabel]) -> Option<Option<usize>> {
 /// Frames of each direction of the flame graph whose details are at hand: those that take most.
 const FRAMES: usize = 60;
 
+/// Prefetched arguments of the query for one frame: the frames with the largest sums of each view, by part of the page.
 pub(in crate::queries) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let Stage::Frames(shape) = stage else { return Vec::new() };
     let view = chosen(opened).with("shape", shape);

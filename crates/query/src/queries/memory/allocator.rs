@@ -40,6 +40,7 @@ struct Segment {
 /// Names of the columns, a row for each block.
 pub(crate) const COLUMNS: &[&str] = &["segment", "offset", "bytes", "state", "object"];
 
+/// Answer the query for the largest segments of the caching allocator and their blocks.
 pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let trace = &memory.trace;
@@ -76,7 +77,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
         ("state", Column::U8(blocks.iter().map(|(.., block)| state(block)).collect())),
         ("object", Column::U32(blocks.iter().map(|(.., block)| block.object.0).collect())),
     ];
-    Ok(Answer { columns, ..super::printed(memory, &[super::cut(table, SEGMENTS)], &page)? })
+    Ok(Answer { columns, ..super::printed(memory, &[super::truncate_rows(table, SEGMENTS)], &page)? })
 }
 
 fn of_segment(trace: &MemoryTrace, segment: &MemorySegment) -> Segment {
@@ -91,6 +92,7 @@ fn of_segment(trace: &MemoryTrace, segment: &MemorySegment) -> Segment {
     }
 }
 
+/// Prefetched arguments of the query for the segments of the caching allocator, by part of the page.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage == Stage::Holders && opened.memory(None).is_ok() { one_empty_set() } else { Vec::new() }
 }

@@ -1,4 +1,4 @@
-//! Query of predicted memory with suggestions applied.
+//! Query of the memory in use that is predicted with some suggestions applied.
 
 use super::suggestions;
 use crate::memory::Memory;
@@ -10,7 +10,7 @@ use stackline_memory::suggest::Suggestion;
 use stackline_memory::tables::{self, NamedPeak};
 use stackline_model::MemoryDeviceId;
 
-/// Effect of suggestions; the memory in use with them is in the columns.
+/// Predicted peaks with some suggestions applied; the predicted memory in use is in the columns.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct AppliedPage<'a> {
@@ -20,7 +20,7 @@ pub(crate) struct AppliedPage<'a> {
     peaks: Vec<AtPeak<'a>>,
 }
 
-/// Bytes in use at a peak, before and after a change.
+/// Bytes in use at a memory peak, without and with suggestions applied.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct AtPeak<'a> {
@@ -37,6 +37,7 @@ impl<'a> AtPeak<'a> {
     }
 }
 
+/// Answer the query for the memory in use with some suggestions applied.
 pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let device = super::device(memory, arguments)?;
@@ -59,7 +60,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     Ok(Answer { columns, ..super::printed(memory, &[table], &page)? })
 }
 
-/// Replay a device's memory with all of these suggestions that can be combined.
+/// Replay a device's memory with as many of the suggestions applied as can be combined.
 fn applied<'a>(memory: &'a Memory, device: MemoryDeviceId, selected: &'a [Suggestion]) -> Replay<'a> {
     let mut replay = Replay::new(&memory.trace, device, selected);
     for at in 0..selected.len() {
@@ -68,7 +69,8 @@ fn applied<'a>(memory: &'a Memory, device: MemoryDeviceId, selected: &'a [Sugges
     replay
 }
 
-/// Bytes in use at each peak, before and after; the peak may be elsewhere afterwards.
+/// Bytes in use at each recorded peak, without and with suggestions applied. With suggestions, the highest use may be
+/// at another time.
 fn at_peaks<'a>(memory: &'a Memory, selected: &[Suggestion]) -> Vec<AtPeak<'a>> {
     let mut replays: Vec<(MemoryDeviceId, Replay<'_>)> = Vec::new();
     let mut rows = Vec::new();

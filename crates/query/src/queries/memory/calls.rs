@@ -1,5 +1,5 @@
-//! Queries of the calls of a memory trace (allocations, frees, copies, kernels, waits): as boxes per stream, of which
-//! those too narrow to draw are merged, and one call with its details.
+//! Query of a memory trace's calls (allocations, frees, copies, kernels, waits) as boxes per stream, and query of one
+//! call with its details. Calls that are too narrow to draw are merged.
 
 use super::{Brief, FrameAnswer};
 use crate::memory::Memory;
@@ -16,7 +16,7 @@ const MOST: usize = 20_000;
 /// Most accesses of a call that are listed.
 const ACCESSES: usize = 200;
 
-/// Calls of one kind on one stream that begin in one bucket.
+/// Box of merged memory calls: those of one kind on one stream that begin in one bucket.
 #[derive(Clone, Copy, Debug)]
 struct Box {
     lane: u32,
@@ -39,6 +39,7 @@ pub(crate) struct CallsDocument {
 /// Names of the columns, a row for each box.
 pub(crate) const COLUMNS: &[&str] = &["lane", "kind", "start", "length", "count", "name"];
 
+/// Answer the query for the memory calls in a window as boxes.
 pub(crate) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let (mut level, window) = window(arguments, 0)?;
@@ -64,14 +65,14 @@ pub(crate) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Q
     Answer::with_columns(&CallsDocument { level, texts: texts.list() }, columns)
 }
 
-/// Number range of the memory-related calls that lie in a window.
+/// Clamp a window to the positions of a memory trace's calls.
 pub(super) fn within(memory: &Memory, (from, to): (i64, i64)) -> std::ops::Range<u32> {
     let end = i64::from(memory.end());
     let clamped = |at: i64| at.clamp(0, end) as u32;
     clamped(from)..clamped(to).max(clamped(from))
 }
 
-/// Merge memory-related calls into boxes at a level; none if there are too many.
+/// Merge memory calls into boxes by stream, kind and bucket of 2^`level` calls; `None` if there are too many boxes.
 fn boxes(memory: &Memory, span: std::ops::Range<u32>, level: u32) -> Option<Vec<Box>> {
     let calls = &memory.trace.calls;
     let lanes: FxHashMap<_, u32> = memory.lanes.iter().zip(0..).map(|(lane, at)| (lane.stream, at)).collect();
@@ -120,7 +121,7 @@ pub(crate) struct CallDetail {
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct CallObject(usize, String, u64);
 
-/// An access of a call.
+/// Access of a memory call to an object.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Access {
@@ -131,6 +132,7 @@ struct Access {
     evidence: &'static str,
 }
 
+/// Answer the query for one memory call with its details.
 pub(crate) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let trace = &memory.trace;
@@ -171,6 +173,7 @@ fn of_access(memory: &Memory, access: MemoryAccess) -> Access {
     }
 }
 
+/// Prefetched arguments of the query for memory calls, by part of the page.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage == Stage::Memory { super::whole(opened).into_iter().collect() } else { Vec::new() }
 }

@@ -1,7 +1,7 @@
-//! Query of live and reserved bytes by call: minimum, maximum and last value of each bucket.
+//! Query of a device's allocated and reserved bytes over the calls: minimum, maximum and last value of each bucket.
 
 use crate::prefetch::Stage;
-use crate::queries::counters::{Point, add};
+use crate::queries::counters::{Point, add_points};
 use crate::queries::tiles::window;
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use stackline_memory::tables::reserved_curve;
 /// Names of the curves, by number.
 const CURVES: [&str; 2] = ["allocated", "reserved"];
 
-/// Memory of a device over the calls; the values are in the columns.
+/// Memory curves of a device over the calls; the values are in the columns.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct CurveDocument {
@@ -26,6 +26,7 @@ pub(crate) struct CurveDocument {
 /// Names of the columns, a row for each bucket in which a curve changes.
 pub(crate) const COLUMNS: &[&str] = &["curve", "start", "low", "high", "last"];
 
+/// Answer the query for a device's allocated and reserved bytes over the calls.
 pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let device = super::device(memory, arguments)?;
@@ -43,12 +44,12 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     Answer::with_columns(&document, columns(&series, arguments)?)
 }
 
-/// Points of a memory curve, in the form in which counters have theirs: position and value.
+/// Points of a memory curve: position in the order of calls, and bytes.
 pub(super) fn values(curve: &Curve) -> Vec<(i64, f64)> {
     curve.points.iter().map(|&(at, bytes)| (i64::from(at), bytes as f64)).collect()
 }
 
-/// Columns with the buckets of several curves in the requested window.
+/// Answer columns of several curves in the window that the query arguments select, merged by bucket.
 pub(super) fn columns(
     series: &[&[(i64, f64)]],
     arguments: &Arguments,
@@ -56,7 +57,7 @@ pub(super) fn columns(
     let (level, window) = window(arguments, 0)?;
     let mut points: Vec<Point> = Vec::new();
     for (at, values) in series.iter().enumerate() {
-        add(&mut points, at, values, window, |position| position >> level);
+        add_points(&mut points, at, values, window, |position| position >> level);
     }
     let numbers = |value_of: fn(&Point) -> f64| Column::F64(points.iter().map(value_of).collect());
     Ok(vec![
@@ -68,6 +69,7 @@ pub(super) fn columns(
     ])
 }
 
+/// Prefetched arguments of the query for a device's memory curves, by part of the page.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let Stage::MemoryOf(device) = stage else { return Vec::new() };
     super::whole_of_device(opened, device).into_iter().collect()

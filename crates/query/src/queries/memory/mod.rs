@@ -55,7 +55,7 @@ fn whole_of_device(opened: &OpenRun, device: MemoryDeviceId) -> Option<Arguments
     Some(whole(opened)?.with("device", &device.0.to_string()))
 }
 
-/// Additional keys of a memory document.
+/// Additional JSON keys of a document about memory: summary of the memory trace, and data of the page.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct MemoryKeys<'a, P> {
@@ -63,7 +63,7 @@ pub(super) struct MemoryKeys<'a, P> {
     page: P,
 }
 
-/// Document with the tables of `stackline memory --format json` and the data of the page.
+/// Answer with the tables of `stackline memory --format json` and the data of the page.
 fn printed(memory: &Memory, tables: &[Table], page: &impl Serialize) -> Result<Answer, QueryError> {
     let mut described = Trace::default();
     described.meta.name.clone_from(&memory.trace.label);
@@ -79,8 +79,8 @@ fn printed(memory: &Memory, tables: &[Table], page: &impl Serialize) -> Result<A
     super::printed(document, Vec::new(), &MemoryKeys { memory: MemorySummary::from_trace(&memory.trace), page })
 }
 
-/// Keep the first rows of a table, with a note on how many more there are.
-fn cut(table: Table, most: usize) -> Table {
+/// Truncate a table to its first rows, with a note on the number of dropped ones.
+fn truncate_rows(table: Table, most: usize) -> Table {
     let more = table.rows().saturating_sub(most);
     if more == 0 {
         return table;
@@ -97,7 +97,7 @@ fn cut(table: Table, most: usize) -> Table {
     table
 }
 
-/// Text of the memory trace, shortened; `None` if it is empty.
+/// Look up a text of the memory trace, shortened; `None` if it is empty.
 fn text(trace: &MemoryTrace, id: StrId) -> Option<String> {
     Some(trace.strings.get(id)).filter(|text| !text.is_empty()).map(super::shortened)
 }
@@ -137,7 +137,7 @@ fn path(trace: &MemoryTrace, stack: MemoryStackId) -> Vec<FrameAnswer> {
     trace.stacks.frames_of(stack).take(FRAMES).map(frame).collect()
 }
 
-/// Source location: the frame of a call path that says most.
+/// Source location of a memory call: the most informative frame of its call path.
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[cfg_attr(test, ts(rename = "PlaceOf"))]
@@ -147,13 +147,14 @@ struct SourceLocation {
     line: Option<u32>,
 }
 
+/// Source location of a call path in a memory trace.
 fn place(trace: &MemoryTrace, stack: MemoryStackId) -> SourceLocation {
     let Some(location) = stackline_memory::locate(trace, stack) else { return SourceLocation::default() };
     let line = Some(location.line).filter(|&line| line > 0);
     SourceLocation { text: super::shortened(&location.text), file: location.file, line }
 }
 
-/// A memory call in short.
+/// Summary of a memory call: its number, kind, name and source location.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[cfg_attr(test, ts(rename = "CallBrief"))]

@@ -1,4 +1,4 @@
-//! Query of one object: allocation, accesses, waste and suggestions.
+//! Query of one memory object: allocation, accesses, waste and suggestions.
 
 use super::apply::AtPeak;
 use super::{Brief, FrameAnswer, SourceLocation, objects};
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 /// Maximum number of listed accesses, ranges of waste, and suggestions.
 const LISTED: usize = 60;
 
-/// Everything known about one object in memory.
+/// Details of one memory object: allocation, free, accesses, waste and suggestions.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct ObjectDetail<'a> {
@@ -54,12 +54,12 @@ pub(crate) struct ObjectDetail<'a> {
     accesses_all: usize,
 }
 
-/// A wasted part of a life: its reason, its first call, and the one after the last.
+/// Wasted range of an object's lifetime: reason, first call, and the call after the last.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct WasteOf(&'static str, u32, u32);
 
-/// A call that accesses the object.
+/// Access of a call to the memory object.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct AccessBy {
@@ -68,7 +68,7 @@ struct AccessBy {
     evidence: &'static str,
 }
 
-/// A pattern of inefficient use that the object matches.
+/// Pattern of inefficient memory use that the object matches.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct PatternOf<'a> {
@@ -86,12 +86,12 @@ struct PatternOf<'a> {
     measure: Option<MeasureOf<'a>>,
 }
 
-/// Another object: its number and name.
+/// Another memory object that a pattern involves: its number and name.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct OtherObject(usize, String);
 
-/// Measurement of a pattern.
+/// Measured values of a matched pattern, by kind of pattern.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged)]
@@ -121,7 +121,7 @@ impl<'a> MeasureOf<'a> {
     }
 }
 
-/// A suggestion for the object alone, with the number of the one that it is part of.
+/// Suggestion for one memory object, with the number of the suggestion that includes it.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct SuggestionOf<'a> {
@@ -138,6 +138,7 @@ struct SuggestionOf<'a> {
     shared: usize,
 }
 
+/// Answer the query for one memory object.
 pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let trace = &memory.trace;
@@ -191,7 +192,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     })
 }
 
-/// The first calls that touch an object, and how many there are.
+/// First accesses to a memory object, in order of calls, and the total number of accesses.
 fn accesses(memory: &Memory, object: MemoryObjectId) -> (Vec<AccessBy>, usize) {
     let (mut first, mut all) = (Vec::new(), 0);
     let (from, to) = memory.life(object);
@@ -207,6 +208,7 @@ fn accesses(memory: &Memory, object: MemoryObjectId) -> (Vec<AccessBy>, usize) {
     (first, all)
 }
 
+/// Convert a matched pattern to its JSON form.
 fn pattern<'a>(memory: &Memory, found: &'a PatternMatch) -> PatternOf<'a> {
     let name = |object: MemoryObjectId| shortened(&memory.trace.object_name(object));
     let call = |call: MemoryCallId| call.some().map(MemoryCallId::index);
@@ -225,7 +227,8 @@ fn pattern<'a>(memory: &Memory, found: &'a PatternMatch) -> PatternOf<'a> {
     }
 }
 
-/// Suggestions for this object alone, with the number of the suggestion that includes each.
+/// Suggestions for one memory object, each with the number of the suggestion that includes it, and its effect on the
+/// peaks.
 fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<SuggestionOf<'_>> {
     let all = memory.ranked.iter().zip(1_usize..);
     let members = all.flat_map(|(one, number)| one.suggestion.members().map(move |member| (number, member)));
@@ -270,6 +273,8 @@ fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<SuggestionOf<'_>>
 /// Objects of a list whose details are at hand.
 const OBJECTS: usize = 60;
 
+/// Prefetched arguments of the query for one memory object: those with rows in the list of objects, by part of the
+/// page.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::Objects, Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
     let lists = memory.devices().into_iter().flat_map(|device| objects::first(opened, Stage::MemoryOf(device)));

@@ -1,4 +1,4 @@
-//! Query of the lifetimes of memory objects: the first by size, waste or use as rows, the others in sums.
+//! Query of the lifetimes of memory objects: rows for the first ones by size, waste or use, and totals for all others.
 
 use super::calls::within;
 use crate::memory::{Memory, Waste};
@@ -18,7 +18,7 @@ const MOST: usize = 2000;
 /// Maximum number of ticks in an answer; more are merged further.
 const TICKS: usize = 30_000;
 
-/// Objects in memory; those that are shown one by one, their accesses and their waste are in the columns.
+/// Memory objects of a device; objects with rows, their accesses and their waste are in the columns.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct ObjectsDocument {
@@ -37,7 +37,7 @@ pub(crate) struct ObjectsDocument {
     wasted_in: &'static str,
 }
 
-/// Objects of at least so many bytes, and less than twice as many.
+/// Number and bytes of the objects in a size class, from `from` bytes to less than twice as many.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct SizeClass {
@@ -68,7 +68,7 @@ pub(crate) const COLUMNS: &[&str] = &[
     "waste_why",
 ];
 
-/// Sort order of objects.
+/// Sort order of memory objects.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Size,
@@ -76,7 +76,7 @@ enum Order {
     FirstUse,
 }
 
-/// Accesses of one object in one bucket.
+/// Merged accesses to one memory object in one bucket.
 #[derive(Clone, Copy, Debug)]
 struct Tick {
     lane: u32,
@@ -85,6 +85,7 @@ struct Tick {
     count: u32,
 }
 
+/// Answer the query for the lifetimes of memory objects.
 pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let device = super::device(memory, arguments)?;
@@ -132,6 +133,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     Answer::with_columns(&document, columns)
 }
 
+/// Sort memory objects: largest, most wasted, or earliest used first.
 fn sort(memory: &Memory, objects: &mut [MemoryObjectId], order: Order) {
     let bytes = |object: &MemoryObjectId| std::cmp::Reverse(memory.trace.objects.bytes[object.index()]);
     match order {
@@ -147,7 +149,7 @@ fn sort(memory: &Memory, objects: &mut [MemoryObjectId], order: Order) {
 
 type Columns = Vec<(&'static str, Column)>;
 
-/// Columns of the memory objects that have rows, and the texts of their names.
+/// Answer columns with one value per shown memory object, and the texts that the columns number.
 fn of_lanes(memory: &Memory, shown: &[MemoryObjectId]) -> (Vec<String>, Columns) {
     let trace = &memory.trace;
     let named: Vec<[String; 2]> = shown
@@ -178,11 +180,13 @@ fn of_lanes(memory: &Memory, shown: &[MemoryObjectId]) -> (Vec<String>, Columns)
     (texts.list(), columns)
 }
 
+/// Flags of a memory object: bit 0 if allocated before the trace, bit 1 if not freed in it.
 fn open(memory: &Memory, object: MemoryObjectId) -> u8 {
     let objects = &memory.trace.objects;
     u8::from(objects.allocated_by[object.index()].is_none()) | u8::from(objects.freed_by[object.index()].is_none()) << 1
 }
 
+/// Answer columns of merged accesses.
 fn of_ticks(ticks: &[Tick]) -> Columns {
     vec![
         ("tick_lane", Column::U32(ticks.iter().map(|tick| tick.lane).collect())),
@@ -192,6 +196,7 @@ fn of_ticks(ticks: &[Tick]) -> Columns {
     ]
 }
 
+/// Answer columns of wasted ranges.
 fn of_waste(waste: &[(u32, &Waste)]) -> Columns {
     vec![
         ("waste_lane", Column::U32(waste.iter().map(|(lane, _)| *lane).collect())),
@@ -201,7 +206,8 @@ fn of_waste(waste: &[(u32, &Waste)]) -> Columns {
     ]
 }
 
-/// Merged accesses of some memory objects in a window, as fine as they fit into an answer.
+/// Accesses to some memory objects in a window, merged by bucket. The buckets are as small as the maximum number of
+/// ticks permits.
 fn ticks(
     memory: &Memory,
     lanes: &FxHashMap<MemoryObjectId, u32>,
@@ -216,7 +222,7 @@ fn ticks(
     }
 }
 
-/// Accesses of memory objects merged at a level; none if there are too many.
+/// Accesses to memory objects, merged by buckets of 2^`level` calls; `None` if there are too many.
 fn ticks_at(
     memory: &Memory,
     lanes: &FxHashMap<MemoryObjectId, u32>,
@@ -246,6 +252,7 @@ fn ticks_at(
     Some(ticks)
 }
 
+/// Combine the modes of two accesses, such as a read and a write.
 fn both(one: AccessMode, other: AccessMode) -> AccessMode {
     match (one == other, one == AccessMode::Unknown || other == AccessMode::Unknown) {
         (true, _) => one,
@@ -254,7 +261,7 @@ fn both(one: AccessMode, other: AccessMode) -> AccessMode {
     }
 }
 
-/// Objects without a lane, grouped by powers of two of their size, largest first.
+/// Memory objects without a row, grouped into size classes by powers of two, largest first.
 fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<SizeClass> {
     let mut sums: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for object in folded {

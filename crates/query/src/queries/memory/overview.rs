@@ -1,4 +1,4 @@
-//! Overview of memory: devices, peaks, streams, waste, failed requests.
+//! Query of the memory overview: devices, peaks, streams, waste, failed requests.
 
 use crate::memory::{Memory, StreamLane, WasteReason};
 use crate::prefetch::{Stage, one_empty_set};
@@ -11,7 +11,7 @@ use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryPhase};
 /// Most rows of a table, and most phases.
 const ROWS: usize = 300;
 
-/// Devices, peaks, streams and other facts about the memory of a run.
+/// Data of the Memory page: devices, peaks, streams, phases and numbers of items.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct MemoryPage<'a> {
@@ -39,7 +39,7 @@ pub(crate) struct MemoryPage<'a> {
     out_of_memory: usize,
 }
 
-/// A device; `total_bytes` is 0 where it is not known.
+/// Device of a memory trace; `total_bytes` is its capacity, 0 if unknown.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Device {
@@ -48,7 +48,7 @@ struct Device {
     total_bytes: u64,
 }
 
-/// A peak of the memory in use, from a call on.
+/// Peak of the memory in use: bytes, and the call that reaches it.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Peak<'a> {
@@ -58,7 +58,7 @@ struct Peak<'a> {
     bytes: u64,
 }
 
-/// A stream with its number of calls: all, and of each kind.
+/// Stream of a memory trace with its number of calls, in total and of each kind.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[cfg_attr(test, ts(rename = "StreamLane"))]
@@ -69,7 +69,7 @@ struct Stream<'a> {
     kinds: &'a [u32],
 }
 
-/// A phase of the program: its first call, and the one after the last.
+/// Phase of the program in a memory trace: first call, and the call after the last.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Phase {
@@ -78,15 +78,16 @@ struct Phase {
     end: usize,
 }
 
+/// Answer the query for the memory overview.
 pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let trace = &memory.trace;
     let mut all = vec![tables::peaks_table(trace, &memory.peaks)];
     let composition = tables::composition_table(trace, &memory.peaks);
     all.extend(Some(composition).filter(|table| !tables::is_unknown(table)));
-    all.extend(tables::out_of_memory_table(trace).map(|table| super::cut(table, ROWS)));
+    all.extend(tables::out_of_memory_table(trace).map(|table| super::truncate_rows(table, ROWS)));
     if !memory.matches.is_empty() {
-        all.push(super::cut(tables::waste_table(trace, &memory.matches), ROWS));
+        all.push(super::truncate_rows(tables::waste_table(trace, &memory.matches), ROWS));
     }
     super::printed(memory, &all, &page(memory))
 }
@@ -137,6 +138,7 @@ fn of_lane<'a>(memory: &Memory, lane: &'a StreamLane) -> Stream<'a> {
     Stream { stream: lane.stream.0, name, calls: lane.calls, kinds: &lane.kinds }
 }
 
+/// Prefetched arguments of the query for the memory overview, by part of the page.
 pub(crate) fn first(_: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage == Stage::Memory { one_empty_set() } else { Vec::new() }
 }

@@ -13,7 +13,7 @@ const MOST: usize = 2000;
 /// Objects of a suggestion that are named.
 const OBJECTS: usize = 8;
 
-/// Suggestions to save memory; they are the rows of the table.
+/// Additional JSON keys of the list of memory suggestions; the suggestions are rows of the table.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct SuggestionsPage {
@@ -27,6 +27,7 @@ pub(crate) struct SuggestionsPage {
     objects: Vec<Vec<usize>>,
 }
 
+/// Answer the query for the list of suggestions to save memory.
 pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let most = arguments.number("most")?.unwrap_or(ROWS).min(MOST);
@@ -47,17 +48,18 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     super::printed(memory, &[notes.into_iter().fold(table, Table::note)], &page)
 }
 
+/// Prefetched arguments of the query for the list of memory suggestions, by part of the page.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage == Stage::Memory && opened.memory(None).is_ok() { one_empty_set() } else { Vec::new() }
 }
 
-/// Numbers of the suggestions that together lower the peak most.
+/// Numbers (from 1) of the suggestions that together lower the peak most.
 pub(super) fn combination(memory: &Memory) -> Vec<usize> {
     let chosen = memory.combination.as_ref().filter(|combination| combination_note(combination).is_some());
     chosen.iter().flat_map(|chosen| &chosen.chosen).map(|at| at + 1).collect()
 }
 
-/// Number of memory suggestions in a list.
+/// Number of memory suggestions that the list shows by default.
 pub(super) fn count(memory: &Memory) -> usize {
     listed(&memory.ranked, memory.combination.as_ref()).len().min(ROWS)
 }

@@ -6,7 +6,7 @@ use crate::queries::samples::{answers, opened};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Compare names with the declared ones, of which some are optional.
+/// Assert that a query's names match the declared ones, each with true if optional.
 fn check<'n>(query: &str, names: impl Iterator<Item = &'n str>, declared: &[(&str, bool)]) {
     let names: BTreeSet<&str> = names.collect();
     let known: BTreeSet<&str> = declared.iter().map(|(name, _)| *name).collect();

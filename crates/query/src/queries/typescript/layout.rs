@@ -1,6 +1,6 @@
 //! Layout of TypeScript declarations: one read-only field per line.
 
-/// Lay out a TypeScript declaration as `ts-rs` writes it, with a comment.
+/// Format a declaration by `ts-rs` with a comment, and one field per line.
 pub(super) fn declaration(docs: &str, declared: &str) -> String {
     let declared = declared.trim().trim_end_matches(';');
     let (head, body) = declared.split_once(" = ").unwrap_or((declared, ""));
@@ -15,7 +15,7 @@ pub(super) fn declaration(docs: &str, declared: &str) -> String {
     format!("{docs}{}export {head} = {body};\n", if docs.is_empty() { "" } else { "\n" })
 }
 
-/// Fields of a TypeScript object type, each with its comment; none of other types.
+/// Split a TypeScript object type into its fields, each with its comment; `None` for other types.
 pub(super) fn fields(body: &str) -> Option<Vec<&str>> {
     let inside = body.trim().strip_prefix('{')?.strip_suffix('}')?;
     let (mut depth, mut from, mut is_comment) = (0_i32, 0, false);
@@ -45,7 +45,7 @@ pub(super) fn fields(body: &str) -> Option<Vec<&str>> {
     Some(fields)
 }
 
-/// The name of a field, and whether it may be absent.
+/// Name of a TypeScript field, and true if the field is optional.
 pub(super) fn name(field: &str) -> (&str, bool) {
     let field = field.rsplit_once("*/").map_or(field, |(_, field)| field).trim();
     let name = field.split_once(':').map_or(field, |(name, _)| name);
@@ -53,6 +53,7 @@ pub(super) fn name(field: &str) -> (&str, bool) {
     (quoted, name.ends_with('?'))
 }
 
+/// Format a field of a TypeScript type, with its comment.
 fn line(field: &str) -> String {
     match field.rsplit_once("*/") {
         Some((docs, field)) => format!("  {}\n  readonly {};", comment(docs), read_only(field.trim())),
@@ -68,7 +69,7 @@ fn comment(docs: &str) -> String {
     if words.is_empty() { String::new() } else { format!("/** {} */", words.join(" ")) }
 }
 
-/// Read-only TypeScript type. Integers become JavaScript numbers.
+/// Convert a TypeScript type to a read-only one. Integers become JavaScript numbers.
 fn read_only(declared: &str) -> String {
     declared.replace("bigint", "number").replace("Array<", "ReadonlyArray<").replace('[', "readonly [")
 }

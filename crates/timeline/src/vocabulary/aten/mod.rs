@@ -1,4 +1,4 @@
-//! PyTorch: ATen operators by function. Names are facts of its registry (`native_functions.yaml`).
+//! Names of PyTorch's ATen operators, grouped by function. Names are facts of its registry (`native_functions.yaml`).
 
 pub mod constants;
 
@@ -144,12 +144,12 @@ pub fn is_recurrent_cell(operator: &str) -> bool {
     matches!(short_name(operator), Some("lstm_cell" | "gru_cell" | "rnn_tanh_cell" | "rnn_relu_cell"))
 }
 
-/// Test if an operator may multiply two matrices of each sample with each other.
+/// Test if an operator may be a batched matrix product, which multiplies two matrices of each sample.
 pub fn is_batched_product(operator: &str) -> bool {
     matches!(short_name(operator), Some("bmm" | "baddbmm" | "matmul" | "einsum"))
 }
 
-/// Test if an operator is a softmax, or its backward.
+/// Test if an operator is a softmax, forward or backward.
 pub fn is_softmax(operator: &str) -> bool {
     short_name(operator).is_some_and(|name| name.contains("softmax"))
 }
@@ -164,7 +164,7 @@ pub fn converts(operator: &str) -> bool {
     operator == TO || operator == TO_COPY
 }
 
-/// Test if an operator computes gradients, by its own name.
+/// Test by its name if an ATen operator computes gradients.
 pub fn is_backward(operator: &str) -> bool {
     short_name(operator).is_some_and(|name| name.ends_with("_backward"))
 }
