@@ -82,13 +82,13 @@ impl CtdaPath {
     }
 }
 
-/// Test a kernel's name for communication with other devices.
+/// True if a kernel's name shows communication with other devices.
 fn communicates(name: &str) -> bool {
     use stackline_timeline::kernel_type::{KernelType, RULES, by_name};
     by_name(RULES, name) == KernelType::Communication
 }
 
-/// Part in percent of the whole; 0 for an empty whole.
+/// Convert `part` to percent of `whole`; 0 if `whole` is 0.
 pub(super) fn percent(part: i64, whole: i64) -> f64 {
     if whole <= 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
 }

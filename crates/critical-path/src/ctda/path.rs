@@ -43,13 +43,14 @@ pub(super) fn search(graph: &CtdaGraph) -> (Vec<CtdaStep>, bool) {
     (steps, false)
 }
 
-/// Node that ends last; host nodes win ties, then the first node.
+/// Graph node with the latest end. At equal ends, host nodes come before GPU nodes, then the lowest node number wins.
 fn last_node(graph: &CtdaGraph) -> Option<u32> {
     let key = |n: &u32| (graph.nodes[*n as usize].end_ns, !graph.nodes[*n as usize].is_gpu, std::cmp::Reverse(*n));
     (0..graph.nodes.len() as u32).max_by_key(key)
 }
 
-/// Edge from the prerequisite that determined the start of a node.
+/// Binding edge into a node: the one with the latest effective end. Host nodes prefer synchronization edges from work
+/// that was unfinished at the call.
 fn predecessor(graph: &CtdaGraph, node: u32) -> Option<&CtdaEdge> {
     let edges = graph.edges_into(node);
     let row = &graph.nodes[node as usize];

@@ -10,7 +10,7 @@ use stackline_model::{EventId, EventKind, StrId, Trace};
 /// kept.
 const KEPT_SHARE: f64 = 0.01;
 
-/// Attribute the Python time of each node to its relevant functions.
+/// Attribute the Python time of each graph node to functions with at least [`KEPT_SHARE`] of the node's time.
 pub(super) fn roll_up(trace: &Trace, parent: &[EventId], chain: &mut Chain) {
     for node in &chain.nodes {
         let least = (node.end.saturating_sub(node.start)) as f64 * KEPT_SHARE;
@@ -44,8 +44,8 @@ pub(super) fn roll_up(trace: &Trace, parent: &[EventId], chain: &mut Chain) {
     }
 }
 
-/// Innermost kept frame at or around an event, or the operator around the frames, or the outermost frame. Caches the
-/// result for all frames on the way.
+/// Innermost event at or around `event` that `stops` accepts (a kept frame or an operator), or the outermost event.
+/// `known` caches the result for all frames on the way.
 fn nearest_kept(
     event: EventId,
     parent: &[EventId],

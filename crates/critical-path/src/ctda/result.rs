@@ -157,7 +157,7 @@ pub(super) fn pack(
     (packer.graph, packer.builder.finish(), packer.categories)
 }
 
-/// Number of a stream; its position if the trace has no number.
+/// Number of a GPU stream in the trace; the given position of the stream if the trace has no number.
 fn stream_number(trace: &Trace, track: TrackId, position: u32) -> i64 {
     let number = trace.tracks.get(track).stream;
     if number >= 0 { number } else { i64::from(position) }

@@ -50,8 +50,8 @@ pub(super) struct Host {
     pub(super) rows: usize,
 }
 
-/// Compute nesting, phases and segments of all threads.
-pub(super) fn walk<'a>(trace: &'a Trace, book: &mut PhaseRuleCache<'a>, window: Window) -> Host {
+/// Compute the segments of all host threads (innermost event over time), and the phase and nesting of each event.
+pub(super) fn build_host<'a>(trace: &'a Trace, book: &mut PhaseRuleCache<'a>, window: Window) -> Host {
     let n = trace.events.len();
     let links = link_sides(trace);
     let mut host =
@@ -82,8 +82,8 @@ pub(super) fn walk<'a>(trace: &'a Trace, book: &mut PhaseRuleCache<'a>, window: 
     host
 }
 
-/// Per event: its side of a link between operator and backward operator. An operator inside a backward operator can be
-/// both; the backward side wins.
+/// For each event: its side (forward or backward) of a link between operator and backward operator, if any. An operator
+/// inside a backward operator can be both; the backward side wins.
 fn link_sides(trace: &Trace) -> Vec<Option<LinkSide>> {
     let mut sides = vec![None; trace.events.len()];
     for (from, _, _) in trace.links.of_kind(LinkKind::Backward) {
@@ -95,8 +95,8 @@ fn link_sides(trace: &Trace) -> Vec<Option<LinkSide>> {
     sides
 }
 
-/// Event on the stack.
-struct Open {
+/// Open event on the stack of a thread, with its end.
+struct OpenEvent {
     event: EventId,
     end: i64,
     rank: Rank,
@@ -108,12 +108,13 @@ struct Walker<'w, 'a> {
     links: &'w [Option<LinkSide>],
     window: Window,
     host: &'w mut Host,
-    open: Vec<Open>,
+    open: Vec<OpenEvent>,
     cursor: i64,
 }
 
 impl Walker<'_, '_> {
-    /// Process one thread; `None` if no event of it counts.
+    /// Compute the segments and calls of one thread, and the phase and nesting of its events. `None` if no event
+    /// counts.
     fn thread(&mut self, track: TrackId) -> Option<Thread> {
         let events = self.ordered(track);
         let mut thread = Thread { track, segments: Vec::new(), calls: Vec::new() };
@@ -137,7 +138,7 @@ impl Walker<'_, '_> {
                 thread.calls.push(event);
             }
             self.emit(start, &mut thread.segments);
-            self.open.push(Open { event, end: self.trace.events.end(event), rank });
+            self.open.push(OpenEvent { event, end: self.trace.events.end(event), rank });
         }
         self.close(i64::MAX, &mut thread.segments);
         if autograd && !mixed {
@@ -149,7 +150,7 @@ impl Walker<'_, '_> {
         (!thread.segments.is_empty() || !thread.calls.is_empty()).then_some(thread)
     }
 
-    /// Events of the thread that overlap the window, outer ones first; ties by level and name.
+    /// Events of a thread that overlap the window, by start, outer ones first; ties by level and name.
     fn ordered(&self, track: TrackId) -> Vec<EventId> {
         let (trace, window) = (self.trace, self.window);
         let is_counted = |e: &EventId| {
@@ -188,7 +189,7 @@ impl Walker<'_, '_> {
         })
     }
 
-    /// Close events that ended by a time.
+    /// Remove the events that ended by a time from the stack, and append their last segments.
     fn close(&mut self, at: i64, segments: &mut Vec<Segment>) {
         while let Some(end) = self.open.last().map(|o| o.end).filter(|&end| end <= at) {
             self.emit(end, segments);
@@ -196,7 +197,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Assign the time up to `until` to the innermost open event.
+    /// Append a segment of the innermost open event, from the end of the last segment to the time `until`.
     fn emit(&mut self, until: i64, segments: &mut Vec<Segment>) {
         let start = self.cursor.max(self.window.start);
         let end = until.min(self.window.end);

@@ -35,7 +35,7 @@ pub(super) fn merge(threads: &[Thread]) -> Vec<Piece> {
     }
     // Threads have a fixed order, so the result does not depend on the order of the file.
     work.sort_by_key(|(s, thread)| (s.start, Reverse(s.end), *thread));
-    let mut gaps = Gaps { threads, position: vec![0; threads.len()] };
+    let mut gaps = GapFiller { threads, position: vec![0; threads.len()] };
     let mut now = i64::MIN;
     let mut last = None;
     for (i, &(segment, thread)) in work.iter().enumerate() {
@@ -71,15 +71,16 @@ fn join(pieces: &mut Vec<Piece>) {
     });
 }
 
-/// Fills the gaps between work of all threads.
-struct Gaps<'a> {
+/// Search for the Python code and waits that fill the gaps between operators and calls of all threads.
+struct GapFiller<'a> {
     threads: &'a [Thread],
     /// Per thread: the first segment that may overlap the next gap.
     position: Vec<usize>,
 }
 
-impl Gaps<'_> {
-    /// Fill the gap from `start` to `end` between work of the threads `before` and `after`.
+impl GapFiller<'_> {
+    /// Append pieces of Python code and waits for the gap from `start` to `end`, which lies between work of the threads
+    /// `before` and `after`.
     fn fill(&mut self, start: i64, end: i64, before: Option<u32>, after: Option<u32>, pieces: &mut Vec<Piece>) {
         let mut found = Vec::new();
         match (before, after) {
@@ -95,7 +96,7 @@ impl Gaps<'_> {
         }
     }
 
-    /// Collect the segments of a thread in the gap.
+    /// Add the segments of a thread in a gap to the candidates `found`, limited to the gap.
     fn collect_segments(&mut self, thread: u32, start: i64, end: i64, found: &mut Vec<Candidate>) {
         let segments = &self.threads[thread as usize].segments;
         let at = &mut self.position[thread as usize];
@@ -109,13 +110,14 @@ impl Gaps<'_> {
     }
 }
 
-/// Piece that could fill part of a gap.
+/// Piece that could fill part of a gap, with the start of its whole segment.
 struct Candidate {
     piece: Piece,
     since: i64,
 }
 
-/// Choose, at each time, the candidate that began last. Waiting candidates have the lowest priority.
+/// Append the pieces of a gap: at each time, the candidate that began last. Waiting candidates have the lowest
+/// priority.
 fn choose(found: &[Candidate], pieces: &mut Vec<Piece>) {
     let mut points: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * found.len());
     for (i, candidate) in found.iter().enumerate() {
