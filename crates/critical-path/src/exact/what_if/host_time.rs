@@ -93,7 +93,7 @@ pub(super) fn cuts_without_waits(exact: &Exact<'_>, cuts: &[Cut]) -> Option<Vec<
         let inside = (first..lane.pieces.len()).take_while(|&piece| lane.pieces[piece].start < cut.to);
         for piece in inside {
             let (from, to) = (lane.pieces[piece].start.max(cut.from), lane.piece_end(piece).min(cut.to));
-            if may_wait.span(lane.pieces[piece].event) {
+            if may_wait.in_span(lane.pieces[piece].event) {
                 found |= from < to;
             } else if from < to {
                 match kept.last_mut().filter(|last| (last.lane, last.to, last.factor) == (cut.lane, from, cut.factor)) {

@@ -50,7 +50,7 @@ impl LockContention {
         let graph = &exact.graph;
         let mut is_lock_release = vec![false; graph.len()];
         for node in 0..graph.len() as u32 {
-            let Some(edge) = graph.release(node) else { continue };
+            let Some(edge) = graph.binding_edge(node) else { continue };
             is_lock_release[node as usize] = match edge.dependency {
                 Dependency::Sync(Reason::BackPressure) | Dependency::Thread(ThreadRule::InterpreterLock, _) => true,
                 Dependency::Thread(ThreadRule::Wakes, _) => is_lock(exact, node),

@@ -483,7 +483,7 @@ fn positions(order: &[u32]) -> Vec<u32> {
 /// Longest overlap of two operations of a stream, in ns.
 fn max_overlap(graph: &ActivityGraph) -> i64 {
     let overlaps = (0..graph.len() as u32).filter_map(|node| {
-        let edge = graph.release(node).filter(|e| e.dependency == Dependency::Overlap)?;
+        let edge = graph.binding_edge(node).filter(|e| e.dependency == Dependency::Overlap)?;
         Some(graph.end[edge.from as usize] - graph.start[node as usize])
     });
     overlaps.filter(|&ns| ns <= LONG_OVERLAP_NS).max().unwrap_or(0)
