@@ -6,8 +6,9 @@ use crate::streams::LastOfTwo;
 use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::CallKind;
 
-/// For each GPU operation: the operation of another stream on its device that ended last before its start.
-pub(super) fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
+/// For each node of a GPU operation: the node of the operation that ended last before its start on another stream of
+/// its device.
+pub(super) fn capacity_dependencies(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
     let (graph, gpu) = (&exact.graph, &exact.trace.gpu);
     let operations = || (0..graph.len() as u32).filter(|&n| graph.kind[n as usize] == NodeKind::Gpu);
     let place = |n: u32| graph.place[n as usize] as usize;
@@ -33,7 +34,7 @@ pub(super) fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
 
 /// For each host node after a query of the GPU: the GPU operation that ended last before the query. If this operation
 /// ended later, the thread would have queried again.
-pub(super) fn lone_queries(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
+pub(super) fn query_dependencies(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
     let (trace, graph) = (exact.trace, &exact.graph);
     let mut by_end: Vec<(i64, u32)> = Vec::new();
     let mut found = FxHashMap::default();

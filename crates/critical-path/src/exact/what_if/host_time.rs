@@ -50,7 +50,7 @@ impl HostTime {
         list[first..].iter().take_while(|s| s.from < to).map(|s| s.change(from, to)).sum()
     }
 
-    /// Apply the scaled time ranges to the durations of host nodes.
+    /// Add the time that the scaled ranges remove or add to the durations of host nodes in `changes`.
     pub(super) fn apply(&self, exact: &Exact<'_>, plan: &Plan, changes: &mut Changes) {
         let graph = &exact.graph;
         for (lane, list) in self.0.iter().enumerate() {

@@ -118,7 +118,7 @@ impl Prediction {
     }
 }
 
-/// Part in percent of the whole; 0 for an empty whole.
+/// Convert `part` to percent of `whole`; 0 if `whole` is 0.
 pub(super) fn percent(part: i64, whole: i64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }
@@ -165,8 +165,9 @@ impl WhatIf<'_, '_> {
         self.predict_with_segments(choice, edits, None)
     }
 
-    /// Same prediction; `segments` receives the critical-path segments after the edits. Each begins at the end of the
-    /// previous one (the first at the start of the window). Adjacent segments of one cause and name are merged.
+    /// Predict the effect of edits as [`Self::predict`] does. `segments` receives the critical-path segments after the
+    /// edits. Each begins at the end of the previous one (the first at the start of the window). Adjacent segments of
+    /// one cause and name are merged.
     fn predict_with_segments(
         &self,
         choice: &WindowChoice,
@@ -189,7 +190,7 @@ impl WhatIf<'_, '_> {
         let mut notes = std::mem::take(&mut applied.notes);
         notes.extend(edits.iter().filter_map(|edit| edit.missing(self.exact.trace)));
         let taken = self.removed_path_ns(&measured, &applied);
-        notes.extend(self.unknown_bound());
+        notes.extend(self.unknown_causes_note());
         notes.extend(self.exact.clocks_disagree().then(|| CLOCKS_DISAGREE.to_owned()));
         notes.extend(self.no_gain(&measured, &applied, (taken, gain.ns)));
         notes.extend(self.replacing_cause(taken, gain.ns, (&before, &after)));
@@ -240,7 +241,7 @@ impl WhatIf<'_, '_> {
         Ok(Measured { window, is_whole: *choice == WindowChoice::Whole, work, before })
     }
 
-    /// True if a window ends on a thread.
+    /// True if a window ends with a host node, on a thread.
     fn is_on_thread(&self, window: Window) -> bool {
         window.anchor != NONE && self.exact.graph.kind[window.anchor as usize] != NodeKind::Gpu
     }
