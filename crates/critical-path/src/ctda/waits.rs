@@ -108,7 +108,7 @@ impl<'a> Waits<'a> {
                 }
                 None => self.count_unknown(),
             },
-            SyncKind::Event => match record.filter(SyncRecord::names_event) {
+            SyncKind::Event => match record.filter(SyncRecord::has_event_record) {
                 Some(record) => one(self.recorded_op(mark.event, record.event_record)),
                 // The event is unknown: the work that ended last before the call returned.
                 None => {

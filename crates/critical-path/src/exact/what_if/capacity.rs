@@ -2,7 +2,7 @@
 
 use super::super::Exact;
 use super::super::graph::NodeKind;
-use crate::streams::LastOfTwo;
+use crate::streams::LastOnTwoStreams;
 use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::CallKind;
 
@@ -16,12 +16,12 @@ pub(super) fn capacity_dependencies(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
     by_start.sort_unstable_by_key(|&n| (graph.start[n as usize], n));
     let mut by_end: Vec<u32> = operations().collect();
     by_end.sort_unstable_by_key(|&n| (graph.end[n as usize], n));
-    let mut latest: FxHashMap<i32, LastOfTwo<i64, u32>> = FxHashMap::default();
+    let mut latest: FxHashMap<i32, LastOnTwoStreams<i64, u32>> = FxHashMap::default();
     let mut found = FxHashMap::default();
     let mut ended = by_end.into_iter().peekable();
     for node in by_start {
         while let Some(done) = ended.next_if(|&d| graph.end[d as usize] <= graph.start[node as usize]) {
-            let of_device = latest.entry(gpu.device[place(done)]).or_insert_with(LastOfTwo::new);
+            let of_device = latest.entry(gpu.device[place(done)]).or_insert_with(LastOnTwoStreams::new);
             of_device.ended(gpu.stream[place(done)], done);
         }
         let of_device = latest.get(&gpu.device[place(node)]);
