@@ -4,7 +4,7 @@ use super::CtdaPath;
 use rustc_hash::FxHashMap;
 use stackline_timeline::phase_rules::Phase;
 
-/// Events of one name and category on the path.
+/// Hotspot: the events of one name and category on the critical path, with their total time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hotspot {
     /// Name.
@@ -22,7 +22,7 @@ pub struct Hotspot {
 }
 
 impl CtdaPath {
-    /// Time on the path by name and category, largest first.
+    /// Hotspots of the path: time by event name and category, largest first.
     pub fn hotspots(&self) -> Vec<Hotspot> {
         let mut sums: FxHashMap<(u32, u32), (i64, usize)> = FxHashMap::default();
         for (_, piece) in self.path_pieces() {

@@ -62,7 +62,7 @@ pub struct CtdaOptions {
     pub phase_rules: Option<PhaseRules>,
 }
 
-/// Find the critical path of a trace.
+/// Find the critical path of a trace by method `ctda`.
 ///
 /// ```
 /// use stackline_critical_path::{CriticalPathError, ctda};

@@ -26,7 +26,7 @@ pub(super) fn search(graph: &CtdaGraph) -> (Vec<CtdaStep>, bool) {
     loop {
         seen[current as usize] = true;
         let node = &graph.nodes[current as usize];
-        let edge = predecessor(graph, current);
+        let edge = binding_edge(graph, current);
         // A node that waited counts from the end of the wait.
         let waited = edge.filter(|e| e.kind == CtdaEdgeKind::Sync && !node.is_gpu).map_or(node.start_ns, |e| e.at_ns);
         let from_ns = node.start_ns.max(waited).min(until);
@@ -51,7 +51,7 @@ fn last_node(graph: &CtdaGraph) -> Option<u32> {
 
 /// Binding edge into a node: the one with the latest effective end. Host nodes prefer synchronization edges from work
 /// that was unfinished at the call.
-fn predecessor(graph: &CtdaGraph, node: u32) -> Option<&CtdaEdge> {
+fn binding_edge(graph: &CtdaGraph, node: u32) -> Option<&CtdaEdge> {
     let edges = graph.edges_into(node);
     let row = &graph.nodes[node as usize];
     // Ties: thread or stream order wins over launches, launches over waits, then the earlier node.

@@ -33,7 +33,7 @@ pub struct CtdaPath {
     pub warnings: Vec<Warning>,
 }
 
-/// Categories of the path's events, as in the source trace.
+/// Category of each event of the path's graph, as in the source trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Categories {
     /// Category per event: a row of `names`.

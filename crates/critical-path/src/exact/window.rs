@@ -127,8 +127,8 @@ impl Exact<'_> {
         Ok((self.span_window(to.event, from.start, to.end), [launched(from.start, from), within]))
     }
 
-    /// Move the start and end of a window of a thread to the last ends of the GPU work launched before the window and
-    /// in it, if these are later.
+    /// Move the start and end of a thread's window to the last ends of the GPU work launched before it and in it, if
+    /// later.
     fn with_work(&self, window: Window, [before, within]: [Vec<u32>; 2]) -> Window {
         let end = |n: &u32| self.graph.end[*n as usize];
         let start = before.iter().map(end).max().unwrap_or(i64::MIN).max(window.start);
@@ -184,8 +184,8 @@ impl Exact<'_> {
         Window { start, end, anchor }
     }
 
-    /// Graph node of the GPU work that ends last in a time range, for a span on a device row without a thread, such as
-    /// a step mark. Work of the same device is preferred.
+    /// Graph node of the GPU work that ends last in a time range, for a span on a device row, such as a step mark. Work
+    /// of the same device is preferred.
     fn last_work(&self, track: TrackId, (start, end): (i64, i64)) -> u32 {
         let (graph, tracks) = (&self.graph, &self.trace.tracks);
         let is_within = |n: &u32| {

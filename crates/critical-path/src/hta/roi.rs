@@ -34,7 +34,8 @@ pub(super) fn select(
     Ok(Roi { kept: rows_in_window(trace, view, names, window), window, missing_instances })
 }
 
-/// First start and last end of the selected instances, in HTA's row order, not in time order.
+/// Window of the selected instances of an annotation: first start, last end, and number of missing instances. Instances
+/// are counted in HTA's row order, not in time order.
 fn annotated_window(
     trace: &Trace,
     view: &HtaView,

@@ -124,8 +124,8 @@ fn lanes_by_process(exact: &Exact<'_>, test: impl Fn(&ThreadTimeline) -> bool) -
     lanes.chunk_by(|a, b| pid(a) == pid(b)).map(<[usize]>::to_vec).collect()
 }
 
-/// Holders and requests of locks, by process. A lock is requested at the start of a frame that acquires one, and held
-/// from its end to the end of the next frame that releases one.
+/// Holders and requests of locks, by process. A lock is requested at the start of an acquiring frame, and held from its
+/// end to the end of the next releasing frame.
 fn lock_groups(exact: &Exact<'_>) -> Vec<Group> {
     let marks = |event: EventId| if event.is_some() { exact.names.flags(exact.trace, event) } else { 0 };
     let acquires = |event: EventId| marks(event) & bits::LOCKS != 0;

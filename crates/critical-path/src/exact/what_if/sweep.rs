@@ -158,8 +158,8 @@ impl WhatIf<'_, '_> {
 /// Candidate with its edit and its plan.
 type TriedCandidate<'p> = ((Candidate, Edit), &'p Planned);
 
-/// Merge edits of the same time. The one with the least time on the path is kept, because it is the most specific.
-/// Sorted by gain.
+/// Merge tried edits with similar gains that change the same part of the path. The one with the least time on the path
+/// is kept, because it is the most specific. Sorted by gain.
 fn merge_same_time(mut tried: Vec<TriedCandidate<'_>>, path: &ExactPath) -> Vec<(Candidate, Edit)> {
     tried.sort_by(|((a, _), _), ((b, _), _)| by_gain(a, b));
     let mut kept: Vec<TriedCandidate<'_>> = Vec::new();
