@@ -2,7 +2,7 @@
 //! The time of smaller functions counts for the innermost relevant function around them.
 
 use super::nodes::Chain;
-use super::stacks::Rank;
+use super::stacks::Priority;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Trace};
 
@@ -16,7 +16,7 @@ pub(super) fn roll_up(trace: &Trace, parent: &[EventId], chain: &mut Chain) {
         let least = (node.end.saturating_sub(node.start)) as f64 * KEPT_SHARE;
         let pieces = &mut chain.pieces[node.pieces.clone()];
         let is_frame = |event: EventId| event.is_some() && trace.kind(event) == EventKind::PythonFunction;
-        if !pieces.iter().any(|p| p.rank != Rank::Work && is_frame(p.event)) {
+        if !pieces.iter().any(|p| p.priority != Priority::Work && is_frame(p.event)) {
             continue;
         }
         let mut own: FxHashMap<StrId, i64> = FxHashMap::default();

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 
 /// Priority of a thread's activity when several threads of a process are active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
+pub(super) enum Priority {
     /// Python frame that waits for another thread.
     Wait,
     /// Python code, and annotations that match a rule.
@@ -25,7 +25,7 @@ pub(super) struct Segment {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) event: EventId,
-    pub(super) rank: Rank,
+    pub(super) priority: Priority,
 }
 
 /// Host thread of a process, with its innermost events over time.
@@ -74,7 +74,7 @@ pub(super) fn build_host<'a>(trace: &'a Trace, book: &mut PhaseRuleCache<'a>, wi
     }
     // Some traces show the frames of helper processes. They are irrelevant while other processes do the program's work.
     let works = |threads: &[Thread]| {
-        threads.iter().any(|t| !t.calls.is_empty() || t.segments.iter().any(|s| s.rank == Rank::Work))
+        threads.iter().any(|t| !t.calls.is_empty() || t.segments.iter().any(|s| s.priority == Priority::Work))
     };
     if host.processes.iter().any(|p| works(p)) {
         host.processes.retain(|p| works(p));
@@ -99,7 +99,7 @@ fn link_sides(trace: &Trace) -> Vec<Option<LinkSide>> {
 struct OpenEvent {
     event: EventId,
     end: i64,
-    rank: Rank,
+    priority: Priority,
 }
 
 struct Walker<'w, 'a> {
@@ -131,14 +131,14 @@ impl Walker<'_, '_> {
             self.host.phase[i] = phase;
             autograd |= rule.is_some_and(|r| r.autograd_thread);
             mixed |= outer.is_none() && !matches!(phase, Phase::Backward | Phase::Communication | Phase::Other);
-            let Some(rank) = self.rank(event, rule.is_some()) else { continue };
+            let Some(priority) = self.priority(event, rule.is_some()) else { continue };
             self.host.parent[i] = outer.unwrap_or(EventId::NONE);
             self.host.rows += 1;
             if kind.is_api_call() {
                 thread.calls.push(event);
             }
             self.emit(start, &mut thread.segments);
-            self.open.push(OpenEvent { event, end: self.trace.events.end(event), rank });
+            self.open.push(OpenEvent { event, end: self.trace.events.end(event), priority });
         }
         self.close(i64::MAX, &mut thread.segments);
         if autograd && !mixed {
@@ -175,16 +175,16 @@ impl Walker<'_, '_> {
         events
     }
 
-    fn rank(&mut self, event: EventId, has_rule: bool) -> Option<Rank> {
+    fn priority(&mut self, event: EventId, has_rule: bool) -> Option<Priority> {
         Some(match self.trace.kind(event) {
             EventKind::Operator | EventKind::Runtime | EventKind::Driver | EventKind::Overhead | EventKind::Other => {
-                Rank::Work
+                Priority::Work
             }
-            EventKind::PythonFunction if self.book.waits(self.trace.events.name[event.index()]) => Rank::Wait,
-            EventKind::PythonFunction => Rank::Python,
+            EventKind::PythonFunction if self.book.waits(self.trace.events.name[event.index()]) => Priority::Wait,
+            EventKind::PythonFunction => Priority::Python,
             // An annotation names work and has no time of its own. One that matches a rule represents the code inside
             // it.
-            EventKind::Annotation if has_rule => Rank::Python,
+            EventKind::Annotation if has_rule => Priority::Python,
             _ => return None,
         })
     }
@@ -208,7 +208,7 @@ impl Walker<'_, '_> {
         let start = start.max(self.trace.events.start[open.event.index()]);
         let end = end.min(open.end);
         if end > start {
-            segments.push(Segment { start, end, event: open.event, rank: open.rank });
+            segments.push(Segment { start, end, event: open.event, priority: open.priority });
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::graph::{ActivityGraph, Dependency, NONE, NewEdge, NodeKind};
 use super::other_streams::OtherStreams;
 use super::thread_timelines::ThreadTimeline;
-use super::wakeups::{Handover, Threads};
+use super::wakeups::{Handover, HandoversAndGaps};
 use crate::gpu_order::{CLOCK_TOLERANCE_NS, GpuOrder, Reason, SyncCall};
 use crate::streams::{end as gpu_end, start as gpu_start};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -78,7 +78,7 @@ impl<'a> Builder<'a> {
         trace: &'a Trace,
         order: &'a GpuOrder,
         lanes: &'a [ThreadTimeline],
-        threads: &Threads,
+        threads: &HandoversAndGaps,
     ) -> BuiltGraph {
         let mut builder = Self {
             trace,
@@ -160,7 +160,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Collect the waits of each thread (lane) in time order, and add the release points that end them.
-    fn collect_waits(&mut self, threads: &Threads) -> Vec<Vec<Wait>> {
+    fn collect_waits(&mut self, threads: &HandoversAndGaps) -> Vec<Vec<Wait>> {
         let mut waits: Vec<Vec<Wait>> = self.lanes.iter().map(|_| Vec::new()).collect();
         let order = self.order;
         for sync in &order.syncs {

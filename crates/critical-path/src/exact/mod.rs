@@ -125,7 +125,7 @@ impl<'a> Exact<'a> {
             left_out,
             ..
         } = { order };
-        let wakeups::Threads { gaps, .. } = { threads };
+        let wakeups::HandoversAndGaps { gaps, .. } = { threads };
         graph.connect(edges);
         let reliability = Reliability::new(trace, &lanes);
         Self {

@@ -56,13 +56,13 @@ pub(super) struct Handover {
 }
 
 /// All handovers between threads, and the activity of each thread in gaps between its spans.
-pub(super) struct Threads {
+pub(super) struct HandoversAndGaps {
     pub(super) handovers: Vec<Handover>,
     /// Kind of gaps per lane.
     pub(super) gaps: Vec<Gap>,
 }
 
-/// Activity of a thread in gaps between its spans.
+/// Assumed activity of a thread in the gaps between its spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gap {
     /// Autograd engine.
@@ -103,7 +103,7 @@ struct HandoverFinder<'a> {
 }
 
 /// Find all handovers between host threads, from the releasing to the waiting thread.
-pub(super) fn find_handovers(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> Threads {
+pub(super) fn find_handovers(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> HandoversAndGaps {
     let main = main_lanes(trace, lanes);
     let forward_of = forward_lanes(trace, lanes, &main);
     let mut finder = HandoverFinder {
@@ -143,7 +143,7 @@ pub(super) fn find_handovers(trace: &Trace, lanes: &[ThreadTimeline], names: &Na
             () => Gap::Unseen,
         }
     };
-    Threads { gaps: (0..lanes.len()).map(gap).collect(), handovers: finder.handovers }
+    HandoversAndGaps { gaps: (0..lanes.len()).map(gap).collect(), handovers: finder.handovers }
 }
 
 /// Main thread of each process, as a lane: the lane with its steps, or the one whose thread number equals the process

@@ -137,19 +137,19 @@ const BOUND_DIVISOR: i64 = 10_000;
 /// Additional width of the bounds in ns if any time changes: one more gap or handover.
 const LAG_NS: i64 = 4_000;
 
-/// Window whose length is predicted.
+/// Window whose length a prediction measures, with the nodes that define its start and end.
 struct Measured {
     window: Window,
     /// True if the end of the window is the end of the last work.
     is_whole: bool,
     /// Work launched before the window's start and end, for windows of GPU throughput.
-    work: Option<Work>,
+    work: Option<ThroughputWindow>,
     /// For a window that ends with GPU work and lies on no thread: the last work before it on that stream.
     before: Option<u32>,
 }
 
-/// Start and end of a throughput window: a thread, and the last operations of streams.
-struct Work {
+/// Throughput window: time range of a thread, and the last GPU operations of streams launched before its start and end.
+struct ThroughputWindow {
     /// Time range of the thread.
     host: Window,
     begins: Vec<u32>,
@@ -231,7 +231,7 @@ impl WhatIf<'_, '_> {
         let work = match *choice {
             WindowChoice::StepsWithWork(first, last) => {
                 let (host, [begins, ends]) = self.exact.steps_and_work(first, last)?;
-                self.is_on_thread(host).then_some(Work { host, begins, ends })
+                self.is_on_thread(host).then_some(ThroughputWindow { host, begins, ends })
             }
             _ => None,
         };
@@ -336,7 +336,14 @@ impl WhatIf<'_, '_> {
     }
 
     /// End and length of a throughput window, including GPU work launched before its start and end.
-    fn end_of_work(&self, work: &Work, applied: &Applied, mode: Mode, shifts: &mut Vec<i64>, stop: Stop<'_>) -> End {
+    fn end_of_work(
+        &self,
+        work: &ThroughputWindow,
+        applied: &Applied,
+        mode: Mode,
+        shifts: &mut Vec<i64>,
+        stop: Stop<'_>,
+    ) -> End {
         let (graph, host) = (&self.exact.graph, work.host);
         let nodes = || work.begins.iter().chain(&work.ends).chain([&host.anchor]);
         let until = nodes().map(|&n| self.plan.position[n as usize]).max().unwrap_or(0) + 1;
