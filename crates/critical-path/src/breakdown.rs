@@ -70,8 +70,8 @@ impl CriticalPath {
         Breakdown { steps, bound_by }
     }
 
-    /// Share of the path per event name, largest first. Edges count for the event that they are attributed to. Launch
-    /// delays have no such event and count for the launched kernel.
+    /// Share of each event name in the time of the path, largest first. Edges count for the event that they are
+    /// attributed to. Launch delays have no such event and count for the launched kernel.
     pub fn top_names(&self) -> Vec<Share> {
         let mut sums = vec![(0f64, 0usize); self.events.names.len()];
         for edge in self.path_edges() {
@@ -119,7 +119,7 @@ impl CriticalPath {
     }
 }
 
-/// Convert sums into shares of the total.
+/// Convert sums of edge weights in µs and edge counts, by name, into shares of the total weight.
 fn shares(sums: Vec<(&str, f64, usize)>) -> Vec<Share> {
     let total: f64 = sums.iter().map(|s| s.1).sum();
     let share = |(name, weight_us, edges): (&str, f64, usize)| Share {
@@ -139,7 +139,8 @@ pub(super) fn data_load_patterns(texts: &[String]) -> Result<Vec<Regex>, Critica
     texts.iter().map(compile).collect()
 }
 
-/// Test a shortened name for a communication kernel, as HTA does. A kernel whose name starts with "hip" counts as well.
+/// True if a shortened kernel name is that of a communication kernel by the rule of HTA. Names that start with "hip"
+/// count as well.
 fn is_communication(name: &str) -> bool {
     ["nccl", "hip", "hccl"].iter().any(|p| name.starts_with(p)) || name.contains("ncclKernel")
 }

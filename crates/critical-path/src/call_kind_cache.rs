@@ -11,7 +11,7 @@ impl CallKindCache {
         Self(trace.strings.iter().map(kind_of_name).collect())
     }
 
-    /// Kind of a call; `None` for other events than runtime and driver calls.
+    /// Kind of a runtime or driver call; `None` for other events and for names of unknown kind.
     pub(crate) fn kind_of(&self, trace: &Trace, event: EventId) -> Option<CallKind> {
         if event.is_some() && trace.kind(event).is_api_call() {
             self.kind_of_name(trace.events.name[event.index()])

@@ -34,6 +34,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
+    /// Collect the GPU commands of a trace from its GPU operations, runtime calls and synchronization records.
     pub(super) fn collect(trace: &Trace, kinds: &CallKindCache, streams: &Streams) -> Self {
         let records = SyncRecords::read(trace);
         let mut out = Self { list: Vec::new(), has_wait_records: records.has_stream_wait_targets };
@@ -67,7 +68,7 @@ impl Commands {
                     Some(&stream) => (1, Command::Record { record: (pid(call), id), stream }),
                     None => continue,
                 },
-                CallKind::StreamWait => match out.stream_wait(call, pid(call), record, streams) {
+                CallKind::StreamWait => match out.stream_wait_command(call, pid(call), record, streams) {
                     Some(command) => (2, command),
                     None => continue,
                 },
@@ -95,8 +96,9 @@ impl Commands {
         out
     }
 
-    /// Command of a call that makes a stream wait for an event. `None` if nothing runs on the stream.
-    fn stream_wait(
+    /// Create the command of a call that makes a stream wait for an event. `None` if the trace has no work on the
+    /// waiting stream.
+    fn stream_wait_command(
         &self,
         call: EventId,
         process: Key,

@@ -169,7 +169,7 @@ fn suggest_names(nearest: &[String]) -> String {
 /// Maximum number of listed frames.
 const MAX_FRAMES: usize = 8;
 
-/// Selectors of frames with the same function name.
+/// Text of an error that lists the selectors of frames with the same function name.
 fn frame_choices(frames: &[String]) -> String {
     // Whole names: readers copy them.
     let choices: Vec<String> = frames.iter().take(MAX_FRAMES).map(|frame| format!("'frame:{frame}'")).collect();

@@ -18,6 +18,7 @@ pub enum TrackKey {
 }
 
 impl TrackKey {
+    /// Convert the key of a process or thread of a trace.
     pub(super) fn from_trace(trace: &Trace, key: Key) -> Self {
         match key {
             Key::Int(i) => Self::Number(i),
@@ -151,7 +152,8 @@ impl<'a> EventsBuilder<'a> {
         self.row_for(view_row, view.event[view_row as usize], view.stream[view_row as usize])
     }
 
-    /// Row of the event with a number chosen by the caller; the event is added if it is new.
+    /// Row of an event in the table of events. The caller numbers its events; the first call with a number adds the
+    /// event.
     pub(super) fn row_for(&mut self, number: u32, event: EventId, stream: i64) -> u32 {
         let known = self.row[number as usize];
         if known != NONE {
@@ -180,6 +182,7 @@ impl<'a> EventsBuilder<'a> {
         })
     }
 
+    /// Row of a track in the table of tracks; the track is added if it is new.
     pub(super) fn track_row(&mut self, id: stackline_model::TrackId) -> u32 {
         let known = self.track[id.index()];
         if known != NONE {
@@ -199,6 +202,7 @@ impl<'a> EventsBuilder<'a> {
         self.track[id.index()]
     }
 
+    /// Return the finished table of events.
     pub(super) fn finish(self) -> PathEvents {
         self.events
     }

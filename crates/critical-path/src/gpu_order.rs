@@ -174,7 +174,7 @@ impl GpuOrder {
         let streams = Streams::new(trace);
         let commands = Commands::collect(trace, kinds, &streams);
         let missing_records = MissingRecords::new(trace, kinds, &streams);
-        let overlong = overlong(trace, &streams);
+        let overlong = find_overlong(trace, &streams);
         let SimulationResult {
             mut deps,
             mut syncs,
@@ -185,19 +185,19 @@ impl GpuOrder {
             left_out,
         } = simulate(trace, &commands, &streams, &missing_records, &overlong);
         drop(commands);
-        uncertain.extend(missing_records.copies());
-        inferred_sync::copy_engines(trace, &streams, &mut deps);
-        inferred_sync::graphs(trace, &streams, &mut deps);
-        inferred_sync::blocking_copies(trace, kinds, &streams, &mut syncs);
+        uncertain.extend(missing_records.copies_without_record());
+        inferred_sync::infer_copy_engine_order(trace, &streams, &mut deps);
+        inferred_sync::infer_graph_dependencies(trace, &streams, &mut deps);
+        inferred_sync::infer_blocking_copies(trace, kinds, &streams, &mut syncs);
         let loops = inferred_sync::infer_polling_waits(trace, kinds, &streams, &mut syncs);
-        launch_queue::back_pressure(trace, &streams, &mut syncs);
-        value_reads::value_reads(trace, &streams, &mut syncs);
+        launch_queue::infer_back_pressure(trace, &streams, &mut syncs);
+        value_reads::infer_value_reads(trace, &streams, &mut syncs);
         syncs.sort_by_key(|s| (trace.events.track[s.call.index()], s.from, s.call));
         let doubtful = uncertain.iter().copied().chain(loops.spans());
         let near_missing_records = missing_records.calls_near_missing_records(trace, doubtful, &syncs);
         let mut after_missing_records = after_missing_records(trace, &streams, &missing_records);
         after_unknown.into_iter().for_each(|id| after_missing_records[id.index()] = true);
-        let (dep_offset, deps) = by_target(trace.gpu.len(), deps);
+        let (dep_offset, deps) = group_by_operation(trace.gpu.len(), deps);
         let early = streams.operations.iter().flatten().filter(|&&id| starts_early(trace, id));
         ends_late.extend(early.map(|&id| streams.process_of(trace, id)));
         let clocks_disagree = ends_late;
@@ -264,9 +264,10 @@ fn starts_early(trace: &Trace, id: GpuOpId) -> bool {
 const OVERLAP_NS: i64 = 3_000;
 const OVERLAP_BY_DESIGN_NS: i64 = 30_000;
 
-/// Operations that end after the start of later operations on their stream, by more than noise or dependent launch
-/// explains. Of all earlier operations, the one that ends last is marked, because its record may cover many operations.
-fn overlong(trace: &Trace, streams: &Streams) -> FxHashSet<GpuOpId> {
+/// Find the operations that end after the start of later operations on their stream, by more than noise or dependent
+/// launch explains. Of all earlier operations, the one that ends last is marked, because its record may cover many
+/// operations.
+fn find_overlong(trace: &Trace, streams: &Streams) -> FxHashSet<GpuOpId> {
     let mut found = FxHashSet::default();
     if trace.report.count_of("stream_overlap") == 0 {
         return found;
@@ -288,8 +289,8 @@ fn overlong(trace: &Trace, streams: &Streams) -> FxHashSet<GpuOpId> {
     found
 }
 
-/// Group pairs (operation, dependency) by operation: offsets and one flat list.
-fn by_target(operations: usize, mut pairs: Vec<(GpuOpId, GpuDep)>) -> (Vec<u32>, Vec<GpuDep>) {
+/// Group pairs (operation, dependency) by operation: offsets per operation, and one flat list of dependencies.
+fn group_by_operation(operations: usize, mut pairs: Vec<(GpuOpId, GpuDep)>) -> (Vec<u32>, Vec<GpuDep>) {
     pairs.sort_by_key(|(to, dep)| (*to, dep.on, dep.reason));
     pairs.dedup_by_key(|(to, dep)| (*to, dep.on));
     let mut offset = vec![0u32; operations + 1];

@@ -110,7 +110,7 @@ pub struct Graph {
     pub edges: Vec<Edge>,
 }
 
-/// Positions of the edges that leave each node, in the order of insertion.
+/// Index of the edges that leave each node: their positions in the list of edges, in the order of insertion.
 pub(super) struct Outgoing {
     offset: Vec<u32>,
     edge: Vec<u32>,
@@ -135,7 +135,7 @@ impl Outgoing {
         Self { offset, edge: order }
     }
 
-    /// Dependency edges that start at a graph node.
+    /// Positions, in the list of edges, of the edges that leave a node.
     pub(super) fn edges_of(&self, node: usize) -> &[u32] {
         &self.edge[self.offset[node] as usize..self.offset[node + 1] as usize]
     }

@@ -2,7 +2,7 @@
 
 use super::call_kind_cache::CallKindCache;
 use super::gpu_order::{GpuDep, Reason, SyncCall};
-use super::streams::{LastOfTwo, Streams, end, start};
+use super::streams::{LastOnTwoStreams, Streams, end, start};
 use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::{CallKind, CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, GpuOpId, Trace, TrackKind};
@@ -13,7 +13,7 @@ fn direction(trace: &Trace, id: GpuOpId) -> Option<CopyDirection> {
 }
 
 /// Infer that copies of one direction run in order, on devices where such copies never overlap.
-pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuOpId, GpuDep)>) {
+pub(super) fn infer_copy_engine_order(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuOpId, GpuDep)>) {
     let mut engines: FxHashMap<(i32, CopyDirection), Vec<GpuOpId>> = FxHashMap::default();
     for id in streams.operations.iter().flatten().copied() {
         if let Some(direction) = direction(trace, id) {
@@ -37,7 +37,7 @@ pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(Gpu
 
 /// Infer dependencies between kernels of one CUDA graph launch that run on several streams. Each kernel waits for the
 /// kernel of another stream that ended last before it.
-pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuOpId, GpuDep)>) {
+pub(super) fn infer_graph_dependencies(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuOpId, GpuDep)>) {
     let launch = |id: GpuOpId| trace.gpu.launch[id.index()];
     let stream = |id: GpuOpId| streams.of[id.index()];
     let mut launched: Vec<GpuOpId> =
@@ -49,7 +49,7 @@ pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuOpId, 
         }
         let mut by_end = by_start.to_vec();
         by_end.sort_by_key(|&id| (end(trace, id), streams.rank[id.index()]));
-        let mut last = LastOfTwo::new();
+        let mut last = LastOnTwoStreams::new();
         let mut ended = by_end.into_iter().peekable();
         for &id in by_start {
             while let Some(next) = ended.next_if(|&e| end(trace, e) <= start(trace, id) && e != id) {
@@ -63,7 +63,12 @@ pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuOpId, 
 }
 
 /// Infer that copy calls waited for their copy, if they return after its end.
-pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKindCache, streams: &Streams, syncs: &mut Vec<SyncCall>) {
+pub(super) fn infer_blocking_copies(
+    trace: &Trace,
+    kinds: &CallKindCache,
+    streams: &Streams,
+    syncs: &mut Vec<SyncCall>,
+) {
     for id in streams.operations.iter().flatten().copied() {
         let Some(call) = trace.gpu.launch[id.index()].some() else { continue };
         let (from, to, done) = (trace.events.start[call.index()], trace.events.end(call), end(trace, id));
@@ -86,7 +91,7 @@ impl PollingLoops {
         self.parts.keys().copied()
     }
 
-    /// Add a loop. Loops of one span must come in time order.
+    /// Add a polling loop, given as its queries. Loops of one span must be added in time order.
     fn add(&mut self, trace: &Trace, queries: &[EventId]) {
         let (Some(&first), Some(&last)) = (queries.first(), queries.last()) else { return };
         let range = (trace.events.start[first.index()], trace.events.end(last));
@@ -145,7 +150,8 @@ pub(super) fn infer_polling_waits(
     loops
 }
 
-/// Wait of a polling loop. The query before the last one still found the work running.
+/// Infer the wait of a polling loop for the work that ended last between its last two queries; `None` if no work ended
+/// then.
 fn polling_wait(trace: &Trace, streams: &Streams, run: &[EventId], by_end: &[(i64, GpuOpId)]) -> Option<SyncCall> {
     let (&first, &[before, call]) = (run.first()?, run.last_chunk::<2>()?);
     let (after, until) = (trace.events.start[before.index()], trace.events.start[call.index()]);

@@ -27,8 +27,8 @@ const MAX_HARDWARE_RETURN_NS: i64 = 60_000;
 /// Minimum number of long calls that make a hardware queue full.
 const MIN_LONG_CALLS: usize = 3;
 
-/// Find launch calls that waited for space in a full launch queue, and calls that just found space.
-pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
+/// Infer which launch calls waited for space in a full launch queue, or just found space, and add them to `syncs`.
+pub(super) fn infer_back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
     // A blocking copy waits for more than space in the queue.
     let copying: FxHashSet<EventId> = syncs.iter().map(|s| s.call).collect();
     let recorded_waits = recorded_waits(trace);
@@ -62,7 +62,7 @@ fn recorded_waits(trace: &Trace) -> FxHashSet<EventId> {
     trace.events.ids().filter(is_recorded_wait).filter_map(call).collect()
 }
 
-/// Waits of launch calls for one queue.
+/// Depth of one launch queue, and the launch calls that waited, or may wait after an edit, for space in it.
 #[derive(Default)]
 struct Waits {
     depth: usize,
@@ -72,8 +72,8 @@ struct Waits {
     calls: Vec<SyncCall>,
 }
 
-/// Operations launched before the recording began, which run first on their streams. Streams without any recorded call
-/// are excluded, because their launches are unknown. Operations of one graph count once.
+/// GPU operations launched before the recording began, which run first on their streams. Streams without any recorded
+/// call are excluded, because their launches are unknown. Operations of one graph count once.
 fn launched_before<'a>(trace: &'a Trace, of: &'a [&'a [GpuOpId]]) -> impl Iterator<Item = GpuOpId> + 'a {
     let has_call = |id: &GpuOpId| trace.gpu.launch[id.index()].is_some();
     let mut launches = FxHashSet::default();
@@ -85,7 +85,7 @@ fn launched_before<'a>(trace: &'a Trace, of: &'a [&'a [GpuOpId]]) -> impl Iterat
     })
 }
 
-/// Launches that share a queue.
+/// Launch queue: calls and GPU operations that share it, in order, with the number of queued operations at each call.
 struct Queue {
     /// Start and end of each call, the call, and its operation, sorted by start. Operations launched before the
     /// recording began take space as well: they come first, without a call.

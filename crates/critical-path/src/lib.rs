@@ -153,7 +153,7 @@ pub struct Warning {
 }
 
 impl Warning {
-    /// Add one occurrence with a detail for readers.
+    /// Add one occurrence of a code, with a detail for readers, to a list of warnings.
     fn add_detail(warnings: &mut Vec<Self>, code: WarningCode, detail: String) {
         Self::add(warnings, code, 1);
         if let Some(warning) = warnings.iter_mut().find(|w| w.code == code) {
@@ -161,7 +161,7 @@ impl Warning {
         }
     }
 
-    /// Add a number of occurrences; no warning if `count` is 0.
+    /// Add `count` occurrences of a code to a list of warnings; nothing if `count` is 0.
     fn add(warnings: &mut Vec<Self>, code: WarningCode, count: u64) {
         match warnings.iter_mut().find(|w| w.code == code) {
             _ if count == 0 => {}

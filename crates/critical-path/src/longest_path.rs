@@ -61,7 +61,8 @@ pub(super) fn longest_path(nodes: usize, edges: &[Edge]) -> Result<LongestPath, 
     if visited_edges < edges.len() { Err(order) } else { Ok(trace_back(end, weight_us, &via, edges)) }
 }
 
-/// Nodes without predecessor, in the order of their first edge.
+/// Nodes with outgoing but no incoming edges, in the order of their first edge. `open` is the number of incoming edges
+/// per node.
 fn first_generation(open: &[u32], edges: &[Edge]) -> Vec<u32> {
     let mut listed = vec![false; open.len()];
     let mut order = Vec::with_capacity(open.len());

@@ -87,14 +87,14 @@ impl<'a> MissingRecords<'a> {
     /// True if a process may have launched, between two times, a GPU operation that is missing in the trace.
     pub(super) fn may_miss_between(&self, process: Key, from: i64, to: i64) -> bool {
         let lost = self.by_process.get(&process);
-        lost.is_some_and(|lost| lost.pervasive || records_host_code(&lost.launches, from, to))
+        lost.is_some_and(|lost| lost.pervasive || any_between(&lost.launches, from, to))
     }
 
     /// True if a process launched, or may have launched, an unrecorded operation between two times. Excludes kernels of
     /// graphs, which every trace may lack.
     fn is_missing_between(&self, process: Key, from: i64, to: i64) -> bool {
         let lost = self.by_process.get(&process);
-        lost.is_some_and(|lost| lost.pervasive || records_host_code(&lost.without_operation, from, to))
+        lost.is_some_and(|lost| lost.pervasive || any_between(&lost.without_operation, from, to))
     }
 
     /// Calls that may have waited for GPU work that is missing in the trace, by start.
@@ -120,7 +120,7 @@ impl<'a> MissingRecords<'a> {
             _ => false,
         });
         found.extend(waited.map(|s| s.call));
-        found.extend(self.copies());
+        found.extend(self.copies_without_record());
         found.sort_unstable_by_key(|&call| (start_of(call), call));
         found.dedup();
         found
@@ -130,8 +130,7 @@ impl<'a> MissingRecords<'a> {
     /// of waits between streams may refer to it.
     pub(super) fn unlaunched_between(&self, process: Key, from: i64, to: i64) -> bool {
         let lost = self.by_process.get(&process);
-        lost.is_some_and(|lost| records_host_code(&lost.unlaunched, from, to))
-            || records_host_code(&self.unowned, from, to)
+        lost.is_some_and(|lost| any_between(&lost.unlaunched, from, to)) || any_between(&self.unowned, from, to)
     }
 }
 
@@ -152,8 +151,8 @@ fn is_pervasive(trace: &Trace, streams: &Streams, process: Key, first_lost: i64)
     last.is_some_and(|last| first_lost < last) && own().any(amid_operations)
 }
 
-/// True if a time lies between two others, exclusively.
-fn records_host_code(moments: &[i64], from: i64, to: i64) -> bool {
+/// True if any of the sorted times lies between `from` and `to`, both excluded.
+fn any_between(moments: &[i64], from: i64, to: i64) -> bool {
     let after = moments.partition_point(|&at| at <= from);
     moments.get(after).is_some_and(|&at| at < to)
 }

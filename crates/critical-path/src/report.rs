@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 /// Maximum number of names in [`CriticalPathReport::top`].
 const TOP: usize = 20;
 
-/// Event on the path, as a point of the path in the report. Fields are in alphabetical order, as in the JSON document.
+/// Point of the critical path in the report: the start or end of an event. Fields are in alphabetical order, as in the
+/// JSON document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathPoint<'a> {
     /// `start` or `end`.
@@ -116,7 +117,7 @@ impl CriticalPath {
         }
     }
 
-    /// Points of the path, created lazily.
+    /// Iterate over the points of the path: starts and ends of events, in path order.
     pub fn points(&self) -> impl Iterator<Item = PathPoint<'_>> {
         let nodes = &self.graph.nodes;
         let point = |n: usize| {

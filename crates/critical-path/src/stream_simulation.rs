@@ -45,7 +45,7 @@ pub(super) fn simulate(
         pending: vec![Pending::default(); streams.operations.len()],
         events: FxHashMap::default(),
         unknown_waits: FxHashMap::default(),
-        running: Running::default(),
+        running: RunningStreams::default(),
         found: SimulationResult::default(),
     };
     for (_, command) in &commands.list {
@@ -66,7 +66,7 @@ struct Simulation<'a> {
     events: FxHashMap<RecordKey, Vec<GpuOpId>>,
     /// Last operation of each stream at the time of a wait with unknown target.
     unknown_waits: FxHashMap<Waiter, Vec<GpuOpId>>,
-    running: Running,
+    running: RunningStreams,
     found: SimulationResult,
 }
 
@@ -78,15 +78,15 @@ enum Waiter {
     Thread(u32),
 }
 
-/// Streams with an unfinished last operation. Calls without record only need these, because a trace may have very many
-/// streams.
+/// Set of streams with an unfinished last operation. Calls without record only need these, because a trace may have
+/// very many streams.
 #[derive(Default)]
-struct Running {
+struct RunningStreams {
     streams: Vec<usize>,
     is_listed: Vec<bool>,
 }
 
-impl Running {
+impl RunningStreams {
     fn add(&mut self, stream: usize) {
         if self.is_listed.len() <= stream {
             self.is_listed.resize(stream + 1, false);
@@ -96,8 +96,9 @@ impl Running {
         }
     }
 
-    /// Streams with unfinished work at a time. Times must not decrease.
-    fn at(&mut self, mut is_done: impl FnMut(usize) -> bool) -> &[usize] {
+    /// Remove the streams for which `is_done` returns true, and return the others. Finished streams return only after a
+    /// new launch.
+    fn retain_unfinished(&mut self, mut is_done: impl FnMut(usize) -> bool) -> &[usize] {
         let is_listed = &mut self.is_listed;
         self.streams.retain(|&stream| {
             is_listed[stream] = !is_done(stream);
@@ -129,7 +130,7 @@ impl Simulation<'_> {
                     self.pending[stream].waits_for_unknown = true;
                     return;
                 };
-                self.merge(stream, held);
+                self.add_stream_waits(stream, held);
             }
             Command::UnknownWait { call, stream } => {
                 let track = self.trace.events.track[call.index()];
@@ -146,12 +147,12 @@ impl Simulation<'_> {
     /// Unfinished last operation at a time of each stream for which a process may wait.
     fn running_at(&mut self, process: Key, at: i64) -> Vec<GpuOpId> {
         let (trace, pending, streams) = (self.trace, &self.pending, self.streams);
-        let running = self.running.at(|stream| end(trace, pending[stream].last) <= at);
+        let running = self.running.retain_unfinished(|stream| end(trace, pending[stream].last) <= at);
         let own = running.iter().filter(|&&stream| streams.may_wait(process, stream));
         own.map(|&stream| pending[stream].last).collect()
     }
 
-    /// Last operation of each stream for which a process may wait; only of one device if it is given.
+    /// Last operation of each stream for which a process may wait; only of one device if `device` is given.
     fn last_of_process(&self, process: Key, device: Option<i32>) -> Vec<GpuOpId> {
         let is_own = |stream: usize| {
             self.streams.may_wait(process, stream) && device.is_none_or(|device| self.streams.device[stream] == device)
@@ -166,8 +167,9 @@ impl Simulation<'_> {
         pending.last.some().into_iter().chain(pending.waits.iter().copied()).collect()
     }
 
-    /// Add waits to a stream, and keep the latest operation of each other stream.
-    fn merge(&mut self, stream: usize, held: Vec<GpuOpId>) {
+    /// Add operations to those that the next operation of a stream waits for. Only the latest operation of each other
+    /// stream is kept.
+    fn add_stream_waits(&mut self, stream: usize, held: Vec<GpuOpId>) {
         for id in held {
             let of = self.streams.of[id.index()];
             if of as usize == stream {
@@ -227,8 +229,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// Extend awaited operations by later operations without launch record that ended during a call. They were launched
-    /// before the call, unless another thread may have launched them during the call.
+    /// Replace awaited operations by later operations of their stream without launch record that ended during a call.
+    /// They were launched before the call, unless another thread may have launched them during the call.
     fn with_unlaunched(&self, mut on: Vec<GpuOpId>, call: EventId) -> Vec<GpuOpId> {
         let events = &self.trace.events;
         let (from, to) = (events.start[call.index()], events.end(call));
@@ -262,8 +264,8 @@ impl Simulation<'_> {
         })
     }
 
-    /// Limit a list of operations to those that ended last.
-    fn latest(&mut self, mut on: Vec<GpuOpId>) -> Vec<GpuOpId> {
+    /// Limit a list of awaited operations to the [`MAX_AWAITED`] that ended last, and count the others as left out.
+    fn limit_awaited(&mut self, mut on: Vec<GpuOpId>) -> Vec<GpuOpId> {
         if on.len() > MAX_AWAITED {
             let key = |id: &GpuOpId| std::cmp::Reverse((end(self.trace, *id), self.streams.rank[id.index()]));
             on.select_nth_unstable_by_key(MAX_AWAITED, key);
@@ -274,7 +276,8 @@ impl Simulation<'_> {
         on
     }
 
-    /// Operations that a call of a process waits for according to its record or name.
+    /// Operations that a synchronizing call of a process waits for according to its record or name; `None` if these do
+    /// not tell.
     fn awaited(
         &self,
         process: Key,
@@ -317,8 +320,8 @@ impl Simulation<'_> {
             }
         }
         match known {
-            Some(on) => self.sync_known(call, kind, on),
-            None if kind == CallKind::Free => self.sync_free(call),
+            Some(on) => self.add_known_sync(call, kind, on),
+            None if kind == CallKind::Free => self.add_free_sync(call),
             None => {
                 // The work that ended last during the wait.
                 let ended = |id: &GpuOpId| end(trace, *id) <= to;
@@ -332,14 +335,14 @@ impl Simulation<'_> {
         }
     }
 
-    /// Add a call with known awaited operations.
-    fn sync_known(&mut self, call: EventId, kind: CallKind, mut on: Vec<GpuOpId>) {
+    /// Add the wait of a synchronizing call for known operations to the result.
+    fn add_known_sync(&mut self, call: EventId, kind: CallKind, mut on: Vec<GpuOpId>) {
         let trace = self.trace;
         let process = trace.tracks.pid(trace.events.track[call.index()]);
         let (from, to) = (trace.events.start[call.index()], trace.events.end(call));
         // A call did not wait for work that ended well after its return.
         on.retain(|id| end(trace, *id) <= to + CLOCK_TOLERANCE_NS);
-        let on = self.latest(on);
+        let on = self.limit_awaited(on);
         if on.is_empty() {
             return;
         }
@@ -357,14 +360,14 @@ impl Simulation<'_> {
         self.found.syncs.push(SyncCall { call, from, on, reason });
     }
 
-    /// Add a release of memory, which may wait for the device. If all work had ended, the release may still wait once
-    /// threads are faster.
-    fn sync_free(&mut self, call: EventId) {
+    /// Add the possible wait of a call that frees memory for all work of the process to the result. If all work had
+    /// ended, the release may still wait once threads are faster.
+    fn add_free_sync(&mut self, call: EventId) {
         let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
         let process = self.trace.tracks.pid(self.trace.events.track[call.index()]);
         let mut on = self.last_of_process(process, None);
         on.retain(|&id| end(self.trace, id) <= to);
-        let on = self.latest(on);
+        let on = self.limit_awaited(on);
         if !on.is_empty() {
             self.found.syncs.push(SyncCall { call, from, on, reason: Reason::Free });
         }

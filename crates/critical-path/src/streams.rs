@@ -59,7 +59,7 @@ impl Streams {
             let (device, number) = (gpu.device[id.index()], gpu.stream[id.index()]);
             let next = streams.operations.len() as u32;
             let track = track_of(trace, id);
-            let user = launched_by(trace, id).or_else(|| main_process.get(&track).copied());
+            let user = launching_process(trace, id).or_else(|| main_process.get(&track).copied());
             let stream = if number >= 0 {
                 *by_process.entry((user, trace.tracks.pid(track), device, number)).or_insert(next)
             } else {
@@ -77,13 +77,13 @@ impl Streams {
                 streams.previous[pair[1].index()] = pair[0];
             }
         }
-        streams.user = users(trace, &streams.operations);
+        streams.user = user_processes(trace, &streams.operations);
         streams.process = processes(&streams.user);
         streams.index(trace);
         streams
     }
 
-    /// Index streams by number, and processes by device.
+    /// Fill the indexes of streams by number, and of processes by device.
     fn index(&mut self, trace: &Trace) {
         let mut numbers = FxHashSet::default();
         for (stream, operations) in self.operations.iter().enumerate() {
@@ -105,7 +105,7 @@ impl Streams {
 
     /// Process that launched a GPU operation, or else the process of its stream.
     pub(crate) fn process_of(&self, trace: &Trace, id: GpuOpId) -> Key {
-        launched_by(trace, id).unwrap_or_else(|| self.process[self.of[id.index()] as usize])
+        launching_process(trace, id).unwrap_or_else(|| self.process[self.of[id.index()] as usize])
     }
 
     /// True if calls of a process may wait for a stream: the process uses it, or its process is unknown.
@@ -113,7 +113,7 @@ impl Streams {
         self.user[stream].is_none_or(|user| user == process)
     }
 
-    /// True if calls of a process may wait for an operation with usable times.
+    /// True if calls of a process may wait for a GPU operation, by its stream. The operation must have usable times.
     pub(crate) fn may_wait_for(&self, process: Key, id: GpuOpId) -> bool {
         self.may_wait(process, self.of[id.index()] as usize)
     }
@@ -124,8 +124,8 @@ impl Streams {
         self.users_of_device.get(&device).is_none_or(|users| users.iter().any(is_user))
     }
 
-    /// Device for which calls of a process wait that name none: the only one with streams of the process. `None` if
-    /// there are several.
+    /// Device for which calls of a process without a recorded device wait: the only one with streams of the process.
+    /// `None` if there are several.
     pub(crate) fn only_device(&self, process: Key) -> Option<i32> {
         let unknown = self.only_device.get(&None).copied();
         match (self.only_device.get(&Some(process)).copied(), unknown) {
@@ -147,7 +147,7 @@ impl Streams {
     }
 }
 
-/// Track of an operation.
+/// Track (row of the trace) of a GPU operation.
 fn track_of(trace: &Trace, id: GpuOpId) -> TrackId {
     trace.events.track[trace.gpu.event[id.index()].index()]
 }
@@ -156,7 +156,7 @@ fn track_of(trace: &Trace, id: GpuOpId) -> TrackId {
 fn main_processes(trace: &Trace, ids: &[GpuOpId]) -> FxHashMap<TrackId, Key> {
     let mut found = FxHashMap::default();
     for &id in ids {
-        if let Some(process) = launched_by(trace, id) {
+        if let Some(process) = launching_process(trace, id) {
             found.entry(track_of(trace, id)).or_insert(process);
         }
     }
@@ -164,15 +164,16 @@ fn main_processes(trace: &Trace, ids: &[GpuOpId]) -> FxHashMap<TrackId, Key> {
 }
 
 /// Process of the call that launched an operation.
-fn launched_by(trace: &Trace, id: GpuOpId) -> Option<Key> {
+fn launching_process(trace: &Trace, id: GpuOpId) -> Option<Key> {
     let call = trace.gpu.launch[id.index()].some()?;
     Some(trace.tracks.pid(trace.events.track[call.index()]))
 }
 
-/// Process that launches on each stream. Streams without launches belong to the process that uses their device.
-fn users(trace: &Trace, operations: &[Vec<GpuOpId>]) -> Vec<Option<Key>> {
+/// Process that launches on each stream, if known. Streams without launches belong to the process that uses their
+/// device.
+fn user_processes(trace: &Trace, operations: &[Vec<GpuOpId>]) -> Vec<Option<Key>> {
     let known: Vec<Option<Key>> =
-        operations.iter().map(|ids| ids.iter().find_map(|&id| launched_by(trace, id))).collect();
+        operations.iter().map(|ids| ids.iter().find_map(|&id| launching_process(trace, id))).collect();
     let device = |ids: &Vec<GpuOpId>| {
         let &first = ids.first()?;
         Some((trace.tracks.pid(track_of(trace, first)), trace.gpu.device[first.index()]))
@@ -197,11 +198,11 @@ fn processes(users: &[Option<Key>]) -> Vec<Key> {
 /// Operation that ended last, and the one that ended last on any other stream. For every stream, one of the two is from
 /// a different stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LastOfTwo<S, T> {
+pub(crate) struct LastOnTwoStreams<S, T> {
     slots: [Option<(S, T)>; 2],
 }
 
-impl<S: PartialEq + Copy, T: Copy> LastOfTwo<S, T> {
+impl<S: PartialEq + Copy, T: Copy> LastOnTwoStreams<S, T> {
     pub(crate) fn new() -> Self {
         Self { slots: [None; 2] }
     }
@@ -220,17 +221,17 @@ impl<S: PartialEq + Copy, T: Copy> LastOfTwo<S, T> {
     }
 }
 
-/// True if the times of an operation are usable.
+/// True if the start and end of a GPU operation are plausible.
 pub(crate) fn is_usable(trace: &Trace, id: GpuOpId) -> bool {
     trace.events.is_plausible(trace.gpu.event[id.index()])
 }
 
-/// Start of an operation in ns since the base.
+/// Start of a GPU operation in ns since the trace's base.
 pub(crate) fn start(trace: &Trace, id: GpuOpId) -> i64 {
     trace.events.start[trace.gpu.event[id.index()].index()]
 }
 
-/// End of an operation in ns since the base.
+/// End of a GPU operation in ns since the trace's base.
 pub(crate) fn end(trace: &Trace, id: GpuOpId) -> i64 {
     trace.events.end(trace.gpu.event[id.index()])
 }

@@ -21,8 +21,8 @@ pub(super) struct SyncRecord {
 }
 
 impl SyncRecord {
-    /// True if the record states the call that recorded the awaited CUDA event.
-    pub(super) fn names_event(&self) -> bool {
+    /// True if the record contains the correlation ID of the call that recorded the awaited CUDA event.
+    pub(super) fn has_event_record(&self) -> bool {
         self.event_record > 0
     }
 }
@@ -38,6 +38,7 @@ pub(super) struct SyncRecords<'a> {
 }
 
 impl<'a> SyncRecords<'a> {
+    /// Read the synchronization records of a trace, by correlation ID.
     pub(super) fn read(trace: &'a Trace) -> Self {
         let correlation = trace.attr("correlation");
         let columns = ["device", "stream", "wait_on_stream", "wait_on_cuda_event_record_corr_id"];
@@ -56,7 +57,7 @@ impl<'a> SyncRecords<'a> {
             let id = value(&correlation);
             // Records without correlation ID belong to no call.
             if id != -1 {
-                has_stream_wait_targets |= record.names_event() && trace.name(event).contains("Stream Wait");
+                has_stream_wait_targets |= record.has_event_record() && trace.name(event).contains("Stream Wait");
                 by_correlation.entry(id).or_default().push(record);
             }
         }

@@ -20,8 +20,9 @@ pub fn is_read(name: &str) -> bool {
     name == READ || (name.starts_with('$') && name.ends_with(BLOCKS))
 }
 
-/// Find spans that wait for a GPU value, with the awaited copies or the GPU work that ended last.
-pub(super) fn value_reads(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
+/// Infer the waits of spans that read a GPU value, for the awaited copy or the GPU work that ended last, and add them
+/// to `syncs`.
+pub(super) fn infer_value_reads(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
     let is_named: Vec<bool> = trace.strings.iter().map(is_read).collect();
     if !is_named.contains(&true) {
         return;
@@ -34,7 +35,7 @@ pub(super) fn value_reads(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sync
             trace.events.is_timed(e) && is_named.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
         };
         for (at, &span) in events.iter().enumerate().filter(|&(_, &e)| is_wait(e)) {
-            let from = last_work_within(trace, &events[at..]);
+            let from = wait_start(trace, &events[at..]);
             let copies = trace.name(span) == READ;
             if let Some(on) = awaited(trace, streams, &by_end, (span, copies)) {
                 let from = from.min(end(trace, on));
@@ -44,9 +45,9 @@ pub(super) fn value_reads(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sync
     }
 }
 
-/// Start of the wait in the first of `spans`, which are sorted by start: the end of the last leaf span inside it, or
-/// its own start if it has none.
-fn last_work_within(trace: &Trace, spans: &[EventId]) -> i64 {
+/// Start, in ns, of the wait in the first of `spans`, which are sorted by start. It is the end of the last leaf span
+/// inside it that ends well before it, or else its own start.
+fn wait_start(trace: &Trace, spans: &[EventId]) -> i64 {
     let Some((&span, inside)) = spans.split_first() else { return 0 };
     let until = trace.events.end(span);
     let within = |e: &&EventId| trace.events.start[e.index()] < until;

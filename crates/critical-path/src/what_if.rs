@@ -116,7 +116,7 @@ impl CriticalPath {
     }
 }
 
-/// First characters of a name: names of kernels can have thousands of characters.
+/// Shorten a name to its first 60 characters; names of kernels can have thousands.
 fn shortened(name: &str) -> String {
     const CHARACTERS: usize = 60;
     let short: String = name.chars().take(CHARACTERS).collect();

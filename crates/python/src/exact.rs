@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_critical_path::CriticalPathError;
 use stackline_critical_path::exact::{
-    Exact, ExactReport, SEGMENTS, SEGMENTS_TITLE, WindowChoice, segment_tables, spread, tables, with_rows,
+    Exact, ExactReport, SEGMENTS, SEGMENTS_TITLE, WindowChoice, segment_tables, spread, tables, without_empty_optional,
 };
 use stackline_engine::Progress;
 use stackline_model::{Table, Trace};
@@ -50,7 +50,8 @@ pub(crate) fn exact_path(
         let exact = Exact::new(&set.traces[at]);
         let path = exact.path(&choice)?;
         let report = exact.report(&path);
-        let tables = with_rows(tables(&report, &exact.false_hotspots(&path), &spread(&exact.step_paths())));
+        let tables =
+            without_empty_optional(tables(&report, &exact.false_hotspots(&path), &spread(&exact.step_paths())));
         // The text form of the segments is large: it exists only until it is copied into Arrow memory.
         let hops = exact.segment_reports(&path);
         let hops: Result<_, _> = segment_tables(&hops, BATCH_ROWS).map(|part| table_batch(&part)).collect();

@@ -2,7 +2,7 @@
 
 use super::gpu::{Gpu, StreamId};
 use super::marks::{self, Mark, MarkKind};
-use super::nodes::{self, Chain, NO_NODE, Source};
+use super::nodes::{self, Chain, CutInput, NO_NODE};
 use super::python;
 use super::stacks::{Host, Thread};
 use super::timeline;
@@ -29,7 +29,8 @@ pub(super) struct LogicalThread {
     pub(super) streams: Rc<[StreamId]>,
 }
 
-/// GPU node of the dependency graph: consecutive operations of a stream.
+/// GPU node of the dependency graph: consecutive operations of a stream with the same launching host node, or with
+/// none.
 #[derive(Clone, Debug)]
 pub(super) struct GpuNode {
     pub(super) stream: StreamId,
@@ -56,7 +57,7 @@ pub(super) struct Nodes {
 
 /// Divide all threads and GPU streams into graph nodes. With `shares_gil`, the threads of a process form one logical
 /// thread.
-pub(super) fn nodes(trace: &Trace, host: &mut Host, gpu: &Gpu, waits: &Waits<'_>, shares_gil: bool) -> Nodes {
+pub(super) fn build_nodes(trace: &Trace, host: &mut Host, gpu: &Gpu, waits: &Waits<'_>, shares_gil: bool) -> Nodes {
     let mut lanes = Vec::new();
     let orphans: Rc<[StreamId]> = orphan_streams(gpu).into();
     for threads in std::mem::take(&mut host.processes) {
@@ -84,16 +85,16 @@ pub(super) fn nodes(trace: &Trace, host: &mut Host, gpu: &Gpu, waits: &Waits<'_>
     Nodes { host: first, gpu: gpu_nodes, node_of_op, mark_of_call, lanes }
 }
 
-/// Streams on which calls of a process launch. A process without launches uses the streams of [`orphan_streams`].
+/// GPU streams of the operations that the calls of a process launched, ascending; empty for a process without launches.
 fn process_streams(threads: &[Thread], gpu: &Gpu) -> Vec<StreamId> {
     let calls = threads.iter().flat_map(|t| &t.calls);
     let ops: Vec<u32> = calls.flat_map(|&c| gpu.launched_by(c).iter().copied()).collect();
     gpu.streams_of(&ops)
 }
 
-/// Streams without any launch from the trace.
+/// GPU streams of which no operation has a launch call in the trace.
 fn orphan_streams(gpu: &Gpu) -> Vec<StreamId> {
-    let orphan = |s: &StreamId| gpu.of_stream(*s).all(|op| gpu.ops[op as usize].launch.is_none());
+    let orphan = |s: &StreamId| gpu.ops_of_stream(*s).all(|op| gpu.ops[op as usize].launch.is_none());
     (0..gpu.streams.len() as u32).filter(orphan).collect()
 }
 
@@ -106,27 +107,27 @@ fn lane(
     streams: Rc<[StreamId]>,
 ) -> LogicalThread {
     let pieces = timeline::merge(&threads);
-    let marks = marks::find(trace, &threads, gpu);
+    let marks = marks::find_marks(trace, &threads, gpu);
     let waited = |(_, m): &(usize, &Mark)| m.kind == MarkKind::Record && waits.is_waited_for(m.event);
     let waited_records: FxHashSet<usize> = marks.iter().enumerate().filter(waited).map(|(at, _)| at).collect();
     let (none, waited_records) = (FxHashSet::default(), &waited_records);
-    let source = Source { pieces: &pieces, marks: &marks, phase: &host.phase, gpu, waited_records, starved: &none };
-    let mut chain = nodes::cut(&source);
+    let source = CutInput { pieces: &pieces, marks: &marks, phase: &host.phase, gpu, waited_records, starved: &none };
+    let mut chain = nodes::cut_into_nodes(&source);
     let starved = starved_launches(gpu, &marks, &chain);
     if !starved.is_empty() {
-        chain = nodes::cut(&Source { starved: &starved, ..source });
+        chain = nodes::cut_into_nodes(&CutInput { starved: &starved, ..source });
     }
     let tracks = threads.iter().map(|t| t.track).collect();
     LogicalThread { tracks, marks, chain, first_node: 0, streams }
 }
 
-/// Launches that get a node of their own, so that GPU nodes are dense: the launches after the longest idle times of
-/// their stream.
+/// Launch calls, as positions in `marks`, at which a new host node must begin. The cuts at the longest idle times of a
+/// stream reduce the idle share of its GPU nodes toward [`IDLE_SHARE`].
 fn starved_launches(gpu: &Gpu, marks: &[Mark], chain: &Chain) -> FxHashSet<usize> {
     let mark_of: FxHashMap<EventId, usize> = marks.iter().enumerate().map(|(at, m)| (m.event, at)).collect();
     let node_of = |call: EventId| mark_of.get(&call).map_or(NO_NODE, |&at| chain.node_of_mark[at]);
     let mut starved = FxHashSet::default();
-    for group in groups(gpu, &node_of, &|_| false).into_iter().filter(|g| g.1 != NO_NODE) {
+    for group in group_by_launcher(gpu, &node_of, &|_| false).into_iter().filter(|g| g.1 != NO_NODE) {
         let ops = &gpu.ops[group.0.start as usize..group.0.end as usize];
         let mut gaps: Vec<(i64, usize)> = Vec::new();
         let (mut span, mut idle) = (0, 0);
@@ -153,8 +154,13 @@ fn starved_launches(gpu: &Gpu, marks: &[Mark], chain: &Chain) -> FxHashSet<usize
     starved
 }
 
-/// Runs of consecutive operations of one stream with the same launching node.
-fn groups(gpu: &Gpu, node_of: &dyn Fn(EventId) -> u32, is_cut: &dyn Fn(u32) -> bool) -> Vec<(Range<u32>, u32)> {
+/// Group consecutive operations of one stream with the same launching node, as ranges in [`Gpu::ops`] with that node. A
+/// group also ends before operations for which `is_cut` returns true.
+fn group_by_launcher(
+    gpu: &Gpu,
+    node_of: &dyn Fn(EventId) -> u32,
+    is_cut: &dyn Fn(u32) -> bool,
+) -> Vec<(Range<u32>, u32)> {
     let mut groups: Vec<(Range<u32>, u32)> = Vec::new();
     for (op, at) in gpu.ops.iter().zip(0u32..) {
         let node = if op.launch.is_some() { node_of(op.launch) } else { NO_NODE };
@@ -189,7 +195,7 @@ fn gpu_nodes(
 ) -> (Vec<GpuNode>, Vec<u32>) {
     let mut nodes = Vec::new();
     let mut node_of_op = vec![NO_NODE; gpu.ops.len()];
-    for (ops, launched_by) in groups(gpu, launcher, &|op| gpu.began_after(trace, op).is_some()) {
+    for (ops, launched_by) in group_by_launcher(gpu, launcher, &|op| gpu.inferred_prerequisite(trace, op).is_some()) {
         let members = &gpu.ops[ops.start as usize..ops.end as usize];
         let start = members.iter().map(|op| op.start).min().unwrap_or(0);
         let end = members.iter().map(|op| op.end).max().unwrap_or(start);

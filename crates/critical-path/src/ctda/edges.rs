@@ -14,12 +14,12 @@ use stackline_model::Trace;
 pub(super) fn build_edges(trace: &Trace, nodes: &Nodes, gpu: &Gpu, waits: &mut Waits<'_>) -> Vec<CtdaEdge> {
     let mut edges = Vec::new();
     for lane in &nodes.lanes {
-        thread_order(lane, &mut edges);
-        synchronization(nodes, lane, gpu, waits, &mut edges);
+        add_thread_order_edges(lane, &mut edges);
+        add_sync_edges(nodes, lane, gpu, waits, &mut edges);
     }
-    streams_and_launches(nodes, gpu, &mut edges);
+    add_stream_and_launch_edges(nodes, gpu, &mut edges);
     for (node, to) in nodes.gpu.iter().zip(nodes.host..) {
-        let Some(op) = gpu.began_after(trace, node.ops.start) else { continue };
+        let Some(op) = gpu.inferred_prerequisite(trace, node.ops.start) else { continue };
         waits.inferred += 1;
         let (from, at_ns) = (nodes.host + nodes.node_of_op[op as usize], gpu.ops[op as usize].end);
         edges.push(CtdaEdge { from, to, kind: CtdaEdgeKind::Sync, at_ns });
@@ -30,9 +30,9 @@ pub(super) fn build_edges(trace: &Trace, nodes: &Nodes, gpu: &Gpu, waits: &mut W
     edges
 }
 
-/// Edges for program order: each node follows the previous node of the logical thread, and the previous one of its own
-/// thread.
-fn thread_order(lane: &LogicalThread, edges: &mut Vec<CtdaEdge>) {
+/// Add the edges of program order: each node follows the previous node of the logical thread, and the previous one of
+/// its own thread.
+fn add_thread_order_edges(lane: &LogicalThread, edges: &mut Vec<CtdaEdge>) {
     let mut last: Vec<Option<u32>> = vec![None; lane.tracks.len()];
     let mut before: Option<u32> = None;
     for (node, number) in lane.chain.nodes.iter().zip(lane.first_node..) {
@@ -49,8 +49,8 @@ fn thread_order(lane: &LogicalThread, edges: &mut Vec<CtdaEdge>) {
     }
 }
 
-/// Edges for stream order and launches: each GPU node follows the previous one on its stream, and its launch.
-fn streams_and_launches(nodes: &Nodes, gpu: &Gpu, edges: &mut Vec<CtdaEdge>) {
+/// Add the edges of stream order and launches: each GPU node follows the previous one on its stream, and its launch.
+fn add_stream_and_launch_edges(nodes: &Nodes, gpu: &Gpu, edges: &mut Vec<CtdaEdge>) {
     // The previous node of the stream may have ended before an earlier, longer one.
     let mut latest: Option<(StreamId, u32)> = None;
     for (node, at) in nodes.gpu.iter().zip(0u32..) {
@@ -84,10 +84,10 @@ fn launch_end(nodes: &Nodes, gpu: &Gpu, at: u32) -> i64 {
     mark.end.min(node.start)
 }
 
-/// Edges for synchronization of the host and of streams.
-fn synchronization(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut Waits<'_>, edges: &mut Vec<CtdaEdge>) {
+/// Add the edges of synchronizing host calls and of stream waits, for the calls of one logical thread.
+fn add_sync_edges(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut Waits<'_>, edges: &mut Vec<CtdaEdge>) {
     let next_launches = NextLaunches::new(lane, gpu);
-    let mut unfinished = Unfinished::new(lane, gpu);
+    let mut unfinished = UnfinishedStreams::new(lane, gpu);
     let mut last_stream: FxHashMap<u32, StreamId> = FxHashMap::default();
     let sync_nodes: FxHashMap<usize, u32> =
         lane.chain.nodes.iter().zip(lane.first_node..).filter_map(|(n, i)| n.sync.map(|s| (s, i))).collect();
@@ -101,7 +101,7 @@ fn synchronization(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut W
             MarkKind::Sync(kind) => {
                 let Some(&to) = sync_nodes.get(&at) else { continue };
                 let ops = match kind {
-                    SyncKind::Device => unfinished.at(mark.start, gpu, waits),
+                    SyncKind::Device => unfinished.last_ops_at(mark.start, gpu, waits),
                     _ => waits.sync_targets(mark, kind, &lane.streams, last_stream.get(&mark.thread).copied()),
                 };
                 for op in ops {
@@ -116,15 +116,16 @@ fn synchronization(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut W
                 let (stream, sources) = waits.stream_wait_targets(mark, &lane.streams, next);
                 let target = stream.and_then(|s| next_launches.on_stream(mark.thread, s, at));
                 let Some(target) = target else { continue };
-                stream_waits(nodes, gpu, (target, &sources), edges);
+                add_stream_wait_edges(nodes, gpu, (target, &sources), edges);
             }
             MarkKind::Launch(_) | MarkKind::Record => {}
         }
     }
 }
 
-/// Add waits of a node for operations of other streams. Operations that ended after the node's start are excluded.
-fn stream_waits(nodes: &Nodes, gpu: &Gpu, (target, sources): (u32, &[u32]), edges: &mut Vec<CtdaEdge>) {
+/// Add the edges of a stream wait: the node of the operation `target` waits for the operations `sources` of other
+/// streams. Sources that end after the start of `target` are excluded.
+fn add_stream_wait_edges(nodes: &Nodes, gpu: &Gpu, (target, sources): (u32, &[u32]), edges: &mut Vec<CtdaEdge>) {
     let to = nodes.host + nodes.node_of_op[target as usize];
     let waiting = &gpu.ops[target as usize];
     for &source in sources {
@@ -137,20 +138,20 @@ fn stream_waits(nodes: &Nodes, gpu: &Gpu, (target, sources): (u32, &[u32]), edge
     }
 }
 
-/// Awaited operations of device synchronizations: the last operation of each stream with possibly unfinished work.
+/// Tracker of the streams with possibly unfinished work, for the operations that device synchronizations wait for.
 /// Earlier synchronizations already waited for all work that had ended when they began.
-struct Unfinished {
+struct UnfinishedStreams {
     /// Launch times and streams, ascending.
     launches: Vec<(i64, StreamId)>,
     next: usize,
     streams: Vec<StreamId>,
 }
 
-impl Unfinished {
+impl UnfinishedStreams {
     fn new(lane: &LogicalThread, gpu: &Gpu) -> Self {
         let mut launches = Vec::new();
         if lane.marks.iter().any(|m| m.kind == MarkKind::Sync(SyncKind::Device)) {
-            let ops = lane.streams.iter().flat_map(|&s| gpu.of_stream(s));
+            let ops = lane.streams.iter().flat_map(|&s| gpu.ops_of_stream(s));
             launches.extend(ops.map(|op| &gpu.ops[op as usize]).map(|op| (op.launched_at, op.stream)));
             launches.sort_unstable();
             launches.dedup();
@@ -158,8 +159,9 @@ impl Unfinished {
         Self { launches, next: 0, streams: Vec::new() }
     }
 
-    /// The operations at a time, by stream. Times must not decrease.
-    fn at(&mut self, at: i64, gpu: &Gpu, waits: &Waits<'_>) -> Vec<u32> {
+    /// Last operation launched up to a time on each stream with possibly unfinished work. Times of successive calls
+    /// must not decrease.
+    fn last_ops_at(&mut self, at: i64, gpu: &Gpu, waits: &Waits<'_>) -> Vec<u32> {
         let new = self.launches[self.next..].iter().take_while(|(launched, _)| *launched <= at);
         let before = self.streams.len();
         self.streams.extend(new.map(|(_, stream)| *stream));
@@ -172,7 +174,7 @@ impl Unfinished {
     }
 }
 
-/// Launches per thread, to find the launch that a stream wait refers to.
+/// Index of the launches of each thread, to find the next launch after a stream wait.
 #[derive(Default)]
 struct NextLaunches {
     /// Per thread: mark, stream and first operation on the stream, in the order of the marks.
@@ -199,7 +201,8 @@ impl NextLaunches {
         found
     }
 
-    /// Next launch of a thread after a mark, as stream and operation. For several streams, the last one.
+    /// Next launch of a thread after the mark at a position, as stream and first operation. For a launch on several
+    /// streams, the last stream.
     fn after(&self, thread: u32, mark: usize) -> Option<(StreamId, u32)> {
         let launches = self.of_thread.get(&thread)?;
         let next = launches.partition_point(|l| l.0 <= mark);
@@ -207,7 +210,7 @@ impl NextLaunches {
         of_next.last().map(|&(_, stream, op)| (stream, op))
     }
 
-    /// First operation of the thread's next launch on a stream after a mark.
+    /// First operation of a thread's next launch on a stream after the mark at a position.
     fn on_stream(&self, thread: u32, stream: StreamId, mark: usize) -> Option<u32> {
         let launches = self.of_stream.get(&(thread, stream))?;
         launches.get(launches.partition_point(|l| l.0 <= mark)).map(|l| l.1)

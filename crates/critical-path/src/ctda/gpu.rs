@@ -106,7 +106,7 @@ impl Gpu {
         self.by_launch = order;
     }
 
-    /// Operations of a launch call as positions in [`Self::ops`], by start.
+    /// GPU operations that a call launched, as positions in [`Self::ops`], by start.
     pub(super) fn launched_by(&self, call: EventId) -> &[u32] {
         let range = self.launch_index.get(&call).copied().unwrap_or((0, 0));
         &self.by_launch[range.0 as usize..range.1 as usize]
@@ -121,16 +121,16 @@ impl Gpu {
     }
 
     /// Range of positions in the list of operations that belong to a GPU stream.
-    pub(super) fn of_stream(&self, stream: StreamId) -> std::ops::Range<u32> {
+    pub(super) fn ops_of_stream(&self, stream: StreamId) -> std::ops::Range<u32> {
         let at = |s: usize| self.offsets.get(s).copied().unwrap_or(0);
         at(stream as usize)..at(stream as usize + 1)
     }
 
-    /// Operation that an operation without recorded launch probably waited for: the last to end before its start.
+    /// Infer the operation that an operation without recorded launch waited for: the last to end before its start.
     /// Candidates are operations of other streams on the device. `None` if the operation's own stream delayed it.
-    pub(super) fn began_after(&self, trace: &Trace, op: u32) -> Option<u32> {
+    pub(super) fn inferred_prerequisite(&self, trace: &Trace, op: u32) -> Option<u32> {
         let own = &self.ops[op as usize];
-        if own.launch.is_some() || !self.of_stream(own.stream).contains(&op.checked_sub(1)?) {
+        if own.launch.is_some() || !self.ops_of_stream(own.stream).contains(&op.checked_sub(1)?) {
             return None;
         }
         let before = self.by_end.partition_point(|&o| self.ops[o as usize].end <= own.start).checked_sub(1)?;
@@ -141,7 +141,7 @@ impl Gpu {
         (other.stream != own.stream && device(other) == device(own) && !delayed_by_own_stream).then_some(last)
     }
 
-    /// GPU operations that ended by a time, latest first.
+    /// GPU operations that ended at or before a time, latest end first.
     pub(super) fn ended_by(&self, at: i64) -> impl Iterator<Item = &Op> {
         let ended = self.by_end.partition_point(|&op| self.ops[op as usize].end <= at);
         self.by_end[..ended].iter().rev().map(|&op| &self.ops[op as usize])

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use stackline_timeline::phase_rules::Phase;
 
-/// Kind of an edge (section 3.2.2 of the paper).
+/// Kind of an edge of the dependency graph, such as a launch (section 3.2.2 of the paper).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[repr(u8)]
@@ -35,7 +35,7 @@ impl CtdaEdgeKind {
     }
 }
 
-/// An edge between two nodes.
+/// Edge of the dependency graph, with the time from which its target no longer waits for its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CtdaEdge {
     /// Node that must come first.

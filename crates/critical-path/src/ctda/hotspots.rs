@@ -4,7 +4,7 @@ use super::CtdaPath;
 use rustc_hash::FxHashMap;
 use stackline_timeline::phase_rules::Phase;
 
-/// Events of one name and category on the path.
+/// Hotspot: the events of one name and category on the critical path, with their total time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hotspot {
     /// Name.
@@ -22,7 +22,7 @@ pub struct Hotspot {
 }
 
 impl CtdaPath {
-    /// Time on the path by name and category, largest first.
+    /// Hotspots of the path: time by event name and category, largest first.
     pub fn hotspots(&self) -> Vec<Hotspot> {
         let mut sums: FxHashMap<(u32, u32), (i64, usize)> = FxHashMap::default();
         for (_, piece) in self.path_pieces() {
@@ -82,13 +82,13 @@ impl CtdaPath {
     }
 }
 
-/// Test a kernel's name for communication with other devices.
+/// True if a kernel's name shows communication with other devices.
 fn communicates(name: &str) -> bool {
     use stackline_timeline::kernel_type::{KernelType, RULES, by_name};
     by_name(RULES, name) == KernelType::Communication
 }
 
-/// Part in percent of the whole; 0 for an empty whole.
+/// Convert `part` to percent of `whole`; 0 if `whole` is 0.
 pub(super) fn percent(part: i64, whole: i64) -> f64 {
     if whole <= 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
 }

@@ -6,7 +6,7 @@ use super::stacks::Thread;
 use stackline_model::gpu_calls::{CallKind, is_copy_launch, kind_of_name};
 use stackline_model::{EventId, Trace};
 
-/// Work that a synchronizing call waits for.
+/// Kind of a synchronizing host call, by the work that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncKind {
     /// All work of the device.
@@ -44,7 +44,7 @@ pub(super) struct Mark {
 }
 
 /// Find the runtime calls of a process at which dependencies start or end, sorted by start.
-pub(super) fn find(trace: &Trace, threads: &[Thread], gpu: &Gpu) -> Vec<Mark> {
+pub(super) fn find_marks(trace: &Trace, threads: &[Thread], gpu: &Gpu) -> Vec<Mark> {
     let mut roles: Vec<Option<Option<MarkKind>>> = vec![None; trace.strings.len()];
     let mut marks = Vec::new();
     for (thread, t) in (0u32..).zip(threads) {

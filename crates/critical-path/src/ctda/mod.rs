@@ -62,7 +62,7 @@ pub struct CtdaOptions {
     pub phase_rules: Option<PhaseRules>,
 }
 
-/// Find the critical path of a trace.
+/// Find the critical path of a trace by method `ctda`.
 ///
 /// ```
 /// use stackline_critical_path::{CriticalPathError, ctda};
@@ -74,7 +74,7 @@ pub struct CtdaOptions {
 /// # Errors
 /// Returns an error if the window does not exist or contains no events.
 pub fn analyze(trace: &Trace, options: &CtdaOptions) -> Result<CtdaPath, CriticalPathError> {
-    let (window, missing) = window::select(trace, options)?;
+    let (window, missing) = window::select_window(trace, options)?;
     let built_in;
     let rules = match &options.phase_rules {
         Some(rules) => rules,
@@ -83,11 +83,11 @@ pub fn analyze(trace: &Trace, options: &CtdaOptions) -> Result<CtdaPath, Critica
             &built_in
         }
     };
-    let mut host = stacks::walk(trace, &mut PhaseRuleCache::new(trace, rules), window);
+    let mut host = stacks::build_host(trace, &mut PhaseRuleCache::new(trace, rules), window);
     let gpu = Gpu::collect(trace, window);
     let mut waits = Waits::new(trace, &gpu);
     let shares_gil = has_gil(trace);
-    let nodes = build::nodes(trace, &mut host, &gpu, &waits, shares_gil);
+    let nodes = build::build_nodes(trace, &mut host, &gpu, &waits, shares_gil);
     let rows = host.rows + gpu.ops.len();
     if nodes.host == 0 && nodes.gpu.is_empty() {
         let (window_ns, whole_trace) = (window.end - window.start, window::is_whole(options));

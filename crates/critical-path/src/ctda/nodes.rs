@@ -35,8 +35,8 @@ pub(super) struct Chain {
     pub(super) node_of_mark: Vec<u32>,
 }
 
-/// Input of the division of a logical thread into graph nodes.
-pub(super) struct Source<'s> {
+/// Input of [`cut_into_nodes`]: time pieces and runtime calls of a logical thread.
+pub(super) struct CutInput<'s> {
     /// Pieces of a logical thread.
     pub(super) pieces: &'s [Piece],
     /// Calls with a role on the thread, by start.
@@ -51,7 +51,7 @@ pub(super) struct Source<'s> {
 }
 
 /// Divide a logical thread into the nodes of the dependency graph.
-pub(super) fn cut(source: &Source<'_>) -> Chain {
+pub(super) fn cut_into_nodes(source: &CutInput<'_>) -> Chain {
     let phases = smooth_phases(source);
     let mut cutter = Cutter {
         source,
@@ -62,17 +62,17 @@ pub(super) fn cut(source: &Source<'_>) -> Chain {
         next_mark: 0,
     };
     for (piece, phase) in source.pieces.iter().zip(phases) {
-        cutter.marks_before(piece.start);
+        cutter.add_marks_before(piece.start);
         cutter.piece(*piece, phase);
     }
-    cutter.marks_before(i64::MAX);
+    cutter.add_marks_before(i64::MAX);
     cutter.close();
     cutter.chain
 }
 
-/// Phases of the pieces. Pieces of unknown phase between two pieces of one phase get that phase, so that they cause no
-/// cut.
-fn smooth_phases(source: &Source<'_>) -> Vec<Phase> {
+/// Phase of each time piece of a logical thread. Pieces of unknown phase between two pieces of one phase get that
+/// phase, so that they cause no cut.
+fn smooth_phases(source: &CutInput<'_>) -> Vec<Phase> {
     let mut phases: Vec<Phase> = source.pieces.iter().map(|p| source.phase[p.event.index()]).collect();
     let mut known: Option<usize> = None;
     for at in 0..phases.len() {
@@ -89,7 +89,7 @@ fn smooth_phases(source: &Source<'_>) -> Vec<Phase> {
 }
 
 struct Cutter<'s> {
-    source: &'s Source<'s>,
+    source: &'s CutInput<'s>,
     chain: Chain,
     open: Option<CpuNode>,
     /// Stream of the open node's launches.
@@ -102,7 +102,7 @@ struct Cutter<'s> {
 impl Cutter<'_> {
     fn piece(&mut self, piece: Piece, phase: Phase) {
         self.cut_pending(piece.start);
-        self.enter(piece.thread, phase, piece.start);
+        self.open_node(piece.thread, phase, piece.start);
         let mut from = piece.start;
         loop {
             let pending = self.pending.map(|(at, _)| at).filter(|&at| at < piece.end);
@@ -119,18 +119,18 @@ impl Cutter<'_> {
                         from = from.max(at);
                         self.close();
                     }
-                    self.enter(piece.thread, phase, at);
-                    self.apply();
+                    self.open_node(piece.thread, phase, at);
+                    self.add_next_mark();
                 }
                 _ => break,
             }
-            self.enter(piece.thread, phase, from);
+            self.open_node(piece.thread, phase, from);
         }
         self.push(&piece, from, piece.end);
     }
 
-    /// Apply the calls before a time that lie in no piece.
-    fn marks_before(&mut self, at: i64) {
+    /// Add the calls (marks) that start before a time and lie in no piece to nodes.
+    fn add_marks_before(&mut self, at: i64) {
         while let Some(mark) = self.source.marks.get(self.next_mark).filter(|m| m.start < at) {
             self.cut_pending(mark.start);
             if self.requires_cut(self.next_mark) {
@@ -138,13 +138,13 @@ impl Cutter<'_> {
             }
             let phase = self.open.as_ref().filter(|o| o.thread == mark.thread).map(|o| o.phase);
             let phase = phase.unwrap_or(self.source.phase[mark.event.index()]);
-            self.enter(mark.thread, phase, mark.start);
-            self.apply();
+            self.open_node(mark.thread, phase, mark.start);
+            self.add_next_mark();
         }
     }
 
-    /// Open a node unless one is open for this thread and phase.
-    fn enter(&mut self, thread: u32, phase: Phase, at: i64) {
+    /// Open a node that starts at a time, unless one is open for this thread and phase.
+    fn open_node(&mut self, thread: u32, phase: Phase, at: i64) {
         if self.open.as_ref().is_some_and(|o| o.thread == thread && o.phase == phase) {
             return;
         }
@@ -155,7 +155,7 @@ impl Cutter<'_> {
         self.open = Some(CpuNode { thread, phase, start: at, end: at, pieces: first..first, sync });
     }
 
-    /// True if an open node has no piece and no call yet.
+    /// True if an open node has no time piece and no call yet.
     fn is_blank(&self, open: &CpuNode) -> bool {
         let number = self.chain.nodes.len() as u32;
         open.pieces.start == self.chain.pieces.len()
@@ -166,7 +166,7 @@ impl Cutter<'_> {
                 .any(|&n| n == number)
     }
 
-    /// True if a call requires a new node.
+    /// True if a new node must begin at the call with this position in the marks.
     fn requires_cut(&self, mark: usize) -> bool {
         let call = &self.source.marks[mark];
         let mut own = Vec::new();
@@ -179,8 +179,8 @@ impl Cutter<'_> {
         }
     }
 
-    /// Add the next call to the open node.
-    fn apply(&mut self) {
+    /// Add the next call (mark) to the open node, and schedule the cut that must follow the call.
+    fn add_next_mark(&mut self) {
         let at = self.next_mark;
         self.next_mark += 1;
         let (mark, gpu) = (&self.source.marks[at], self.source.gpu);
@@ -232,7 +232,7 @@ impl Cutter<'_> {
         self.open = Some(CpuNode { thread: last.0, phase: last.1, start, end: start, pieces: first..first, sync });
     }
 
-    /// Close the open node, or discard it if it is empty.
+    /// Append the open node to the finished nodes, or discard it if it is empty.
     fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
         if self.is_blank(&open) {

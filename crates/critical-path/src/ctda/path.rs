@@ -26,7 +26,7 @@ pub(super) fn search(graph: &CtdaGraph) -> (Vec<CtdaStep>, bool) {
     loop {
         seen[current as usize] = true;
         let node = &graph.nodes[current as usize];
-        let edge = predecessor(graph, current);
+        let edge = binding_edge(graph, current);
         // A node that waited counts from the end of the wait.
         let waited = edge.filter(|e| e.kind == CtdaEdgeKind::Sync && !node.is_gpu).map_or(node.start_ns, |e| e.at_ns);
         let from_ns = node.start_ns.max(waited).min(until);
@@ -43,14 +43,15 @@ pub(super) fn search(graph: &CtdaGraph) -> (Vec<CtdaStep>, bool) {
     (steps, false)
 }
 
-/// Node that ends last; host nodes win ties, then the first node.
+/// Graph node with the latest end. At equal ends, host nodes come before GPU nodes, then the lowest node number wins.
 fn last_node(graph: &CtdaGraph) -> Option<u32> {
     let key = |n: &u32| (graph.nodes[*n as usize].end_ns, !graph.nodes[*n as usize].is_gpu, std::cmp::Reverse(*n));
     (0..graph.nodes.len() as u32).max_by_key(key)
 }
 
-/// Edge from the prerequisite that determined the start of a node.
-fn predecessor(graph: &CtdaGraph, node: u32) -> Option<&CtdaEdge> {
+/// Binding edge into a node: the one with the latest effective end. Host nodes prefer synchronization edges from work
+/// that was unfinished at the call.
+fn binding_edge(graph: &CtdaGraph, node: u32) -> Option<&CtdaEdge> {
     let edges = graph.edges_into(node);
     let row = &graph.nodes[node as usize];
     // Ties: thread or stream order wins over launches, launches over waits, then the earlier node.

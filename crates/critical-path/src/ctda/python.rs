@@ -2,7 +2,7 @@
 //! The time of smaller functions counts for the innermost relevant function around them.
 
 use super::nodes::Chain;
-use super::stacks::Rank;
+use super::stacks::Priority;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Trace};
 
@@ -10,13 +10,13 @@ use stackline_model::{EventId, EventKind, StrId, Trace};
 /// kept.
 const KEPT_SHARE: f64 = 0.01;
 
-/// Attribute the Python time of each node to its relevant functions.
+/// Attribute the Python time of each graph node to functions with at least [`KEPT_SHARE`] of the node's time.
 pub(super) fn roll_up(trace: &Trace, parent: &[EventId], chain: &mut Chain) {
     for node in &chain.nodes {
         let least = (node.end.saturating_sub(node.start)) as f64 * KEPT_SHARE;
         let pieces = &mut chain.pieces[node.pieces.clone()];
         let is_frame = |event: EventId| event.is_some() && trace.kind(event) == EventKind::PythonFunction;
-        if !pieces.iter().any(|p| p.rank != Rank::Work && is_frame(p.event)) {
+        if !pieces.iter().any(|p| p.priority != Priority::Work && is_frame(p.event)) {
             continue;
         }
         let mut own: FxHashMap<StrId, i64> = FxHashMap::default();
@@ -44,8 +44,8 @@ pub(super) fn roll_up(trace: &Trace, parent: &[EventId], chain: &mut Chain) {
     }
 }
 
-/// Innermost kept frame at or around an event, or the operator around the frames, or the outermost frame. Caches the
-/// result for all frames on the way.
+/// Innermost event at or around `event` that `stops` accepts (a kept frame or an operator), or the outermost event.
+/// `known` caches the result for all frames on the way.
 fn nearest_kept(
     event: EventId,
     parent: &[EventId],

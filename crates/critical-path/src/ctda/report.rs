@@ -165,7 +165,8 @@ impl CtdaPath {
         rows
     }
 
-    /// Name with the most time; ties go to the alphabetically first.
+    /// Name with the largest total time in a list of (row of the name, time in ns). Ties go to the alphabetically first
+    /// name.
     fn largest_name(&self, mut sums: Vec<(u32, i64)>) -> String {
         sums.sort_unstable();
         sums.dedup_by(|next, kept| {

@@ -33,7 +33,7 @@ pub struct CtdaPath {
     pub warnings: Vec<Warning>,
 }
 
-/// Categories of the path's events, as in the source trace.
+/// Category of each event of the path's graph, as in the source trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Categories {
     /// Category per event: a row of `names`.
@@ -157,7 +157,7 @@ pub(super) fn pack(
     (packer.graph, packer.builder.finish(), packer.categories)
 }
 
-/// Number of a stream; its position if the trace has no number.
+/// Number of a GPU stream in the trace; the given position of the stream if the trace has no number.
 fn stream_number(trace: &Trace, track: TrackId, position: u32) -> i64 {
     let number = trace.tracks.get(track).stream;
     if number >= 0 { number } else { i64::from(position) }

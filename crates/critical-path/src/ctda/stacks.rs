@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 
 /// Priority of a thread's activity when several threads of a process are active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
+pub(super) enum Priority {
     /// Python frame that waits for another thread.
     Wait,
     /// Python code, and annotations that match a rule.
@@ -25,7 +25,7 @@ pub(super) struct Segment {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) event: EventId,
-    pub(super) rank: Rank,
+    pub(super) priority: Priority,
 }
 
 /// Host thread of a process, with its innermost events over time.
@@ -50,8 +50,8 @@ pub(super) struct Host {
     pub(super) rows: usize,
 }
 
-/// Compute nesting, phases and segments of all threads.
-pub(super) fn walk<'a>(trace: &'a Trace, book: &mut PhaseRuleCache<'a>, window: Window) -> Host {
+/// Compute the segments of all host threads (innermost event over time), and the phase and nesting of each event.
+pub(super) fn build_host<'a>(trace: &'a Trace, book: &mut PhaseRuleCache<'a>, window: Window) -> Host {
     let n = trace.events.len();
     let links = link_sides(trace);
     let mut host =
@@ -74,7 +74,7 @@ pub(super) fn walk<'a>(trace: &'a Trace, book: &mut PhaseRuleCache<'a>, window: 
     }
     // Some traces show the frames of helper processes. They are irrelevant while other processes do the program's work.
     let works = |threads: &[Thread]| {
-        threads.iter().any(|t| !t.calls.is_empty() || t.segments.iter().any(|s| s.rank == Rank::Work))
+        threads.iter().any(|t| !t.calls.is_empty() || t.segments.iter().any(|s| s.priority == Priority::Work))
     };
     if host.processes.iter().any(|p| works(p)) {
         host.processes.retain(|p| works(p));
@@ -82,8 +82,8 @@ pub(super) fn walk<'a>(trace: &'a Trace, book: &mut PhaseRuleCache<'a>, window: 
     host
 }
 
-/// Per event: its side of a link between operator and backward operator. An operator inside a backward operator can be
-/// both; the backward side wins.
+/// For each event: its side (forward or backward) of a link between operator and backward operator, if any. An operator
+/// inside a backward operator can be both; the backward side wins.
 fn link_sides(trace: &Trace) -> Vec<Option<LinkSide>> {
     let mut sides = vec![None; trace.events.len()];
     for (from, _, _) in trace.links.of_kind(LinkKind::Backward) {
@@ -95,11 +95,11 @@ fn link_sides(trace: &Trace) -> Vec<Option<LinkSide>> {
     sides
 }
 
-/// Event on the stack.
-struct Open {
+/// Open event on the stack of a thread, with its end.
+struct OpenEvent {
     event: EventId,
     end: i64,
-    rank: Rank,
+    priority: Priority,
 }
 
 struct Walker<'w, 'a> {
@@ -108,12 +108,13 @@ struct Walker<'w, 'a> {
     links: &'w [Option<LinkSide>],
     window: Window,
     host: &'w mut Host,
-    open: Vec<Open>,
+    open: Vec<OpenEvent>,
     cursor: i64,
 }
 
 impl Walker<'_, '_> {
-    /// Process one thread; `None` if no event of it counts.
+    /// Compute the segments and calls of one thread, and the phase and nesting of its events. `None` if no event
+    /// counts.
     fn thread(&mut self, track: TrackId) -> Option<Thread> {
         let events = self.ordered(track);
         let mut thread = Thread { track, segments: Vec::new(), calls: Vec::new() };
@@ -130,14 +131,14 @@ impl Walker<'_, '_> {
             self.host.phase[i] = phase;
             autograd |= rule.is_some_and(|r| r.autograd_thread);
             mixed |= outer.is_none() && !matches!(phase, Phase::Backward | Phase::Communication | Phase::Other);
-            let Some(rank) = self.rank(event, rule.is_some()) else { continue };
+            let Some(priority) = self.priority(event, rule.is_some()) else { continue };
             self.host.parent[i] = outer.unwrap_or(EventId::NONE);
             self.host.rows += 1;
             if kind.is_api_call() {
                 thread.calls.push(event);
             }
             self.emit(start, &mut thread.segments);
-            self.open.push(Open { event, end: self.trace.events.end(event), rank });
+            self.open.push(OpenEvent { event, end: self.trace.events.end(event), priority });
         }
         self.close(i64::MAX, &mut thread.segments);
         if autograd && !mixed {
@@ -149,7 +150,7 @@ impl Walker<'_, '_> {
         (!thread.segments.is_empty() || !thread.calls.is_empty()).then_some(thread)
     }
 
-    /// Events of the thread that overlap the window, outer ones first; ties by level and name.
+    /// Events of a thread that overlap the window, by start, outer ones first; ties by level and name.
     fn ordered(&self, track: TrackId) -> Vec<EventId> {
         let (trace, window) = (self.trace, self.window);
         let is_counted = |e: &EventId| {
@@ -174,21 +175,21 @@ impl Walker<'_, '_> {
         events
     }
 
-    fn rank(&mut self, event: EventId, has_rule: bool) -> Option<Rank> {
+    fn priority(&mut self, event: EventId, has_rule: bool) -> Option<Priority> {
         Some(match self.trace.kind(event) {
             EventKind::Operator | EventKind::Runtime | EventKind::Driver | EventKind::Overhead | EventKind::Other => {
-                Rank::Work
+                Priority::Work
             }
-            EventKind::PythonFunction if self.book.waits(self.trace.events.name[event.index()]) => Rank::Wait,
-            EventKind::PythonFunction => Rank::Python,
+            EventKind::PythonFunction if self.book.waits(self.trace.events.name[event.index()]) => Priority::Wait,
+            EventKind::PythonFunction => Priority::Python,
             // An annotation names work and has no time of its own. One that matches a rule represents the code inside
             // it.
-            EventKind::Annotation if has_rule => Rank::Python,
+            EventKind::Annotation if has_rule => Priority::Python,
             _ => return None,
         })
     }
 
-    /// Close events that ended by a time.
+    /// Remove the events that ended by a time from the stack, and append their last segments.
     fn close(&mut self, at: i64, segments: &mut Vec<Segment>) {
         while let Some(end) = self.open.last().map(|o| o.end).filter(|&end| end <= at) {
             self.emit(end, segments);
@@ -196,7 +197,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Assign the time up to `until` to the innermost open event.
+    /// Append a segment of the innermost open event, from the end of the last segment to the time `until`.
     fn emit(&mut self, until: i64, segments: &mut Vec<Segment>) {
         let start = self.cursor.max(self.window.start);
         let end = until.min(self.window.end);
@@ -207,7 +208,7 @@ impl Walker<'_, '_> {
         let start = start.max(self.trace.events.start[open.event.index()]);
         let end = end.min(open.end);
         if end > start {
-            segments.push(Segment { start, end, event: open.event, rank: open.rank });
+            segments.push(Segment { start, end, event: open.event, priority: open.priority });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Merge of the threads of a process into one logical thread (section 3.2.2 of the paper). Under the GIL, only one
 //! thread runs at a time.
 
-use super::stacks::{Rank, Segment, Thread};
+use super::stacks::{Priority, Segment, Thread};
 use stackline_model::EventId;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ pub(super) struct Piece {
     pub(super) event: EventId,
     /// Position of the piece's thread among those of the process.
     pub(super) thread: u32,
-    pub(super) rank: Rank,
+    pub(super) priority: Priority,
 }
 
 /// Merge the activity of all threads of a process into disjoint pieces in time order.
@@ -31,11 +31,11 @@ pub(super) fn merge(threads: &[Thread]) -> Vec<Piece> {
     }
     let mut work: Vec<(Segment, u32)> = Vec::new();
     for (thread, t) in (0u32..).zip(threads) {
-        work.extend(t.segments.iter().filter(|s| s.rank == Rank::Work).map(|&s| (s, thread)));
+        work.extend(t.segments.iter().filter(|s| s.priority == Priority::Work).map(|&s| (s, thread)));
     }
     // Threads have a fixed order, so the result does not depend on the order of the file.
     work.sort_by_key(|(s, thread)| (s.start, Reverse(s.end), *thread));
-    let mut gaps = Gaps { threads, position: vec![0; threads.len()] };
+    let mut gaps = GapFiller { threads, position: vec![0; threads.len()] };
     let mut now = i64::MIN;
     let mut last = None;
     for (i, &(segment, thread)) in work.iter().enumerate() {
@@ -57,7 +57,7 @@ pub(super) fn merge(threads: &[Thread]) -> Vec<Piece> {
 }
 
 fn piece(segment: &Segment, thread: u32, start: i64, end: i64) -> Piece {
-    Piece { start, end, event: segment.event, thread, rank: segment.rank }
+    Piece { start, end, event: segment.event, thread, priority: segment.priority }
 }
 
 /// Join adjacent pieces of one event.
@@ -71,15 +71,16 @@ fn join(pieces: &mut Vec<Piece>) {
     });
 }
 
-/// Fills the gaps between work of all threads.
-struct Gaps<'a> {
+/// Search for the Python code and waits that fill the gaps between operators and calls of all threads.
+struct GapFiller<'a> {
     threads: &'a [Thread],
     /// Per thread: the first segment that may overlap the next gap.
     position: Vec<usize>,
 }
 
-impl Gaps<'_> {
-    /// Fill the gap from `start` to `end` between work of the threads `before` and `after`.
+impl GapFiller<'_> {
+    /// Append pieces of Python code and waits for the gap from `start` to `end`, which lies between work of the threads
+    /// `before` and `after`.
     fn fill(&mut self, start: i64, end: i64, before: Option<u32>, after: Option<u32>, pieces: &mut Vec<Piece>) {
         let mut found = Vec::new();
         match (before, after) {
@@ -95,7 +96,7 @@ impl Gaps<'_> {
         }
     }
 
-    /// Collect the segments of a thread in the gap.
+    /// Add the segments of a thread in a gap to the candidates `found`, limited to the gap.
     fn collect_segments(&mut self, thread: u32, start: i64, end: i64, found: &mut Vec<Candidate>) {
         let segments = &self.threads[thread as usize].segments;
         let at = &mut self.position[thread as usize];
@@ -109,13 +110,14 @@ impl Gaps<'_> {
     }
 }
 
-/// Piece that could fill part of a gap.
+/// Piece that could fill part of a gap, with the start of its whole segment.
 struct Candidate {
     piece: Piece,
     since: i64,
 }
 
-/// Choose, at each time, the candidate that began last. Waiting candidates have the lowest priority.
+/// Append the pieces of a gap: at each time, the candidate that began last. Waiting candidates have the lowest
+/// priority.
 fn choose(found: &[Candidate], pieces: &mut Vec<Piece>) {
     let mut points: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * found.len());
     for (i, candidate) in found.iter().enumerate() {
@@ -123,7 +125,7 @@ fn choose(found: &[Candidate], pieces: &mut Vec<Piece>) {
         points.push((candidate.piece.end, false, i));
     }
     points.sort_unstable();
-    let key = |i: usize| (found[i].piece.rank != Rank::Wait, found[i].since, Reverse(found[i].piece.thread), i);
+    let key = |i: usize| (found[i].piece.priority != Priority::Wait, found[i].since, Reverse(found[i].piece.thread), i);
     let mut active = BTreeSet::new();
     let mut now = i64::MIN;
     for (at, begins, i) in points {
@@ -147,9 +149,13 @@ mod tests {
     use super::*;
     use stackline_model::TrackId;
 
-    fn thread(segments: &[(i64, i64, u32, Rank)]) -> Thread {
-        let segment =
-            |&(start, end, event, rank): &(i64, i64, u32, Rank)| Segment { start, end, event: EventId(event), rank };
+    fn thread(segments: &[(i64, i64, u32, Priority)]) -> Thread {
+        let segment = |&(start, end, event, priority): &(i64, i64, u32, Priority)| Segment {
+            start,
+            end,
+            event: EventId(event),
+            priority,
+        };
         Thread { track: TrackId(0), segments: segments.iter().map(segment).collect(), calls: Vec::new() }
     }
 
@@ -159,8 +165,8 @@ mod tests {
 
     #[test]
     fn work_alternates_and_waits_have_lowest_priority() {
-        let main = thread(&[(0, 10, 1, Rank::Work), (10, 60, 2, Rank::Wait), (60, 70, 3, Rank::Work)]);
-        let autograd = thread(&[(20, 30, 4, Rank::Work), (33, 50, 5, Rank::Work)]);
+        let main = thread(&[(0, 10, 1, Priority::Work), (10, 60, 2, Priority::Wait), (60, 70, 3, Priority::Work)]);
+        let autograd = thread(&[(20, 30, 4, Priority::Work), (33, 50, 5, Priority::Work)]);
         // The gap of 3 between the backward pieces stays empty. During handovers only the waiting frame is active.
         let expected = [(0, 10, 1), (10, 20, 2), (20, 30, 4), (33, 50, 5), (50, 60, 2), (60, 70, 3)];
         assert_eq!(shown(&[main, autograd]), expected);
@@ -169,8 +175,12 @@ mod tests {
     #[test]
     fn preempted_work_resumes_only_after_a_long_gap() {
         let long = 2 * SWITCH_INTERVAL_NS;
-        let main = thread(&[(0, 100 + long, 1, Rank::Work)]);
-        let other = thread(&[(10, 20, 2, Rank::Work), (30, 40, 3, Rank::Work), (40 + long, 50 + long, 4, Rank::Work)]);
+        let main = thread(&[(0, 100 + long, 1, Priority::Work)]);
+        let other = thread(&[
+            (10, 20, 2, Priority::Work),
+            (30, 40, 3, Priority::Work),
+            (40 + long, 50 + long, 4, Priority::Work),
+        ]);
         let end = 50 + long;
         let expected =
             [(0, 10, 1), (10, 20, 2), (30, 40, 3), (40, 40 + long, 1), (40 + long, end, 4), (end, 100 + long, 1)];
@@ -179,8 +189,8 @@ mod tests {
 
     #[test]
     fn python_is_attributed_to_the_latest_start() {
-        let a = thread(&[(0, 100, 1, Rank::Python)]);
-        let b = thread(&[(20, 40, 2, Rank::Python), (40, 90, 3, Rank::Wait)]);
+        let a = thread(&[(0, 100, 1, Priority::Python)]);
+        let b = thread(&[(20, 40, 2, Priority::Python), (40, 90, 3, Priority::Wait)]);
         assert_eq!(shown(&[a, b]), [(0, 20, 1), (20, 40, 2), (40, 100, 1)]);
     }
 }

@@ -50,7 +50,7 @@ impl<'a> Waits<'a> {
         waits
     }
 
-    /// Find stream and time of the event records with a waiter.
+    /// Find the stream and time of each CUDA event record that a call or stream waits for.
     fn find_event_records(&mut self) {
         if self.records.is_empty() {
             return;
@@ -97,7 +97,7 @@ impl<'a> Waits<'a> {
         let one = |op: Option<u32>| op.into_iter().collect::<Vec<u32>>();
         match kind {
             SyncKind::OwnCopy => self.gpu.launched_by(mark.event).to_vec(),
-            // A device synchronization depends on the targets of earlier ones, see `Unfinished` in `edges.rs`.
+            // A device synchronization depends on the targets of earlier ones, see `UnfinishedStreams` in `edges.rs`.
             SyncKind::Device => Vec::new(),
             SyncKind::Stream => match record.and_then(|r| self.stream(&r)) {
                 Some(stream) => one(self.last_launched(stream, mark.start)),
@@ -108,7 +108,7 @@ impl<'a> Waits<'a> {
                 }
                 None => self.count_unknown(),
             },
-            SyncKind::Event => match record.filter(SyncRecord::names_event) {
+            SyncKind::Event => match record.filter(SyncRecord::has_event_record) {
                 Some(record) => one(self.recorded_op(mark.event, record.event_record)),
                 // The event is unknown: the work that ended last before the call returned.
                 None => {
@@ -156,8 +156,8 @@ impl<'a> Waits<'a> {
         (waiting, found)
     }
 
-    /// Streams to consider: all if they are few, otherwise those whose work ended last before `until`, of work launched
-    /// before `launched_by`.
+    /// Streams that may run the work that an unknown CUDA event covers: all of `streams` if they are few. Otherwise
+    /// only those whose work, launched by `launched_by`, ended last up to `until`.
     fn candidate_streams<'s>(&self, until: i64, launched_by: i64, streams: &'s [StreamId]) -> Cow<'s, [StreamId]> {
         if streams.len() <= MAX_STREAMS {
             return Cow::Borrowed(streams);
@@ -181,15 +181,15 @@ impl<'a> Waits<'a> {
         self.gpu.stream_by_number(record.device, record.stream)
     }
 
-    /// Last operation launched on the stream of an event record before the record. `call` is a call of the same
-    /// process.
+    /// GPU operation that a CUDA event record covers: the last one launched on its stream before the record. `record`
+    /// is its correlation ID, and `call` is any call of the same process.
     fn recorded_op(&self, call: EventId, record: i64) -> Option<u32> {
         let key = (self.process(call), record);
         let (stream, at) = (*self.recorded_on.get(&key)?, *self.recorded_at.get(&key)?);
         self.last_launched(stream, at)
     }
 
-    /// Last GPU operation of a stream that was launched before a time.
+    /// Last GPU operation of a stream that was launched up to a time.
     pub(super) fn last_launched(&self, stream: StreamId, at: i64) -> Option<u32> {
         let launches = self.launches.get(stream as usize)?;
         let after = launches.partition_point(|&(launched, _)| launched <= at);
@@ -199,7 +199,7 @@ impl<'a> Waits<'a> {
 
 fn launches_of(gpu: &Gpu, stream: StreamId) -> Vec<(i64, u32)> {
     let mut launches: Vec<(i64, u32)> =
-        gpu.of_stream(stream).map(|op| (gpu.ops[op as usize].launched_at, op)).collect();
+        gpu.ops_of_stream(stream).map(|op| (gpu.ops[op as usize].launched_at, op)).collect();
     launches.sort_unstable();
     let mut last = 0;
     for (_, op) in &mut launches {

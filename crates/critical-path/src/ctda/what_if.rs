@@ -15,8 +15,8 @@ impl CtdaPath {
     #[must_use]
     pub fn apply(&self, edits: &[Edit]) -> Self {
         let mut replay = Replay::new(self, edits);
-        for node in order(&self.graph) {
-            replay.node(node);
+        for node in dependency_order(&self.graph) {
+            replay.replay_node(node);
         }
         let ends = |graph: &CtdaGraph| graph.nodes.iter().map(|n| n.end_ns).max();
         let mut result = self.clone();
@@ -27,7 +27,7 @@ impl CtdaPath {
         result
     }
 
-    /// Per event: true if a selector matches its time.
+    /// For each event: true if a selector matches it, so that the edit changes its time.
     fn selected(&self, select: &Selector) -> Vec<bool> {
         let named: Option<Vec<bool>> =
             select.name.as_ref().map(|pattern| self.events.names.iter().map(|n| matches(pattern, n)).collect());
@@ -41,9 +41,9 @@ impl CtdaPath {
     }
 }
 
-/// Nodes in dependency order. If contradicting times make nodes wait for each other in a cycle, the first by time is
-/// placed as if it did not wait.
-fn order(graph: &CtdaGraph) -> Vec<u32> {
+/// Graph nodes in dependency order, so that prerequisites come first. If contradicting times make nodes wait for each
+/// other in a cycle, the first by time is placed as if it did not wait.
+fn dependency_order(graph: &CtdaGraph) -> Vec<u32> {
     let count = graph.nodes.len();
     let mut open: Vec<u32> = vec![0; count];
     let mut followers: Vec<Vec<u32>> = vec![Vec::new(); count];
@@ -73,7 +73,7 @@ fn order(graph: &CtdaGraph) -> Vec<u32> {
     }
 }
 
-/// Duration or delay of a dependency graph item after a what-if change.
+/// Apply a what-if change to a duration or delay in ns.
 fn changed(value: i64, change: Change) -> i64 {
     let new = match change {
         Change::Scale(factor) => value as f64 * factor,
@@ -97,8 +97,8 @@ impl<'a> Replay<'a> {
         Self { old: &path.graph, new: path.graph.clone(), edits, selected, done: vec![false; path.graph.nodes.len()] }
     }
 
-    /// Compute a node's start and end from its prerequisites.
-    fn node(&mut self, number: u32) {
+    /// Compute a node's new start and end from the new times of its prerequisites.
+    fn replay_node(&mut self, number: u32) {
         let node = &self.old.nodes[number as usize];
         let edges = self.old.edges_into(number);
         let waits = |e: &&CtdaEdge| e.kind == CtdaEdgeKind::Sync && !node.is_gpu;
@@ -108,11 +108,11 @@ impl<'a> Replay<'a> {
         let mut start = match binding {
             Some(edge) => {
                 let delay = self.delay(edge, node.start_ns.saturating_sub(edge.at_ns).max(0));
-                self.moved(edge).saturating_add(delay)
+                self.new_edge_end(edge).saturating_add(delay)
             }
             None => node.start_ns,
         };
-        start = order.iter().map(|e| self.moved(e)).fold(start, i64::max);
+        start = order.iter().map(|e| self.new_edge_end(e)).fold(start, i64::max);
         let old_waits = edges.iter().filter(waits).map(|e| e.at_ns);
         let called = node.sync_ns.unwrap_or(i64::MAX);
         let old_base = old_waits.filter(|&at| at > called).fold(node.start_ns, i64::max).min(node.end_ns);
@@ -120,13 +120,13 @@ impl<'a> Replay<'a> {
             .iter()
             .filter(waits)
             .filter(|e| self.done[e.from as usize])
-            .map(|e| self.moved(e))
+            .map(|e| self.new_edge_end(e))
             .fold(start, i64::max);
-        self.place(number, (old_base, start, base));
+        self.move_node(number, (old_base, start, base));
         self.done[number as usize] = true;
     }
 
-    /// Delay of a binding edge after the edits.
+    /// Delay in ns of a node's start after its binding edge's end, after the edits. `observed` is the recorded delay.
     fn delay(&self, edge: &CtdaEdge, observed: i64) -> i64 {
         let on_gpu = self.old.nodes[edge.to as usize].is_gpu;
         let kind = match edge.kind {
@@ -141,8 +141,9 @@ impl<'a> Replay<'a> {
         self.edits.iter().filter(about).fold(observed, |delay, edit| changed(delay, edit.change))
     }
 
-    /// Move a node and its pieces by the distance from `old_base` to `base`.
-    fn place(&mut self, number: u32, (old_base, start, base): (i64, i64, i64)) {
+    /// Set the new times of a node and its pieces: move them by the distance from `old_base` to `base`, and apply the
+    /// edits to their lengths. The node starts at `start`.
+    fn move_node(&mut self, number: u32, (old_base, start, base): (i64, i64, i64)) {
         let node = &self.old.nodes[number as usize];
         let first = node.first_piece as usize;
         let mut shift = base - old_base;
@@ -168,8 +169,8 @@ impl<'a> Replay<'a> {
         chosen.fold(length, |length, (edit, _)| changed(length, edit.change))
     }
 
-    /// New position of an edge's effective end.
-    fn moved(&self, edge: &CtdaEdge) -> i64 {
+    /// Time of an edge's effective end after the edits, in ns.
+    fn new_edge_end(&self, edge: &CtdaEdge) -> i64 {
         let (old, new) = (&self.old.nodes[edge.from as usize], &self.new.nodes[edge.from as usize]);
         let (before, after) = (self.old.pieces_of(old), self.new.pieces_of(new));
         // The last piece that begins before the point moves it.
@@ -187,7 +188,7 @@ impl<'a> Replay<'a> {
     }
 
     fn finish(mut self) -> CtdaGraph {
-        let moved: Vec<i64> = self.old.edges.iter().map(|e| self.moved(e)).collect();
+        let moved: Vec<i64> = self.old.edges.iter().map(|e| self.new_edge_end(e)).collect();
         for (edge, at_ns) in self.new.edges.iter_mut().zip(moved) {
             edge.at_ns = at_ns;
         }

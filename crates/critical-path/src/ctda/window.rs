@@ -16,9 +16,12 @@ pub(super) struct Window {
 }
 
 /// Select the time window by options of method `ctda`, and count requested instances that do not exist.
-pub(super) fn select(trace: &Trace, options: &CtdaOptions) -> Result<(Window, usize), CriticalPathError> {
-    let whole =
-        trace.events.ids().filter(|&e| counts(trace, e)).map(|e| (trace.events.start[e.index()], trace.events.end(e)));
+pub(super) fn select_window(trace: &Trace, options: &CtdaOptions) -> Result<(Window, usize), CriticalPathError> {
+    let whole = trace
+        .events
+        .ids()
+        .filter(|&e| has_reliable_time(trace, e))
+        .map(|e| (trace.events.start[e.index()], trace.events.end(e)));
     let whole = whole.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).ok_or(CriticalPathError::NoTimedEvents)?;
     let mut missing = 0;
     let mut window = whole;
@@ -26,7 +29,7 @@ pub(super) fn select(trace: &Trace, options: &CtdaOptions) -> Result<(Window, us
         window = steps(trace, first, last)?;
     }
     if !options.annotation.is_empty() {
-        let ((start, end), none) = annotated(trace, options, window)?;
+        let ((start, end), none) = annotation_window(trace, options, window)?;
         (window, missing) = ((start, end), none);
     }
     let window = Window { start: window.0.max(whole.0), end: window.1.min(whole.1) };
@@ -38,7 +41,7 @@ pub(super) fn select(trace: &Trace, options: &CtdaOptions) -> Result<(Window, us
 }
 
 /// True if an event has a reliable start and duration on a thread or stream.
-fn counts(trace: &Trace, event: EventId) -> bool {
+fn has_reliable_time(trace: &Trace, event: EventId) -> bool {
     let bits = trace.events.flags[event.index()] & (flags::HAS_DURATION | flags::NO_TIME | flags::IMPLAUSIBLE);
     let on_lane = |kind| matches!(kind, TrackKind::Thread | TrackKind::Stream);
     bits == flags::HAS_DURATION
@@ -53,8 +56,9 @@ fn steps(trace: &Trace, first: i64, last: i64) -> Result<(i64, i64), CriticalPat
     })
 }
 
-/// First start and last end of the selected instances on the host, in the order of the file.
-fn annotated(
+/// Window of the selected instances of an annotation on host threads: first start, last end, and number of missing
+/// instances. Instances are counted in the order of the file.
+fn annotation_window(
     trace: &Trace,
     options: &CtdaOptions,
     within: (i64, i64),
@@ -75,7 +79,7 @@ fn annotated(
     let mut count = 0;
     for event in trace.events.ids() {
         let on_host = trace.tracks.get(trace.events.track[event.index()]).kind == TrackKind::Thread;
-        if !on_host || !has_name(event) || !counts(trace, event) {
+        if !on_host || !has_name(event) || !has_reliable_time(trace, event) {
             continue;
         }
         let span = (trace.events.start[event.index()], trace.events.end(event));

@@ -96,13 +96,13 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         while node != NONE && at > self.from {
             let start = graph.start[node as usize].max(self.from);
             if start < at {
-                self.inside(node, start, at);
+                self.visit_node(node, start, at);
                 at = start;
             }
-            let Some(edge) = graph.release(node).copied().filter(|_| at > self.from) else { break };
+            let Some(edge) = graph.binding_edge(node).copied().filter(|_| at > self.from) else { break };
             let released = graph.end[edge.from as usize].clamp(self.from, at);
             if released < at {
-                self.lag(node, &edge, released, at);
+                self.visit_lag(node, &edge, released, at);
                 at = released;
             }
             node = edge.from;
@@ -131,8 +131,8 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         (self.visit)(segment);
     }
 
-    /// Visit the time between the release of a node and its start.
-    fn lag(&mut self, node: u32, edge: &InEdge, start: i64, end: i64) {
+    /// Visit the lag between the end of the binding prerequisite of a node (`start`) and the start of the node (`end`).
+    fn visit_lag(&mut self, node: u32, edge: &InEdge, start: i64, end: i64) {
         let graph = &self.exact.graph;
         let place = graph.place[node as usize] as usize;
         let (track, event) = match graph.kind[node as usize] {
@@ -151,14 +151,14 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
             category,
             track,
             event,
-            evidence: if guessed { Evidence::Inferred } else { self.evidence(node, edge) },
+            evidence: if guessed { Evidence::Inferred } else { self.edge_evidence(node, edge) },
             rule: edge.dependency.rule(),
             node,
         });
     }
 
-    /// Evidence of an edge into a node in this trace.
-    fn evidence(&self, node: u32, edge: &InEdge) -> Evidence {
+    /// Evidence of an edge into a node: that of its dependency, or inferred if the recorded times are doubtful.
+    fn edge_evidence(&self, node: u32, edge: &InEdge) -> Evidence {
         let graph = &self.exact.graph;
         let host = match edge.dependency {
             Dependency::Launch => Some(edge.from),
@@ -172,19 +172,19 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         if graph.is_near_tie(node, edge) { Evidence::Inferred } else { edge.dependency.evidence() }
     }
 
-    /// True if the clock of a thread's process disagrees with that of a GPU.
+    /// True if the clock of the process of a host node disagrees with that of a GPU.
     fn clock_disagrees(&self, node: u32) -> bool {
         let Exact { trace, lanes, graph, clocks_disagree, .. } = self.exact;
         let process = || trace.tracks.pid(lanes[graph.place[node as usize] as usize].track);
         !clocks_disagree.is_empty() && clocks_disagree.contains(&process())
     }
 
-    /// Add the time inside a dependency graph node to the path, by cause.
-    fn inside(&mut self, node: u32, start: i64, end: i64) {
+    /// Visit the path segments in the time range of a graph node, by cause.
+    fn visit_node(&mut self, node: u32, start: i64, end: i64) {
         let graph = &self.exact.graph;
         let (kind, place) = (graph.kind[node as usize], graph.place[node as usize] as usize);
         match kind {
-            NodeKind::Host => self.host(node, place, start, end),
+            NodeKind::Host => self.visit_host_time(node, place, start, end),
             NodeKind::Gpu => {
                 let event = self.exact.trace.gpu.event[place];
                 let category = self.categories.gpu_category(event);
@@ -196,10 +196,10 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
                 self.push(PathSegment { start, end, category, track, event, evidence, rule, node });
             }
             NodeKind::SyncReturn | NodeKind::Resume => {
-                let edge = graph.release(node);
+                let edge = graph.binding_edge(node);
                 // Cut because of clocks that disagree.
                 let is_cut = end < graph.end[node as usize];
-                let evidence = edge.filter(|_| !is_cut).map_or(Evidence::Inferred, |e| self.evidence(node, e));
+                let evidence = edge.filter(|_| !is_cut).map_or(Evidence::Inferred, |e| self.edge_evidence(node, e));
                 let rule = edge.map_or("program_order", |e| e.dependency.rule());
                 let (category, track) = (Categories::return_category(kind), self.exact.lanes[place].track);
                 let event = graph.call[node as usize];
@@ -208,8 +208,8 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         }
     }
 
-    /// Add host time to the path, by the innermost span at each time.
-    fn host(&mut self, node: u32, lane_index: usize, start: i64, end: i64) {
+    /// Visit the path segments in the time range of a host node, one or more for each innermost span.
+    fn visit_host_time(&mut self, node: u32, lane_index: usize, start: i64, end: i64) {
         let exact = self.exact;
         let lane = &exact.lanes[lane_index];
         let Some(mut piece) = lane.piece_before(end) else { return };

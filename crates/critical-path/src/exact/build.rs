@@ -3,7 +3,7 @@
 use super::graph::{ActivityGraph, Dependency, NONE, NewEdge, NodeKind};
 use super::other_streams::OtherStreams;
 use super::thread_timelines::ThreadTimeline;
-use super::wakeups::{Handover, Threads};
+use super::wakeups::{Handover, HandoversAndGaps};
 use crate::gpu_order::{CLOCK_TOLERANCE_NS, GpuOrder, Reason, SyncCall};
 use crate::streams::{end as gpu_end, start as gpu_start};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -19,14 +19,14 @@ pub(super) struct Corrections {
     pub(super) contradictions: u64,
 }
 
-/// Point of a lane that releases other work.
+/// Time on a thread (lane) at which the thread releases other work, such as the end of a launch call.
 #[derive(Clone, Copy)]
-struct Source {
+struct ReleasePoint {
     lane: usize,
     at: i64,
 }
 
-/// Time range of a lane in which its thread waits.
+/// Time range in which a thread waits, with the awaited work.
 struct Wait {
     from: i64,
     /// Known end of the wait.
@@ -36,12 +36,12 @@ struct Wait {
     kind: NodeKind,
     call: EventId,
     /// Awaited work.
-    on: Vec<(Released, Dependency)>,
+    on: Vec<(Releaser, Dependency)>,
 }
 
-/// Releasing work: an operation, or a source by its position.
+/// Work whose end releases other work: a GPU operation, or a release point of a thread by its position.
 #[derive(Clone, Copy)]
-enum Released {
+enum Releaser {
     By(GpuOpId),
     At(usize),
 }
@@ -62,7 +62,7 @@ pub(super) struct Builder<'a> {
     lane_of: FxHashMap<TrackId, usize>,
     graph: ActivityGraph,
     edges: Vec<NewEdge>,
-    sources: Vec<Source>,
+    sources: Vec<ReleasePoint>,
     /// Node that ends at each source.
     source_node: Vec<u32>,
     /// Node of each operation, and the source that launches it.
@@ -78,7 +78,7 @@ impl<'a> Builder<'a> {
         trace: &'a Trace,
         order: &'a GpuOrder,
         lanes: &'a [ThreadTimeline],
-        threads: &Threads,
+        threads: &HandoversAndGaps,
     ) -> BuiltGraph {
         let mut builder = Self {
             trace,
@@ -131,35 +131,36 @@ impl<'a> Builder<'a> {
             let Some(&lane) = self.lane_of.get(&self.trace.events.track[call.index()]) else { continue };
             let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
             let began = gpu_start(self.trace, gpu);
-            let is_delayed = blocking.contains(&call) && self.work_before(gpu).is_some_and(|ended| ended > from);
+            let is_delayed =
+                blocking.contains(&call) && self.latest_prerequisite_end(gpu).is_some_and(|ended| ended > from);
             let at = if is_delayed { from } else { to.min(began).max(from) };
-            let at = if is_launched { at } else { self.before_call(lane, at) };
+            let at = if is_launched { at } else { self.call_start_or(lane, at) };
             self.corrections.early_kernels += u64::from(began < from);
             self.launch_source[gpu.index()] = self.source(lane, at) as u32;
         }
     }
 
-    /// Latest end of the work that an operation waits for.
-    fn work_before(&self, gpu: GpuOpId) -> Option<i64> {
+    /// Latest end, in ns, of the GPU work that an operation waits for; `None` if it waits for no GPU work.
+    fn latest_prerequisite_end(&self, gpu: GpuOpId) -> Option<i64> {
         let latest = gpu_start(self.trace, gpu) + CLOCK_TOLERANCE_NS;
         let waits = self.order.deps(gpu).iter().map(|dep| gpu_end(self.trace, dep.on)).filter(|&ended| ended <= latest);
         waits.chain(self.order.previous[gpu.index()].some().map(|g| gpu_end(self.trace, g))).max()
     }
 
-    /// Start of the API call that contains a time on a thread; the time itself outside of calls.
-    fn before_call(&self, lane: usize, at: i64) -> i64 {
+    /// Start of the API call on a thread that contains the time `at`; `at` itself outside of calls.
+    fn call_start_or(&self, lane: usize, at: i64) -> i64 {
         let piece = self.lanes[lane].piece_before(at).map(|p| self.lanes[lane].pieces[p]);
         let call = piece.filter(|p| p.event.is_some() && self.trace.kind(p.event).is_api_call());
         call.map_or(at, |p| p.start)
     }
 
     fn source(&mut self, lane: usize, at: i64) -> usize {
-        self.sources.push(Source { lane, at });
+        self.sources.push(ReleasePoint { lane, at });
         self.sources.len() - 1
     }
 
-    /// Waits of each lane in time order.
-    fn collect_waits(&mut self, threads: &Threads) -> Vec<Vec<Wait>> {
+    /// Collect the waits of each thread (lane) in time order, and add the release points that end them.
+    fn collect_waits(&mut self, threads: &HandoversAndGaps) -> Vec<Vec<Wait>> {
         let mut waits: Vec<Vec<Wait>> = self.lanes.iter().map(|_| Vec::new()).collect();
         let order = self.order;
         for sync in &order.syncs {
@@ -177,7 +178,8 @@ impl<'a> Builder<'a> {
         waits
     }
 
-    /// End nodes at the return of calls with a possible wait for unrecorded work, so that an edit can apply there.
+    /// Let graph nodes end at the return of calls with a possible wait for unrecorded work, so that an edit can apply
+    /// there.
     fn cut_at_doubtful_calls(&mut self) {
         for &call in &self.order.near_missing_records {
             if let Some(&lane) = self.lane_of.get(&self.trace.events.track[call.index()]) {
@@ -196,7 +198,7 @@ impl<'a> Builder<'a> {
             from = from.max(source.at);
         }
         let until = released.clamp(from, to);
-        let on = sync.on.iter().map(|&g| (Released::By(g), Dependency::Sync(sync.reason))).collect();
+        let on = sync.on.iter().map(|&g| (Releaser::By(g), Dependency::Sync(sync.reason))).collect();
         Some(Wait { from, until, to, kind: NodeKind::SyncReturn, call: sync.call, on })
     }
 
@@ -207,7 +209,7 @@ impl<'a> Builder<'a> {
         // return.
         let starts = handover.from == handover.to || self.is_gap(handover);
         let until = if starts { handover.to } else { handover.source.1.clamp(handover.from, handover.to) };
-        let on = vec![(Released::At(source), dependency)];
+        let on = vec![(Releaser::At(source), dependency)];
         Wait { from: handover.from, until, to: handover.to, kind: NodeKind::Resume, call: EventId::NONE, on }
     }
 
@@ -222,7 +224,7 @@ impl<'a> Builder<'a> {
         for (i, source) in self.sources.iter().enumerate() {
             sources[source.lane].push((source.at, i));
         }
-        let mut incoming_edges: Vec<(u32, Released, Dependency)> = Vec::new();
+        let mut incoming_edges: Vec<(u32, Releaser, Dependency)> = Vec::new();
         for (lane, (mut sources, waits)) in sources.into_iter().zip(waits).enumerate() {
             sources.sort_unstable();
             let from = self.graph.len() as u32;
@@ -231,8 +233,8 @@ impl<'a> Builder<'a> {
         }
         for (node, released, dependency) in incoming_edges {
             let from = match released {
-                Released::By(gpu) => self.gpu_node[gpu.index()],
-                Released::At(source) => self.source_node[source],
+                Releaser::By(gpu) => self.gpu_node[gpu.index()],
+                Releaser::At(source) => self.source_node[source],
             };
             if from != NONE {
                 self.edges.push(NewEdge { to: node, from, dependency });
@@ -277,10 +279,10 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Cuts a lane into nodes at its sources and waits.
+/// Divides the timeline of a thread (lane) into graph nodes at its release points and waits.
 struct LaneCutter<'b, 'a> {
     builder: &'b mut Builder<'a>,
-    incoming_edges: &'b mut Vec<(u32, Released, Dependency)>,
+    incoming_edges: &'b mut Vec<(u32, Releaser, Dependency)>,
     lane: usize,
     /// End of the nodes so far.
     cursor: i64,
@@ -288,14 +290,14 @@ struct LaneCutter<'b, 'a> {
     /// End time, kind and call of the nodes of the return from a wait.
     returning: Option<(i64, NodeKind, EventId)>,
     /// Waits before the next node.
-    pending: Vec<(Released, Dependency)>,
+    pending: Vec<(Releaser, Dependency)>,
 }
 
 impl<'b, 'a> LaneCutter<'b, 'a> {
     fn new(
         builder: &'b mut Builder<'a>,
         lane: usize,
-        incoming_edges: &'b mut Vec<(u32, Released, Dependency)>,
+        incoming_edges: &'b mut Vec<(u32, Releaser, Dependency)>,
     ) -> Self {
         let cursor = builder.lanes[lane].start();
         Self { builder, incoming_edges, lane, cursor, last: NONE, returning: None, pending: Vec::new() }
@@ -350,7 +352,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         self.returning = Some((wait.to, wait.kind, wait.call)).filter(|r| waited && r.0 > wait.until);
     }
 
-    /// Add graph nodes of a thread up to a time.
+    /// Add the graph nodes of a thread from the end of its last node up to a time.
     fn advance(&mut self, to: i64) {
         if let Some((until, kind, call)) = self.returning
             && self.cursor < to

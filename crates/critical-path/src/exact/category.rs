@@ -122,7 +122,7 @@ pub(super) fn lag_category(dependency: Dependency, lag: i64) -> Category {
     }
 }
 
-/// Classification of trace events by cause of time on the path.
+/// Classifier that assigns a cause of time to host spans, gaps and GPU operations.
 pub(super) struct Categories<'a> {
     trace: &'a Trace,
     names: &'a Names,
@@ -143,9 +143,9 @@ pub(super) struct MayWait<'a> {
 }
 
 impl MayWait<'_> {
-    /// True if a thread may have waited, while this span was its innermost (none in a gap), for work that is not known.
-    /// The work is missing in the trace, or had already ended.
-    pub(super) fn span(&self, event: EventId) -> bool {
+    /// True if a thread may have waited for unknown work while `event` was its innermost span (none in a gap). The work
+    /// is missing in the trace, or had already ended.
+    pub(super) fn in_span(&self, event: EventId) -> bool {
         event.is_none()
             || self.names.flags(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
             || self.uncertain.contains(&event)
@@ -208,7 +208,7 @@ impl<'a> Categories<'a> {
             _ if is_annotation(self.trace, event) => Category::HostPython,
             _ => Category::HostOperator,
         };
-        (category, if self.may_wait.span(event) { Evidence::Inferred } else { Evidence::Exact })
+        (category, if self.may_wait.in_span(event) { Evidence::Inferred } else { Evidence::Exact })
     }
 
     fn gap_category(&self, lane_index: usize) -> (Category, Evidence) {

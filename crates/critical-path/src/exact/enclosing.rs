@@ -128,7 +128,7 @@ impl Enclosing {
     }
 }
 
-/// Per event: the event itself or the innermost Python frame around it.
+/// For each event: the innermost Python frame at or around it.
 fn frames(trace: &Trace) -> Vec<EventId> {
     let mut frames = vec![EventId::NONE; trace.events.len()];
     for track in trace.tracks.ids() {
@@ -169,18 +169,19 @@ impl Spans {
         Self(shown)
     }
 
+    /// Innermost of the outermost [`Self::DEPTH`] spans at or around an event; none without such spans.
     pub(super) fn innermost(&self, event: EventId) -> EventId {
         self.0[event.index()]
     }
 
-    /// Spans around an event that is one of them, including itself, innermost first.
+    /// Spans at and around `event`, innermost first; `event` must be a result of [`Self::innermost`].
     pub(super) fn around<'a>(&'a self, trace: &'a Trace, event: EventId) -> impl Iterator<Item = EventId> + 'a {
         let outer = |e: &EventId| self.0[trace.events.parent[e.index()].some()?.index()].some();
         std::iter::successors(event.some(), outer)
     }
 }
 
-/// Cache of a test of events and the events around them, which visits each event once.
+/// Cache for a test of an event and all events around it, so that each event is tested once.
 pub(super) struct AncestorCache {
     /// Result per event; `None` if unknown.
     known: Vec<Option<bool>>,
@@ -191,7 +192,7 @@ impl AncestorCache {
         Self { known: vec![None; trace.events.len()] }
     }
 
-    /// True if an event, or an event around it, passes the test. All calls must use the same test.
+    /// True if an event, or any event around it, passes a test. All calls must use the same test.
     pub(super) fn any(&mut self, trace: &Trace, event: EventId, test: impl Fn(EventId) -> bool) -> bool {
         let mut visited = Vec::new();
         let mut at = event;

@@ -4,7 +4,7 @@ use super::thread_timelines::ThreadTimeline;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, Trace};
 
-/// Time range of a thread whose outermost span is one Python frame, or several adjacent ones.
+/// Time range in which a thread may hold the GIL: its outermost span is one Python frame, or several adjacent ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct GilHolder {
     /// Next pause of the thread.
@@ -29,7 +29,7 @@ pub(super) struct GilHolders(FxHashMap<Key, ProcessHolders>);
 impl GilHolders {
     pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
         let mut found: FxHashMap<Key, Vec<GilHolder>> = FxHashMap::default();
-        let mut is_python = Roots::new(trace);
+        let mut is_python = PythonRoots::new(trace);
         let mut threads: FxHashMap<Key, u32> = FxHashMap::default();
         for lane in lanes {
             *threads.entry(trace.tracks.pid(lane.track)).or_default() += 1;
@@ -44,15 +44,15 @@ impl GilHolders {
         Self(found.into_iter().map(|(pid, bursts)| (pid, ProcessHolders::new(bursts))).collect())
     }
 
-    /// Pause and thread of the range of Python time that contains the time `at`. Of several ranges, the one with the
-    /// latest pause up to `until` is returned.
+    /// Time of the next pause, and lane, of a thread that runs Python at the time `at`. Of several threads, the one
+    /// with the latest pause up to `until` is returned.
     pub(super) fn next_pause(&self, pid: Key, at: i64, until: i64) -> Option<(i64, usize)> {
-        let found = self.0.get(&pid)?.last(at, until)?;
+        let found = self.0.get(&pid)?.latest_range(at, until)?;
         Some((found.pause, found.lane))
     }
 }
 
-fn add_bursts(roots: &mut Roots<'_>, (number, lane): (usize, &ThreadTimeline), found: &mut Vec<GilHolder>) {
+fn add_bursts(roots: &mut PythonRoots<'_>, (number, lane): (usize, &ThreadTimeline), found: &mut Vec<GilHolder>) {
     let begins = found.len();
     let mut pauses = lane.gaps.iter().copied().peekable();
     for (i, piece) in lane.pieces.iter().enumerate() {
@@ -84,13 +84,14 @@ impl ProcessHolders {
         Self { bursts, spans, leaves }
     }
 
-    /// Last range that contains a time, of those with a pause not after `until`.
-    fn last(&self, at: i64, until: i64) -> Option<&GilHolder> {
+    /// Python time range that contains the time `at`; of several, the one with the latest pause up to `until`.
+    fn latest_range(&self, at: i64, until: i64) -> Option<&GilHolder> {
         let to = self.bursts.partition_point(|b| b.pause <= until);
         self.search((1, 0, self.leaves), to, at).and_then(|i| self.bursts.get(i))
     }
 
-    /// Last leaf before `to` below a node (number, first leaf, number of leaves) that contains a time.
+    /// Search the segment tree for the last range before the position `to` that contains a time. The tree node is given
+    /// as (number, first leaf, number of leaves).
     fn search(&self, (node, first, count): (usize, usize, usize), to: usize, at: i64) -> Option<usize> {
         let (from, end) = self.spans[node];
         if first >= to || from > at || end <= at {
@@ -105,13 +106,13 @@ impl ProcessHolders {
     }
 }
 
-/// Cache: true if the outermost span around an event is a Python frame. One visit per event.
-struct Roots<'a> {
+/// Cache, per event, of the test whether its outermost enclosing span is a Python frame.
+struct PythonRoots<'a> {
     trace: &'a Trace,
     known: Vec<Option<bool>>,
 }
 
-impl<'a> Roots<'a> {
+impl<'a> PythonRoots<'a> {
     fn new(trace: &'a Trace) -> Self {
         Self { trace, known: vec![None; trace.events.len()] }
     }
@@ -153,7 +154,7 @@ mod tests {
             let holds = |b: &&GilHolder| b.pause <= until && b.from <= at && at < b.to;
             let expected = all.iter().filter(holds).map(|b| (b.pause, b.lane)).max();
             let found = ProcessHolders::new(all.clone());
-            prop_assert_eq!(found.last(at, until).map(|b| (b.pause, b.lane)), expected);
+            prop_assert_eq!(found.latest_range(at, until).map(|b| (b.pause, b.lane)), expected);
         }
     }
 }

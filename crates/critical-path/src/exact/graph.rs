@@ -141,7 +141,7 @@ impl ActivityGraph {
         self.start.is_empty()
     }
 
-    /// Add an activity to the dependency graph and return its node number.
+    /// Add an activity to the dependency graph and return its node number. `place` is the GPU row or the lane.
     pub(super) fn push(&mut self, kind: NodeKind, place: u32, (start, end): (i64, i64), call: EventId) -> u32 {
         self.start.push(start);
         self.end.push(end);
@@ -163,7 +163,7 @@ impl ActivityGraph {
     }
 
     /// Binding edge of a graph node: the dependency that determined its start.
-    pub fn release(&self, node: u32) -> Option<&InEdge> {
+    pub fn binding_edge(&self, node: u32) -> Option<&InEdge> {
         self.edges.get(*self.binding.get(node as usize)? as usize)
     }
 
@@ -202,21 +202,23 @@ impl ActivityGraph {
         self.sort();
     }
 
-    /// Choose the edge whose predecessor ended last. Ends after the node's start count as at its start.
+    /// Choose the binding edge of a node, as a position in the list of edges: the one whose predecessor ended last.
+    /// Ends after the node's start count as at its start.
     fn choose_binding(&self, node: u32) -> u32 {
         let start = self.start[node as usize];
         let key = |i: &usize| {
             let edge = &self.edges[*i];
-            (self.end[edge.from as usize].min(start), preference(edge.dependency), std::cmp::Reverse(edge.from))
+            (self.end[edge.from as usize].min(start), binding_priority(edge.dependency), std::cmp::Reverse(edge.from))
         };
         self.edge_range(node).max_by_key(key).map_or(NONE, |i| i as u32)
     }
 
-    /// Set the lags: the observed lag for binding edges, otherwise the usual lag of the kind, at most the observed one.
+    /// Set the lags of all edges in ns: the observed lag for binding edges, otherwise the usual lag of the kind (0 for
+    /// host nodes), at most the observed one.
     fn set_lags(&mut self) {
         let mut usual = UsualLags::default();
         for node in 0..self.len() as u32 {
-            if let Some(edge) = self.release(node) {
+            if let Some(edge) = self.binding_edge(node) {
                 usual.add(edge.dependency, self.start[node as usize] - self.end[edge.from as usize]);
             }
         }
@@ -281,7 +283,8 @@ impl ActivityGraph {
         self.order = order;
     }
 
-    /// Disable edges from unfinished nodes with a lag of minus infinity.
+    /// Disable the edges into a node from nodes that are not yet `done`, with a lag of minus infinity. Choose a new
+    /// binding edge, and return the number of disabled edges.
     fn drop_edges(&mut self, node: u32, done: &[bool]) -> u64 {
         let mut dropped = 0;
         for i in self.edge_range(node) {
@@ -300,7 +303,7 @@ impl ActivityGraph {
         dropped
     }
 
-    /// Targets of each node's edges: offsets and one flat list.
+    /// Target nodes of the edges that leave each node: offsets per node, and one flat list.
     fn out_edges(&self) -> (Vec<u32>, Vec<u32>) {
         // Counts are shifted by one place, so that filling the list moves each offset to its final position.
         let mut offset = vec![0u32; self.len() + 2];
@@ -323,8 +326,9 @@ impl ActivityGraph {
     }
 }
 
-/// Order of preference for edges whose predecessors end at the same time; the largest becomes the release.
-fn preference(dependency: Dependency) -> u8 {
+/// Priority of a dependency among edges whose predecessors end at the same time. The edge with the largest priority
+/// becomes the binding edge.
+fn binding_priority(dependency: Dependency) -> u8 {
     match dependency {
         Dependency::Program => 0,
         Dependency::Overlap => 1,
@@ -338,14 +342,14 @@ fn preference(dependency: Dependency) -> u8 {
     }
 }
 
-/// Observed lags of binding edges by kind.
+/// Observed lags of binding edges in ns, by kind (launch or queue).
 #[derive(Default)]
 struct UsualLags {
     launch: Vec<i64>,
     queue: Vec<i64>,
 }
 
-/// Median lags in ns.
+/// Median lags of binding edges in ns, by kind (launch or queue).
 #[derive(Clone, Copy, Debug, Default)]
 struct MedianLags {
     launch: i64,

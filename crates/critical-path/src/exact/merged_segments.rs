@@ -154,7 +154,7 @@ fn end_points(segment: SegmentReport<'_>) -> Option<[PathPoint<'_>; 2]> {
     Some([point("start", segment.start_ns), point("end", segment.end_ns)])
 }
 
-/// True if a segment continues the last one: same event, cause and thread.
+/// True if a segment continues the last one: same event, cause, evidence and thread.
 fn continues(last: &MergedSegment, next: &PathSegment) -> bool {
     last.event == next.event
         && last.category == next.category

@@ -40,7 +40,8 @@ pub use stackline_timeline::window_choice::WindowChoice;
 pub use steps::{StepPath, StepSpread, spread};
 pub use summary::SummaryLine;
 pub use tables::{
-    ON_DEMAND, SEGMENTS, SEGMENTS_TITLE, SLACK, TABLES, segment_tables, segments_table, slack_table, tables, with_rows,
+    ON_DEMAND, SEGMENTS, SEGMENTS_TITLE, SLACK, TABLES, segment_tables, segments_table, slack_table, tables,
+    without_empty_optional,
 };
 pub use wakeups::ThreadRule;
 pub use window::Window;
@@ -66,7 +67,8 @@ use thread_timelines::ThreadTimeline;
 /// Maximum difference of clocks in ns (1,000 s). A larger one is a wrong record.
 const MAX_CLOCK_OFFSET_NS: i64 = 1_000_000_000_000;
 
-/// Minimum difference between the clock of a device and the host's that reading left, in ns; 0 if the clocks may agree.
+/// Minimum remaining difference in ns between the clocks of a device and of the host, after the shift that reading
+/// applied; 0 if the clocks may agree.
 fn clock_offset_ns(clock: &DeviceClock) -> i64 {
     let clock = clock.after_shift();
     clock.least_ns.unwrap_or(0).max(clock.most_ns.map_or(0, i64::saturating_neg)).max(0)
@@ -107,7 +109,7 @@ impl<'a> Exact<'a> {
     pub fn new(trace: &'a Trace) -> Self {
         let names = Names::new(trace);
         let lanes = ThreadTimeline::all(trace);
-        let threads = wakeups::find(trace, &lanes, &names);
+        let threads = wakeups::find_handovers(trace, &lanes, &names);
         let kinds = CallKindCache::new(trace);
         let order = GpuOrder::new(trace, &kinds);
         let built = build::Builder::build(trace, &order, &lanes, &threads);
@@ -123,7 +125,7 @@ impl<'a> Exact<'a> {
             left_out,
             ..
         } = { order };
-        let wakeups::Threads { gaps, .. } = { threads };
+        let wakeups::HandoversAndGaps { gaps, .. } = { threads };
         graph.connect(edges);
         let reliability = Reliability::new(trace, &lanes);
         Self {
@@ -171,7 +173,8 @@ impl<'a> Exact<'a> {
             || self.trace.meta.clocks.iter().any(|clock| clock_offset_ns(clock) > ROUNDING_NS)
     }
 
-    /// Maximum of [`clock_offset_ns`] over all devices, without wrong records.
+    /// Maximum remaining clock difference between the host and any device in ns ([`clock_offset_ns`]). Implausibly
+    /// large differences are ignored.
     fn clocks_differ_ns(&self) -> i64 {
         self.trace.meta.clocks.iter().map(clock_offset_ns).filter(|&ns| ns < MAX_CLOCK_OFFSET_NS).max().unwrap_or(0)
     }

@@ -14,7 +14,7 @@ const MAX_RELEASE_DELAY_NS: i64 = 50_000;
 /// Device number, with the process if several processes of a file have their own numbers.
 type Device = (Key, i32);
 
-/// GPU operations of each device, sorted by end.
+/// Index of the GPU operations of each device by end, to infer dependencies between streams.
 pub(super) struct OtherStreams<'a> {
     trace: &'a Trace,
     order: &'a GpuOrder,

@@ -50,17 +50,17 @@ impl Exact<'_> {
         flows
     }
 
-    /// True if a segment is a lag before its event.
+    /// True if a path segment is the lag before the start of its graph node.
     fn is_lag(&self, segment: &PathSegment) -> bool {
         segment.node != NONE && segment.end <= self.graph.start[segment.node as usize]
     }
 
-    /// Rule of the edge that released the node of a segment.
+    /// Name of the rule of the binding edge into the graph node of a path segment.
     fn rule_into(&self, segment: &PathSegment) -> &'static str {
         if segment.node == NONE {
             return segment.rule;
         }
-        self.graph.release(segment.node).map_or(segment.rule, |edge| edge.dependency.rule())
+        self.graph.binding_edge(segment.node).map_or(segment.rule, |edge| edge.dependency.rule())
     }
 
     /// Start or end of a segment on its track, in whole µs inside the segment if possible, so that the arrow touches

@@ -9,8 +9,8 @@ use stackline_model::{GpuOpId, Trace};
 /// Contradiction of a device's clock in ns that matters in windows of any length.
 const LEAST_NS: i64 = 1_000_000;
 
-/// Counts of missing records, if so many are missing that waits between host and GPU are not known. A few missing
-/// records are uncertain only near them.
+/// Numbers of missing launch and kernel records; 0 unless so many are missing that waits between host and GPU are
+/// unknown. A few missing records are uncertain only near them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reliability {
     /// Operations without launch call, if calls of at least one in four are missing. The operator of an operation is no
@@ -23,7 +23,7 @@ pub(super) struct Reliability {
 impl Reliability {
     pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
         let operations = trace.gpu.len();
-        let (unlaunched, missing) = unlaunched(trace);
+        let (unlaunched, missing) = count_unlaunched(trace);
         let records = trace.gpu_records();
         let (_, unrecorded) = records.launches;
         let (kernels, lost) = records.kernels;
@@ -67,7 +67,7 @@ impl Reliability {
 /// Number of operations without a recorded launch call, and number of those whose call was not recorded although it was
 /// made during the recording. Calls before the recording began have no record in complete traces either; an operator of
 /// the trace shows that the call was made during it.
-fn unlaunched(trace: &Trace) -> (usize, usize) {
+fn count_unlaunched(trace: &Trace) -> (usize, usize) {
     let is_unlaunched = |gpu: &GpuOpId| trace.gpu.launch[gpu.index()].is_none();
     let unlaunched: Vec<GpuOpId> = trace.gpu.ids().filter(is_unlaunched).collect();
     if unlaunched.is_empty() {
@@ -82,7 +82,7 @@ fn unlaunched(trace: &Trace) -> (usize, usize) {
 /// contradiction is too small to matter in the window.
 pub(super) fn contradicted_clocks(trace: &Trace, window: Window) -> Option<ExactWarning> {
     let clocks = trace.meta.clocks.iter();
-    let count = clocks.filter(|clock| matters(clock.contradicted_ns, window.length_ns())).count() as u64;
+    let count = clocks.filter(|clock| is_large_contradiction(clock.contradicted_ns, window.length_ns())).count() as u64;
     (count > 0).then_some(ExactWarning {
         code: "clock_contradicted",
         count,
@@ -92,8 +92,8 @@ pub(super) fn contradicted_clocks(trace: &Trace, window: Window) -> Option<Exact
     })
 }
 
-/// Check if a contradiction of a clock matters in a window: it is at least 1 ms or exceeds 1 % of the window.
-fn matters(contradicted_ns: i64, window_ns: i64) -> bool {
+/// True if a contradiction of a clock is large: at least 1 ms, or more than 1 % of the window.
+fn is_large_contradiction(contradicted_ns: i64, window_ns: i64) -> bool {
     contradicted_ns >= LEAST_NS || contradicted_ns > window_ns / 100
 }
 
@@ -104,8 +104,8 @@ mod tests {
     #[test]
     fn contradictions_of_clocks_matter_from_a_millisecond_or_a_percent_on() {
         let (us, ms) = (1_000, 1_000_000);
-        assert!(!matters(42 * us, 2_000 * ms) && !matters(42 * us, 4_200 * us));
-        assert!(matters(42 * us, 4_100 * us) && matters(ms, 2_000 * ms));
-        assert!(!matters(0, 0), "sound clocks");
+        assert!(!is_large_contradiction(42 * us, 2_000 * ms) && !is_large_contradiction(42 * us, 4_200 * us));
+        assert!(is_large_contradiction(42 * us, 4_100 * us) && is_large_contradiction(ms, 2_000 * ms));
+        assert!(!is_large_contradiction(0, 0), "sound clocks");
     }
 }

@@ -140,7 +140,7 @@ impl Exact<'_> {
         seen.iter().map(|bits| bits.count_ones() as usize).sum()
     }
 
-    /// Names of events by their time on the path; time without event by its cause.
+    /// Event names with the most time on the path, with their shares. Time without event is listed by its cause.
     fn top_names(&self, path: &ExactPath) -> Vec<ReportShare> {
         let mut named: FxHashMap<StrId, (i64, usize)> = FxHashMap::default();
         let mut nameless = Category::ALL.map(|category| (category, (0, 0)));
@@ -169,7 +169,7 @@ impl Exact<'_> {
         sums.into_iter().take(TOP).map(share).collect()
     }
 
-    /// Warnings of the graph and of this path.
+    /// Warnings about the whole graph, and about the window of this path.
     fn warnings_of(&self, path: &ExactPath) -> Vec<ExactWarning> {
         let mut warnings: Vec<ExactWarning> = contradicted_clocks(self.trace, path.window).into_iter().collect();
         warnings.extend(self.warnings());

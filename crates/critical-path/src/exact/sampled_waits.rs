@@ -53,14 +53,14 @@ impl SampledWaits {
         Self { waits, unrecorded: lanes.iter().map(unrecorded).collect() }
     }
 
-    /// Number of time ranges of all lanes.
+    /// Total number of time ranges, blocked or not recorded, of all lanes.
     fn count(&self) -> usize {
         self.waits.iter().chain(&self.unrecorded).map(Vec::len).sum()
     }
 }
 
-/// Time ranges of a lane that overlap another time range.
-fn during(by_lane: &[Vec<(i64, i64)>], lane: usize, (from, to): (i64, i64)) -> &[(i64, i64)] {
+/// Time ranges of one lane that overlap the range from `from` to `to`.
+fn ranges_during(by_lane: &[Vec<(i64, i64)>], lane: usize, (from, to): (i64, i64)) -> &[(i64, i64)] {
     let ranges = by_lane.get(lane).map_or(&[][..], Vec::as_slice);
     let first = ranges.partition_point(|&(_, end)| end <= from);
     let last = ranges.partition_point(|&(start, _)| start < to);
@@ -108,7 +108,9 @@ impl Exact<'_> {
         let range = (whole.start, whole.end);
         // Operators are recorded until their end.
         let unrecorded: &[(i64, i64)] = match whole.category {
-            Category::HostPython | Category::HostDataLoading => during(&self.sampled_waits().unrecorded, lane, range),
+            Category::HostPython | Category::HostDataLoading => {
+                ranges_during(&self.sampled_waits().unrecorded, lane, range)
+            }
             _ => &[],
         };
         divide(unrecorded, range).flat_map(move |(start, end, is_unrecorded)| {
@@ -125,7 +127,7 @@ impl Exact<'_> {
     fn waiting_parts(&self, lane: usize, whole: HostPart) -> impl DoubleEndedIterator<Item = HostPart> {
         let range = (whole.start, whole.end);
         let waits: &[(i64, i64)] = match whole.category {
-            Category::HostPython => during(&self.sampled_waits().waits, lane, range),
+            Category::HostPython => ranges_during(&self.sampled_waits().waits, lane, range),
             _ => &[],
         };
         divide(waits, range).map(move |(start, end, is_wait)| match is_wait {

@@ -21,7 +21,7 @@ pub struct PathSegments {
     causes: Vec<Cause>,
 }
 
-/// Consecutive segments of one node, within the time range of a column.
+/// Run of consecutive segments of one node and one track, short enough for 32-bit offsets from its end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Run {
     /// End of the last segment, in ns since the trace's base.

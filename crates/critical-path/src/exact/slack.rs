@@ -44,7 +44,7 @@ pub struct EventSlack<'a> {
     pub slack_ns: i64,
 }
 
-/// Sums per name.
+/// Total time, time on the path and slacks, in ns, of the events of one name.
 #[derive(Default)]
 struct Sum {
     total: i64,
@@ -131,7 +131,7 @@ impl Exact<'_> {
         let slack = self.slack(path.window);
         let mut sums: FxHashMap<(bool, StrId), Sum> = FxHashMap::default();
         self.sum_gpu(path.window, &slack, &mut sums);
-        self.sum_host(path.window, &slack, &mut sums);
+        self.add_operator_sums(path.window, &slack, &mut sums);
         for segment in path
             .segments
             .iter()
@@ -178,8 +178,8 @@ impl Exact<'_> {
         }
     }
 
-    /// Sum the self time and least slack of operators by name.
-    fn sum_host(&self, window: Window, slack: &[i64], sums: &mut FxHashMap<(bool, StrId), Sum>) {
+    /// Add the self time and minimum slack of the operators in a window to the sums by name.
+    fn add_operator_sums(&self, window: Window, slack: &[i64], sums: &mut FxHashMap<(bool, StrId), Sum>) {
         for (index, lane) in self.lanes.iter().enumerate() {
             let mut least: FxHashMap<EventId, i64> = FxHashMap::default();
             for (i, piece) in lane.pieces.iter().enumerate() {

@@ -42,7 +42,7 @@ pub struct SummaryLine {
     pub segments: usize,
 }
 
-/// Run of consecutive segments with one place. Runs follow each other without gap.
+/// Run of consecutive path segments with one location (`place`). Runs follow each other without gap.
 #[derive(Clone, Copy)]
 struct Run {
     start: i64,
@@ -68,7 +68,7 @@ impl Run {
     }
 }
 
-/// Kinds of locations for segments.
+/// Kind of spans that serve as locations of path segments in the summary.
 enum Places {
     /// Annotations and modules.
     Named,
@@ -120,7 +120,7 @@ pub(super) fn summarize(exact: &Exact<'_>, path: &ExactPath) -> (Vec<SummaryLine
     (summary_lines(exact, path, &lines), segments)
 }
 
-/// Runs of the innermost locations along a path, and the number of merged segments.
+/// Divide a path into runs of segments with the same innermost location. Also returns the number of merged segments.
 fn runs(exact: &Exact<'_>, path: &ExactPath, places: &Places) -> (Vec<Run>, usize) {
     let (mut runs, mut count): (Vec<Run>, usize) = (Vec::new(), 0);
     for segment in exact.merged_segments(path) {
@@ -182,7 +182,7 @@ fn deepest_fitting_runs(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], plac
     runs
 }
 
-/// Join runs by the slice of the window that contains their middle.
+/// Join the runs whose middle lies in the same slice of the window; there are [`MAX_LINES`] slices.
 fn merge_by_slice(runs: &[Run], path: &ExactPath) -> Vec<Run> {
     let slice = (path.window.length_ns() / MAX_LINES as i64).max(1);
     let number = |run: &Run| ((run.start + run.length() / 2 - path.window.start) / slice).min(MAX_LINES as i64 - 1);
@@ -195,7 +195,7 @@ fn merge_by_slice(runs: &[Run], path: &ExactPath) -> Vec<Run> {
     joined
 }
 
-/// Join runs below a length with the longer adjacent run.
+/// Join runs shorter than `least` ns with an adjacent run, and adjacent runs with the same location.
 fn join_short(runs: &[Run], least: i64) -> Vec<Run> {
     let mut joined: Vec<Run> = Vec::new();
     for &run in runs {
@@ -228,7 +228,7 @@ fn owner(exact: &Exact<'_>, segment: &MergedSegment) -> EventId {
     inner.into()
 }
 
-/// Sums for one summary line.
+/// Sums for one summary line: time by cause and by name, and the longest segment.
 struct LineSums {
     causes: [(i64, Category); 14],
     /// Longest segment; the first one wins ties.

@@ -16,7 +16,7 @@ const STEPS: &str = "steps";
 pub const SLACK: &str = "slack";
 
 /// Remove the tables of false hotspots and of steps if they are empty, for output without selected tables.
-pub fn with_rows(tables: Vec<Table>) -> Vec<Table> {
+pub fn without_empty_optional(tables: Vec<Table>) -> Vec<Table> {
     let is_empty_optional = |table: &Table| table.rows() == 0 && matches!(table.name.as_str(), FALSE_HOTSPOTS | STEPS);
     tables.into_iter().filter(|table| !is_empty_optional(table)).collect()
 }

@@ -115,7 +115,7 @@ pub(super) fn is_span(trace: &Trace, event: EventId) -> bool {
         )
 }
 
-/// Sort spans of equal times by level, then by name, independent of the order of rows.
+/// Sort adjacent spans with equal start and duration by level, then by name, independent of the order of rows.
 fn outermost_first(trace: &Trace, spans: &mut [EventId]) {
     let times = |e: &EventId| (trace.events.start[e.index()], trace.events.dur[e.index()]);
     for run in spans.chunk_by_mut(|a, b| times(a) == times(b)) {
@@ -125,7 +125,7 @@ fn outermost_first(trace: &Trace, spans: &mut [EventId]) {
     }
 }
 
-/// Open spans and the pieces so far.
+/// State of the sweep over a thread's spans that builds its timeline: open spans and pieces so far.
 #[derive(Default)]
 struct Sweep {
     open: Vec<(EventId, i64)>,

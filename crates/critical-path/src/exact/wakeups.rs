@@ -56,13 +56,13 @@ pub(super) struct Handover {
 }
 
 /// All handovers between threads, and the activity of each thread in gaps between its spans.
-pub(super) struct Threads {
+pub(super) struct HandoversAndGaps {
     pub(super) handovers: Vec<Handover>,
     /// Kind of gaps per lane.
     pub(super) gaps: Vec<Gap>,
 }
 
-/// Activity of a thread in gaps between its spans.
+/// Assumed activity of a thread in the gaps between its spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gap {
     /// Autograd engine.
@@ -103,7 +103,7 @@ struct HandoverFinder<'a> {
 }
 
 /// Find all handovers between host threads, from the releasing to the waiting thread.
-pub(super) fn find(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> Threads {
+pub(super) fn find_handovers(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> HandoversAndGaps {
     let main = main_lanes(trace, lanes);
     let forward_of = forward_lanes(trace, lanes, &main);
     let mut finder = HandoverFinder {
@@ -125,8 +125,8 @@ pub(super) fn find(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> Th
         finder.pinning.insert(trace.tracks.pid(lanes[lane].track), lane);
     }
     for lane in 0..lanes.len() {
-        finder.gaps(lane);
-        finder.waits(lane);
+        finder.find_gap_handovers(lane);
+        finder.find_wait_handovers(lane);
     }
     let with_frames: FxHashSet<Key> =
         lanes.iter().filter(|l| l.span_counts.python > 0).map(|l| trace.tracks.pid(l.track)).collect();
@@ -143,11 +143,11 @@ pub(super) fn find(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> Th
             () => Gap::Unseen,
         }
     };
-    Threads { gaps: (0..lanes.len()).map(gap).collect(), handovers: finder.handovers }
+    HandoversAndGaps { gaps: (0..lanes.len()).map(gap).collect(), handovers: finder.handovers }
 }
 
-/// Main lane per process: the lane with its steps, or the one whose thread number equals the process number, or the one
-/// with most Python frames and operators.
+/// Main thread of each process, as a lane: the lane with its steps, or the one whose thread number equals the process
+/// number, or the one with most Python frames and operators.
 fn main_lanes(trace: &Trace, lanes: &[ThreadTimeline]) -> FxHashMap<Key, usize> {
     let steps: FxHashSet<TrackId> = trace.steps.iter().map(|s| trace.events.track[s.event.index()]).collect();
     let mut best: FxHashMap<Key, ((bool, bool, u32), usize)> = FxHashMap::default();
@@ -163,7 +163,7 @@ fn main_lanes(trace: &Trace, lanes: &[ThreadTimeline]) -> FxHashMap<Key, usize> 
     best.into_iter().map(|(pid, (_, lane))| (pid, lane)).collect()
 }
 
-/// Per lane: the lane with the forward operators of its backward operators.
+/// For each lane that runs backward operators of another thread: the lane with their forward operators.
 fn forward_lanes(trace: &Trace, lanes: &[ThreadTimeline], main: &FxHashMap<Key, usize>) -> Vec<Option<usize>> {
     let of_track: FxHashMap<TrackId, usize> = lanes.iter().enumerate().map(|(i, l)| (l.track, i)).collect();
     let lane = |e: EventId| of_track.get(&trace.events.track[e.index()]).copied();
@@ -213,7 +213,7 @@ fn is_engine_node(trace: &Trace, event: EventId) -> bool {
         })
 }
 
-/// Pauses of the top-level work of each lane.
+/// Times at which the top-level work of each lane pauses, with the lane, in time order.
 fn burst_ends(lanes: &[ThreadTimeline]) -> Ends {
     let mut ends: Ends = Vec::new();
     for (i, lane) in lanes.iter().enumerate() {
@@ -223,7 +223,8 @@ fn burst_ends(lanes: &[ThreadTimeline]) -> Ends {
     ends
 }
 
-/// Ends of frames that release other threads.
+/// Ends of the frames whose names have one of the classification bits, such as frames that release a lock, in time
+/// order.
 fn frame_ends(trace: &Trace, lanes: &[ThreadTimeline], names: &Names, bits: u16) -> Ends {
     let mut ends: Ends = Vec::new();
     if !names.any(bits) {
@@ -242,8 +243,8 @@ fn frame_ends(trace: &Trace, lanes: &[ThreadTimeline], names: &Names, bits: u16)
     ends
 }
 
-/// Latest end of work in `(after, until]`, on a thread that `is_candidate` accepts.
-pub(super) fn latest(
+/// Latest end of work in `(after, until]` on a lane that `is_candidate` accepts, as time and lane.
+pub(super) fn latest_end(
     ends: &Ends,
     after: i64,
     until: i64,
@@ -258,8 +259,8 @@ impl HandoverFinder<'_> {
         self.trace.tracks.pid(self.lanes[lane].track)
     }
 
-    /// Find the thread that woke `lane` after each gap before top-level work.
-    fn gaps(&mut self, lane: usize) {
+    /// Find the handover that ended each gap of a lane before top-level work.
+    fn find_gap_handovers(&mut self, lane: usize) {
         let lanes = self.lanes;
         let pieces = &lanes[lane].pieces;
         for (i, piece) in pieces.iter().enumerate() {
@@ -281,7 +282,8 @@ impl HandoverFinder<'_> {
         }
     }
 
-    /// Call of the autograd engine, if the forward thread did any own work after the engine's last node.
+    /// Release of a thread of the autograd engine by the forward thread, which called the engine. `None` for gaps
+    /// between nodes of one backward pass.
     fn backward_start(&self, forward: usize, from: Option<i64>, to: i64) -> Option<Source> {
         let lane = &self.lanes[forward];
         let piece = lane.piece_before(to)?;
@@ -302,7 +304,8 @@ impl HandoverFinder<'_> {
         event.is_some() && !is_annotation(self.trace, event)
     }
 
-    /// Source of the task that a thread of XLA's pool begins. A short gap belongs to the task itself.
+    /// Release that ended a gap of a thread of XLA's pool: the addition of its next task, or else as for other threads.
+    /// A short gap belongs to the task itself.
     fn task_source(&self, (lane, first): (usize, EventId), from: Option<i64>, to: i64) -> Option<Source> {
         if let Some((at, by)) = self.xla_pool.added_by(self.trace, (lane, first), from.unwrap_or(i64::MIN)) {
             return Some(((by, at), ThreadRule::TakesTask, Evidence::Inferred));
@@ -311,7 +314,8 @@ impl HandoverFinder<'_> {
         if is_short { None } else { self.gap_source(lane, from, to) }
     }
 
-    /// Source of the end of a gap on a thread without backward pass.
+    /// Release that ended a gap of a thread that runs no backward pass, or `None` if no other thread is known to have
+    /// ended it.
     fn gap_source(&self, lane: usize, from: Option<i64>, to: i64) -> Option<Source> {
         let pid = self.pid(lane);
         let span_counts = self.lanes[lane].span_counts;
@@ -325,7 +329,7 @@ impl HandoverFinder<'_> {
         let waits_unseen = span_counts.python == 0 || self.is_loader[lane];
         let released = if waits_unseen { self.last_signal(lane, after, to) } else { None };
         // The pinning thread takes batches of the workers.
-        let made = latest(&self.burst_ends, after, to, |l| {
+        let made = latest_end(&self.burst_ends, after, to, |l| {
             self.is_loader[lane] && self.is_loader[l] && self.pid(l) != pid && self.main.get(&pid) != Some(&lane)
         });
         let woken = if made.is_some() { made } else { released };
@@ -339,22 +343,24 @@ impl HandoverFinder<'_> {
         })
     }
 
-    /// Last release of a lock or addition to a queue. Data loading lanes wait for additions only.
+    /// Last release of a lock or addition to a queue in `(after, until]` by another lane, as time and lane. Data
+    /// loading lanes prefer additions.
     fn last_signal(&self, lane: usize, after: i64, until: i64) -> Option<(i64, usize)> {
-        let put = latest(&self.add_ends, after, until, |l| l != lane);
-        let released = latest(&self.release_ends, after, until, |l| l != lane);
+        let put = latest_end(&self.add_ends, after, until, |l| l != lane);
+        let released = latest_end(&self.release_ends, after, until, |l| l != lane);
         if self.is_loader[lane] { put.or(released) } else { put.max(released) }
     }
 
-    /// Time range of Python on another thread of the process that contains the start of the gap and ends in it.
+    /// Release of the GIL that ended a gap: another thread of the process ran Python at the start of the gap, and
+    /// paused within the gap.
     fn interpreter_lock(&self, lane: usize, from: i64, to: i64) -> Option<Source> {
         // The thread itself pauses then, so it is not among them.
         let (at, other) = self.python.next_pause(self.pid(lane), from, to)?;
         Some(((other, at), ThreadRule::InterpreterLock, Evidence::Inferred))
     }
 
-    /// Find the pieces in which a thread waits for another one.
-    fn waits(&mut self, lane: usize) {
+    /// Find the handover that ended each wait of a lane inside a span, such as a wait for a lock.
+    fn find_wait_handovers(&mut self, lane: usize) {
         let lanes = self.lanes;
         let pieces = &lanes[lane].pieces;
         let engines: Vec<usize> = (0..lanes.len()).filter(|&l| self.forward_of[l] == Some(lane)).collect();
@@ -368,12 +374,12 @@ impl HandoverFinder<'_> {
             let is_frame = known & bits::RUNS_BACKWARD != 0;
             let found = if is_frame || (!engines.is_empty() && !self.is_own_work(piece.event)) {
                 let evidence = if is_frame { Evidence::Exact } else { Evidence::Inferred };
-                latest(&self.burst_ends, from, to, |l| engines.contains(&l))
+                latest_end(&self.burst_ends, from, to, |l| engines.contains(&l))
                     .map(|(at, l)| ((l, at), ThreadRule::BackwardReturns, evidence))
             } else if known & bits::WAITS_FOR_THREAD != 0 {
                 self.wait_source(lane, piece.event, from, to)
             } else if self.xla_pool.is_waited_for(self.trace, piece.event, next) {
-                let ended = latest(&self.burst_ends, from, to, |l| self.xla_pool.is_pool_thread(l));
+                let ended = latest_end(&self.burst_ends, from, to, |l| self.xla_pool.is_pool_thread(l));
                 ended.map(|(at, l)| ((l, at), ThreadRule::Wakes, Evidence::Inferred))
             } else {
                 None
@@ -396,7 +402,7 @@ impl HandoverFinder<'_> {
         lane.piece_end(last)
     }
 
-    /// Source of the end of a wait for a lock, a queue or a pipe.
+    /// Release that ended a wait for a lock, a queue or a pipe.
     fn wait_source(&self, lane: usize, frame: EventId, from: i64, to: i64) -> Option<Source> {
         let pid = self.pid(lane);
         let has_pinning = self.pinning.get(&pid).is_some_and(|&l| l != lane);
@@ -408,9 +414,9 @@ impl HandoverFinder<'_> {
         // A thread that takes a batch waits for data loading lanes.
         let takes_batch =
             self.names.loads_data(self.trace, frame) && (0..self.lanes.len()).any(|l| may_wake(l) && self.is_loader[l]);
-        let ended = || latest(&self.burst_ends, from, to, |l| may_wake(l) && (!takes_batch || self.is_loader[l]));
-        let released = || latest(&self.release_ends, from, to, |l| l != lane && self.pid(l) == pid);
-        let put = || latest(&self.add_ends, from, to, |l| l != lane);
+        let ended = || latest_end(&self.burst_ends, from, to, |l| may_wake(l) && (!takes_batch || self.is_loader[l]));
+        let released = || latest_end(&self.release_ends, from, to, |l| l != lane && self.pid(l) == pid);
+        let put = || latest_end(&self.add_ends, from, to, |l| l != lane);
         let is_lock = self.names.flags(self.trace, frame) & bits::LOCKS != 0;
         let (at, source) = match () {
             // If releases are recorded, only they end a wait for a lock.

@@ -99,6 +99,7 @@ impl Exact<'_> {
         (only_calls || span_counts.operators + span_counts.python + span_counts.annotations > 0) && !waits
     }
 
+    /// Window from the first start to the last end of the steps with the numbers from `first` to `last`.
     pub(super) fn steps(&self, first: i64, last: i64) -> Result<Window, CriticalPathError> {
         let chosen = numbered_steps(self.trace, (first, last));
         let from = chosen.iter().map(|step| step.start).min();
@@ -120,12 +121,14 @@ impl Exact<'_> {
         };
         let Some(to) = ends.last() else { return Err(self.not_found(first, last)) };
         let times = LaunchTimes::new(self.trace);
-        let launched = |before: i64, step: &Step| self.launched_by(&times, before, self.trace.process_of(step));
+        let launched =
+            |before: i64, step: &Step| self.last_launched_per_stream(&times, before, self.trace.process_of(step));
         let within = ends.iter().flat_map(|&step| launched(step.end, step)).collect();
         Ok((self.span_window(to.event, from.start, to.end), [launched(from.start, from), within]))
     }
 
-    /// Move a window of a thread to the end of the GPU work launched before it and in it.
+    /// Move the start and end of a thread's window to the last ends of the GPU work launched before it and in it, if
+    /// later.
     fn with_work(&self, window: Window, [before, within]: [Vec<u32>; 2]) -> Window {
         let end = |n: &u32| self.graph.end[*n as usize];
         let start = before.iter().map(end).max().unwrap_or(i64::MIN).max(window.start);
@@ -136,9 +139,9 @@ impl Exact<'_> {
         }
     }
 
-    /// Per stream, the operation that ends last among those that a process launched before a time, and those of unknown
-    /// launch.
-    fn launched_by(&self, times: &LaunchTimes<'_>, before: i64, process: Key) -> Vec<u32> {
+    /// For each stream: the graph node of the operation that ends last, of those launched before a time by a process or
+    /// by an unknown one.
+    fn last_launched_per_stream(&self, times: &LaunchTimes<'_>, before: i64, process: Key) -> Vec<u32> {
         let rows = &self.trace.gpu;
         let mut last: BTreeMap<(i32, i64), u32> = BTreeMap::new();
         for node in (0..self.graph.len() as u32).filter(|&n| self.graph.kind[n as usize] == NodeKind::Gpu) {
@@ -181,8 +184,8 @@ impl Exact<'_> {
         Window { start, end, anchor }
     }
 
-    /// GPU work of a window that ends last, for a span without a thread: device rows may contain step marks. Work on
-    /// the same device is preferred.
+    /// Graph node of the GPU work that ends last in a time range, for a span on a device row, such as a step mark. Work
+    /// of the same device is preferred.
     fn last_work(&self, track: TrackId, (start, end): (i64, i64)) -> u32 {
         let (graph, tracks) = (&self.graph, &self.trace.tracks);
         let is_within = |n: &u32| {
@@ -198,7 +201,7 @@ impl Exact<'_> {
         (0..graph.len() as u32).filter(is_within).max_by_key(key).unwrap_or(NONE)
     }
 
-    /// Last GPU work before a window, on the stream on which the window's last work ran.
+    /// Graph node of the last GPU work before a window, on the stream on which the window's last work ran.
     pub(super) fn work_before(&self, window: Window) -> Option<u32> {
         let (graph, rows) = (&self.graph, &self.trace.gpu);
         let stream = |n: u32| graph.gpu(n).map(|gpu| (rows.device[gpu.index()], rows.stream[gpu.index()]));
@@ -207,7 +210,7 @@ impl Exact<'_> {
         (0..graph.len() as u32).filter(is_before).max_by_key(|&n| (graph.end[n as usize], n))
     }
 
-    /// Node of a lane that ends at or contains a time.
+    /// Graph node of a lane that ends at a time or contains it; the last node if the time is later.
     fn node_at(&self, lane: usize, at: i64) -> u32 {
         let (from, to) = self.lane_nodes[lane];
         let ends = &self.graph.end[from as usize..to as usize];

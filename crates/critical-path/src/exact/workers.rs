@@ -19,6 +19,7 @@ pub struct LoaderWorker {
 }
 
 impl LoaderWorkers {
+    /// Find the data loader workers of a trace: processes with the frame of a worker loop.
     pub(super) fn from_trace(trace: &Trace, names: &Names, lanes: &[ThreadTimeline]) -> Self {
         let runs_worker = |e: &_| names.flags(trace, *e) & bits::RUNS_WORKER != 0;
         let loops = trace.events.ids().filter(runs_worker);

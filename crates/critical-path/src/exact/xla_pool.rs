@@ -4,7 +4,7 @@
 //! tasks.
 
 use super::thread_timelines::ThreadTimeline;
-use super::wakeups::{Ends, latest};
+use super::wakeups::{Ends, latest_end};
 use stackline_model::{EventId, Trace};
 
 /// Prefix of the names of the pool's threads.
@@ -58,7 +58,7 @@ impl XlaPool {
     /// additions after the time `after` and before the start of the span count.
     pub(super) fn added_by(&self, trace: &Trace, (lane, first): (usize, EventId), after: i64) -> Option<(i64, usize)> {
         let task = TASKS.iter().position(|(name, _)| *name == trace.name(first))?;
-        latest(&self.add_ends[task], after, trace.events.start[first.index()], |other| other != lane)
+        latest_end(&self.add_ends[task], after, trace.events.start[first.index()], |other| other != lane)
     }
 
     /// True if the span `waiting` waits, until the span `next`, for tasks of XLA's pool.

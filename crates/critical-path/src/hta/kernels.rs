@@ -17,7 +17,7 @@ const LONGEST_GAP_NS: i64 = 1_500_000;
 /// calls (thousands). Beyond the limit only the work that ended last gets an edge.
 const MAX_CONTEXT_EDGES: usize = 1 << 20;
 
-/// State of the pass over GPU work.
+/// State of the pass over GPU work: last kernels per stream, and pending stream waits.
 #[derive(Default)]
 struct Progress {
     /// Position of each stream number in `last_end`. HTA does not distinguish devices here.
@@ -67,22 +67,22 @@ impl Builder<'_> {
             EVENT_SYNC => {
                 let kernel = waits.waited_launch(row).and_then(|launch| self.view.partner_of(launch));
                 if let Some(kernel) = kernel {
-                    self.host_waits(self.end_node[kernel], row);
+                    self.add_host_wait_edge(self.end_node[kernel], row);
                 }
             }
             STREAM_SYNC => {
                 if let Some(&place) = progress.streams.get(&self.view.stream[row]) {
-                    self.host_waits(progress.last_end[place], row);
+                    self.add_host_wait_edge(progress.last_end[place], row);
                 }
             }
             CONTEXT_SYNC => {
                 progress.context_edges += progress.last_end.len();
                 if progress.context_edges <= MAX_CONTEXT_EDGES {
                     for &end in &progress.last_end {
-                        self.host_waits(end, row);
+                        self.add_host_wait_edge(end, row);
                     }
                 } else if let Some(end) = progress.latest_end {
-                    self.host_waits(end, row);
+                    self.add_host_wait_edge(end, row);
                     self.warn(WarningCode::ManyContextSyncs, 1);
                 }
             }
@@ -91,7 +91,7 @@ impl Builder<'_> {
     }
 
     /// Add the edge of a host wait: the call of a synchronization record cannot end before the kernel.
-    fn host_waits(&mut self, kernel_end: u32, sync_row: usize) {
+    fn add_host_wait_edge(&mut self, kernel_end: u32, sync_row: usize) {
         let Some(call) = self.view.partner_of(sync_row) else { return };
         let call_end = self.end_node[call];
         if kernel_end != NO_NODE && call_end != NO_NODE {
@@ -125,8 +125,8 @@ impl Builder<'_> {
         let place = progress.streams.get(&self.view.stream[row]).copied();
         let previous = place.map(|p| progress.last_end[p]);
         let launch = self.view.partner_of(row);
-        let launched = self.launch_delay(row, launch, previous, waits_for, queue);
-        if !launched && !self.kernel_delay(start, previous, waits_for) && waits_for.is_none() {
+        let launched = self.add_launch_delay_edge(row, launch, previous, waits_for, queue);
+        if !launched && !self.add_kernel_delay_edge(start, previous, waits_for) && waits_for.is_none() {
             self.warn(WarningCode::ChainCut, 1);
         }
         let call_start = launch.map(|l| self.start_node[l]).filter(|&n| n != NO_NODE);
@@ -146,8 +146,9 @@ impl Builder<'_> {
         }
     }
 
-    /// Add a launch delay if the stream was empty and idle at the start of the launch.
-    fn launch_delay(
+    /// Add the edge of a launch delay if the stream was empty and idle at the start of the launch. Returns true if the
+    /// edge was added.
+    fn add_launch_delay_edge(
         &mut self,
         row: usize,
         launch: Option<usize>,
@@ -173,8 +174,9 @@ impl Builder<'_> {
         true
     }
 
-    /// Add the gap to the previous kernel of the stream, unless the gap is too long or a wait explains it.
-    fn kernel_delay(&mut self, start: u32, previous: Option<u32>, waits_for: Option<u32>) -> bool {
+    /// Add the edge of the gap to the previous kernel of the stream, unless the gap is too long or a wait explains it.
+    /// Returns true if the edge was added.
+    fn add_kernel_delay_edge(&mut self, start: u32, previous: Option<u32>, waits_for: Option<u32>) -> bool {
         let Some(previous) = previous else { return false };
         let time = |node: u32| self.nodes.time_ns[node as usize];
         let too_long = time(start).saturating_sub(time(previous)) >= LONGEST_GAP_NS;

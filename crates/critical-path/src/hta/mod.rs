@@ -50,7 +50,7 @@ pub struct HtaOptions {
     pub include_last_profiler_step: bool,
 }
 
-/// Find the critical path of a trace.
+/// Find the critical path of a trace by method `hta`.
 ///
 /// ```
 /// use stackline_critical_path::{CriticalPathError, hta};

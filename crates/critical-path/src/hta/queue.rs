@@ -19,8 +19,8 @@ impl QueueLengths {
     }
 }
 
-/// Change of a stream's queue length.
-struct Step {
+/// Change of the length of a stream's queue by `delta` at a time and row.
+struct QueueChange {
     time: i64,
     row: u32,
     stream: i64,
@@ -33,10 +33,10 @@ impl Builder<'_> {
     pub(super) fn queue_lengths(&mut self) -> QueueLengths {
         let view = self.view;
         let mut launched: FxHashSet<i64> = FxHashSet::default();
-        let (mut steps, unmatched) = self.launch_steps(&mut launched);
+        let (mut steps, unmatched) = self.launch_changes(&mut launched);
         let launches = steps.len();
         for row in (0..view.len()).filter(|&r| view.stream[r] != -1 && launched.contains(&view.correlation[r])) {
-            steps.push(Step { time: view.start[row], row: row as u32, stream: view.stream[row], delta: -1 });
+            steps.push(QueueChange { time: view.start[row], row: row as u32, stream: view.stream[row], delta: -1 });
         }
         if launches + unmatched != steps.len() - launches {
             self.warn(WarningCode::UnevenQueue, 1);
@@ -54,10 +54,10 @@ impl Builder<'_> {
         QueueLengths(lengths)
     }
 
-    /// Steps up for each launch and GPU row of its correlation ID, and the number of launches without such a row. Adds
-    /// the correlation IDs of launches to `launched`. A repeated launch of one correlation ID counts for one row only.
-    /// No trace that HTA accepts has one, but damaged traces may have thousands.
-    fn launch_steps(&mut self, launched: &mut FxHashSet<i64>) -> (Vec<Step>, usize) {
+    /// Queue length changes of +1 for each launch and GPU row of its correlation ID, and the number of launches without
+    /// GPU row. Adds the correlation IDs of launches to `launched`. A repeated launch of one correlation ID counts for
+    /// one row only. No trace that HTA accepts has one, but damaged traces may have thousands.
+    fn launch_changes(&mut self, launched: &mut FxHashSet<i64>) -> (Vec<QueueChange>, usize) {
         let view = self.view;
         let mut steps = Vec::new();
         let mut unmatched = 0;
@@ -71,7 +71,7 @@ impl Builder<'_> {
             while partner != NO_ROW {
                 let stream = view.stream[partner as usize];
                 if stream != -1 {
-                    steps.push(Step { time: view.start[row], row: row as u32, stream, delta: 1 });
+                    steps.push(QueueChange { time: view.start[row], row: row as u32, stream, delta: 1 });
                 }
                 partner = view.sibling.get(partner as usize).copied().filter(|_| first).unwrap_or(NO_ROW);
             }

@@ -31,10 +31,11 @@ pub(super) fn select(
     } else {
         annotated_window(trace, view, names, options)?
     };
-    Ok(Roi { kept: keep(trace, view, names, window), window, missing_instances })
+    Ok(Roi { kept: rows_in_window(trace, view, names, window), window, missing_instances })
 }
 
-/// First start and last end of the selected instances, in HTA's row order, not in time order.
+/// Window of the selected instances of an annotation: first start, last end, and number of missing instances. Instances
+/// are counted in HTA's row order, not in time order.
 fn annotated_window(
     trace: &Trace,
     view: &HtaView,
@@ -78,7 +79,8 @@ fn is_left_out(trace: &Trace, names: &mut Names<'_>, options: &HtaOptions, insta
     view.event.iter().filter(|&&e| is_meant(e)).count() > instance
 }
 
-/// Error for a position without row. If no row matches at all, similar names help more than a count of 0.
+/// Error for an instance number of an annotation that does not exist. If no row matches at all, similar names help more
+/// than a count of 0.
 fn out_of_range(trace: &Trace, options: &HtaOptions, instance: usize, count: usize) -> CriticalPathError {
     let annotation = options.annotation.clone();
     if count > 0 {
@@ -87,8 +89,8 @@ fn out_of_range(trace: &Trace, options: &HtaOptions, instance: usize, count: usi
     CriticalPathError::AnnotationNotFound { nearest: nearest_annotations(trace, &annotation), annotation }
 }
 
-/// Host rows that start inside the window, and GPU rows linked from such a row, at any time.
-fn keep(trace: &Trace, view: &HtaView, names: &mut Names<'_>, window: (i64, i64)) -> Vec<u32> {
+/// Rows to analyze: host rows that start inside the window, GPU rows linked from them at any time, and stream waits.
+fn rows_in_window(trace: &Trace, view: &HtaView, names: &mut Names<'_>, window: (i64, i64)) -> Vec<u32> {
     let mut mark = vec![false; view.len()];
     let mut unlinked_call = false;
     for row in 0..view.len() {

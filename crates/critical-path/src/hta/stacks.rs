@@ -13,16 +13,16 @@ use stackline_model::{EventKind, Key, StrId};
 impl Builder<'_> {
     /// Add the edges along the call stack of every host thread, by ascending process and thread number.
     pub(super) fn stack_edges(&mut self) {
-        for rows in self.threads() {
+        for rows in self.rows_by_thread() {
             let is_host = rows.iter().all(|&row| self.view.stream[row as usize] < 0);
             if is_host {
-                self.walk(&rows);
+                self.add_thread_edges(&rows);
             }
         }
     }
 
-    /// Rows by process and thread. Rows of the backward thread count for the forward thread.
-    fn threads(&mut self) -> Vec<Vec<u32>> {
+    /// Rows of HTA's view, grouped by process and thread. Rows of the backward thread count for the forward thread.
+    fn rows_by_thread(&mut self) -> Vec<Vec<u32>> {
         let tracks = &self.trace.tracks;
         let merged = self.forward_and_backward();
         let mut keys: Vec<(Key, Key)> = tracks.ids().map(|t| (tracks.pid(t), tracks.get(t).tid)).collect();
@@ -72,13 +72,13 @@ impl Builder<'_> {
         }
     }
 
-    /// Process the begins and ends of one thread in HTA's order.
-    fn walk(&mut self, rows: &[u32]) {
+    /// Add the call stack edges of one thread: visit the starts and ends of its events in HTA's order.
+    fn add_thread_edges(&mut self, rows: &[u32]) {
         // Rows without duration begin and end at once, so they have no nodes and no children.
         let rows: Vec<u32> = rows.iter().copied().filter(|&r| self.view.dur(r as usize) > 0).collect();
-        let begins = self.begins(&rows);
-        let ends = self.ends(&rows);
-        let mut walk = Walk { stack: Vec::new(), last: NO_NODE, last_parent: NO_EVENT, depth: 0 };
+        let begins = self.rows_by_start(&rows);
+        let ends = self.rows_by_end(&rows);
+        let mut walk = StackWalk { stack: Vec::new(), last: NO_NODE, last_parent: NO_EVENT, depth: 0 };
         let mut next_begin = begins.iter().copied().peekable();
         for end in ends {
             // At equal times, ends come before begins.
@@ -89,8 +89,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Rows by start. Ties: longer first, then file order.
-    fn begins(&self, rows: &[u32]) -> Vec<u32> {
+    /// Sort a thread's rows by start. Ties: longer first, then file order.
+    fn rows_by_start(&self, rows: &[u32]) -> Vec<u32> {
         let (start, end) = (&self.view.start, &self.view.end);
         let mut order = rows_by_time(rows, start);
         for run in order.chunk_by_mut(|&a, &b| start[a as usize] == start[b as usize]) {
@@ -99,8 +99,8 @@ impl Builder<'_> {
         order
     }
 
-    /// Rows by end. Ties: shorter first, then reverse file order.
-    fn ends(&self, rows: &[u32]) -> Vec<u32> {
+    /// Sort a thread's rows by end. Ties: shorter first, then reverse file order.
+    fn rows_by_end(&self, rows: &[u32]) -> Vec<u32> {
         let (start, end) = (&self.view.start, &self.view.end);
         let mut order = rows_by_time(rows, end);
         for run in order.chunk_by_mut(|&a, &b| end[a as usize] == end[b as usize]) {
@@ -109,7 +109,7 @@ impl Builder<'_> {
         order
     }
 
-    fn enter(&mut self, walk: &mut Walk, row: u32) {
+    fn enter(&mut self, walk: &mut StackWalk, row: u32) {
         let start = self.start_node[row as usize];
         if start != NO_NODE {
             if walk.last != NO_NODE && !self.is_lock_covered(walk.last, start) {
@@ -126,7 +126,7 @@ impl Builder<'_> {
         walk.stack.push(row);
     }
 
-    fn leave(&mut self, walk: &mut Walk) {
+    fn leave(&mut self, walk: &mut StackWalk) {
         let Some(row) = walk.stack.pop() else { return };
         let end = self.end_node[row as usize];
         if end == NO_NODE {
@@ -141,7 +141,8 @@ impl Builder<'_> {
         walk.depth = walk.depth.saturating_sub(1);
     }
 
-    /// Add the host time between two adjacent points, attributed to the innermost event around it.
+    /// Add the edge of the host time between two adjacent nodes, attributed to the innermost event around it. With
+    /// `free`, the weight is 0.
     fn span_edge(&mut self, from: u32, to: u32, last_parent: u32, free: bool) {
         let (from_start, to_start) = (self.nodes.is_start[from as usize], self.nodes.is_start[to as usize]);
         let attributed = match (from_start, to_start) {
@@ -155,15 +156,15 @@ impl Builder<'_> {
         }
     }
 
-    /// True if the lock pass already ordered the two points.
+    /// True if the lock pass already ordered the two nodes.
     fn is_lock_covered(&mut self, from: u32, to: u32) -> bool {
         let gap = !self.nodes.is_start[from as usize] && self.nodes.is_start[to as usize];
         !gap && self.is_lock(from) && self.is_lock(to)
     }
 }
 
-/// State of the pass over one thread.
-struct Walk {
+/// State of the pass over the call stack of one thread.
+struct StackWalk {
     /// Open events, with or without nodes.
     stack: Vec<u32>,
     /// Last visited node.
@@ -174,7 +175,7 @@ struct Walk {
     depth: usize,
 }
 
-impl Walk {
+impl StackWalk {
     fn top(&self) -> u32 {
         self.stack.last().copied().unwrap_or(NO_EVENT)
     }

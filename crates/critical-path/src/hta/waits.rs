@@ -20,13 +20,13 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Launch of the kernel that a synchronization record waits for.
+    /// Row of the launch call of the kernel that a synchronization record waits for.
     pub(super) fn waited_launch(&self, sync_row: usize) -> Option<usize> {
         let record = self.recorded_by.get(&(sync_row as u32))?;
         self.before_record.get(record).map(|&r| r as usize)
     }
 
-    /// Launch call that the wait of a stream delays: the next one on this stream.
+    /// Row of the launch call that the wait of a stream delays: the next one on this stream.
     pub(super) fn next_launch(&self, wait_call: usize) -> Option<usize> {
         self.after_wait.get(&(wait_call as u32)).map(|&r| r as usize)
     }
@@ -44,7 +44,7 @@ impl Builder<'_> {
         if !record.exists() {
             return waits;
         }
-        let places = self.record_places(&stream, &record, &mut waits);
+        let places = self.event_record_streams(&stream, &record, &mut waits);
         if !places.is_empty() {
             let launches = self.launches(|b, _, gpu| (b.pid(gpu), b.view.stream[gpu]));
             for row in self.rows_named(EVENT_RECORD) {
@@ -57,12 +57,13 @@ impl Builder<'_> {
                 }
             }
         }
-        self.resolve_waits(&mut waits);
+        self.find_next_launches(&mut waits);
         waits
     }
 
-    /// Device and stream of event records from synchronization records, by correlation ID.
-    fn record_places(
+    /// Process (the device in GPU rows) and stream of each CUDA event record, by its correlation ID, from
+    /// synchronization records.
+    fn event_record_streams(
         &mut self,
         stream: &AttrColumn<'_>,
         record: &AttrColumn<'_>,
@@ -88,8 +89,8 @@ impl Builder<'_> {
         places
     }
 
-    /// Add the next launch of each linked wait call.
-    fn resolve_waits(&mut self, waits: &mut Waits) {
+    /// Find the next launch on the waiting stream for each stream wait call, and add it to `waits`.
+    fn find_next_launches(&mut self, waits: &mut Waits) {
         let calls = self.rows_named(WAIT_CALL);
         if calls.is_empty() {
             return;

@@ -45,7 +45,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let steps = spread(&graph.step_paths());
     let mut all = exact::tables(&report, &harmless, &steps);
     if common.tables.is_empty() {
-        all = exact::with_rows(all);
+        all = exact::without_empty_optional(all);
     }
     if common.tables.iter().any(|name| name == exact::SLACK) {
         all.push(exact::slack_table(&graph.event_slacks(path.window), graph.slack_is_unknown(path.window)));

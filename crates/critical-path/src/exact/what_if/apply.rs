@@ -9,7 +9,7 @@ use super::cancellation::Stop;
 use super::edit::{Action, Edit};
 use super::host_time::{Cut, HostTime, cuts_without_waits};
 use super::index::{Index, ThreadRange};
-use super::ineffective_edits::repeats;
+use super::ineffective_edits::earlier_duplicate;
 use super::replay::{Changes, Plan, REMOVED_EDGE_SLACK};
 use super::sampled::PartialGap;
 use super::select::{Selected, select};
@@ -75,15 +75,15 @@ pub(super) fn apply<'e>(
     };
     let mut counts = Vec::new();
     for (i, edit) in edits.iter().enumerate() {
-        if let Some(first) = repeats(edits, i) {
+        if let Some(first) = earlier_duplicate(edits, i) {
             applier.notes.push(format!("'{edit}' is given more than once and applied once"));
             counts.push(counts[first]);
             continue;
         }
         applier.current = i;
-        let before = applier.mark();
+        let before = applier.change_counts();
         let count = applier.edit(edit)?;
-        applier.explain(edit, count, before);
+        applier.note_if_ineffective(edit, count, before);
         counts.push(count);
     }
     let adds_workers = edits.iter().any(|e| matches!(e.action, Action::AddLoaderWorkers(_)));
@@ -126,7 +126,7 @@ pub(super) fn apply<'e>(
     Ok(Applied { changes, host, counts, notes, for_upper_bound, for_lower_bound })
 }
 
-/// Variant of the same edits with other changes of host time, for bounds.
+/// Create a variant of applied edits with other scaled host time ranges, for the lower or upper bound of the gain.
 fn variant((exact, plan): (&Exact<'_>, &Plan), changes: &Changes, cuts: Vec<Cut>, counts: &[usize]) -> Box<Applied> {
     let (mut changes, host) = (changes.clone(), HostTime::new(exact.lanes.len(), cuts));
     host.apply(exact, plan, &mut changes);
@@ -181,14 +181,14 @@ impl Applier<'_, '_> {
             }
             Action::SetNs(ns) => self.set(&selected, ns),
             Action::Fuse => self.fuse(&selected.ranges, selector)?,
-            Action::Graph => self.graph(&selected.ranges, selector)?,
+            Action::Graph => self.capture_graphs(&selected.ranges, selector)?,
             Action::Overlap => self.overlap(&selected.gpu),
             Action::AddLoaderWorkers(_) | Action::Nothing => {}
         }
         Ok(selected.count)
     }
 
-    /// Calls in these time ranges that wait for the GPU.
+    /// Calls that wait for the GPU and start in the time ranges, which are sorted and disjoint.
     fn waits_in(&self, ranges: &[ThreadRange]) -> Vec<EventId> {
         let trace = self.exact.trace;
         let is_inside = |call: &EventId| {
@@ -232,10 +232,12 @@ impl Applier<'_, '_> {
         }
     }
 
-    pub(super) fn at(&self, node: u32) -> u32 {
+    /// Position of a graph node in the replay plan.
+    pub(super) fn position_of(&self, node: u32) -> u32 {
         self.plan.position[node as usize]
     }
 
+    /// Observed duration of a graph node in ns.
     pub(super) fn length(&self, node: u32) -> i64 {
         let graph = &self.exact.graph;
         graph.end[node as usize] - graph.start[node as usize]
@@ -255,7 +257,7 @@ impl Applier<'_, '_> {
     }
 
     fn set_time(&mut self, node: u32, new: impl Fn(i64) -> i64) {
-        let at = self.at(node);
+        let at = self.position_of(node);
         let now = self.length(node) + self.changes.time[at as usize];
         self.changes.add_time(self.plan, at, new(now).max(0) - now);
     }
@@ -269,7 +271,7 @@ impl Applier<'_, '_> {
         }
         if selected.is_between {
             let less = |&(lane, from, to): &ThreadRange| ((lane, from, to), (to - from) - scaled(to - from, factor));
-            self.release(selected.ranges.iter().map(less).filter(|&(_, less)| less > 0).collect());
+            self.release_wakeups(selected.ranges.iter().map(less).filter(|&(_, less)| less > 0).collect());
         }
         for &call in &selected.calls {
             self.cut_call(call, factor);
@@ -290,7 +292,7 @@ impl Applier<'_, '_> {
         }
         if factor == 0.0 {
             let part = |gap: &PartialGap| (gap.gap, (gap.shares[1] * (gap.gap.2 - gap.gap.1) as f64) as i64);
-            self.release(gaps.iter().map(part).collect());
+            self.release_wakeups(gaps.iter().map(part).collect());
         }
         let [least, likely, most] = sums;
         let note = format!(
@@ -325,14 +327,14 @@ impl Applier<'_, '_> {
         for &range in &selected.ranges {
             self.cut(range, 0.0);
         }
-        self.release(selected.ranges.iter().map(|&range| (range, REMOVED_EDGE_SLACK)).collect());
+        self.release_wakeups(selected.ranges.iter().map(|&range| (range, REMOVED_EDGE_SLACK)).collect());
         self.remove_waits(&selected.calls.iter().copied().collect(), true);
         self.scale_lags(selected, 0.0);
     }
 
-    /// Allow threads that waited for another thread in these time ranges to continue earlier by the given time in ns,
-    /// because the edit removes the wait as well.
-    fn release(&mut self, mut ranges: Vec<(ThreadRange, i64)>) {
+    /// Let threads that another thread woke in these time ranges continue earlier by the given time in ns, because the
+    /// edit removes their wait as well.
+    fn release_wakeups(&mut self, mut ranges: Vec<(ThreadRange, i64)>) {
         ranges.sort_unstable();
         if ranges.is_empty() {
             return;
@@ -381,7 +383,7 @@ impl Applier<'_, '_> {
         let mut calls: FxHashSet<EventId> = FxHashSet::default();
         for &node in nodes {
             self.set_time(node, |_| 0);
-            let at = self.at(node);
+            let at = self.position_of(node);
             for i in self.plan.range(at) {
                 let observed = self.plan.edge(i).observed;
                 let Some(edge) = graph.edges.get(self.plan.edge(i).edge as usize) else { continue };
@@ -415,7 +417,7 @@ impl Applier<'_, '_> {
             if !calls.contains(&call) {
                 continue;
             }
-            let at = self.at(node);
+            let at = self.position_of(node);
             for i in self.plan.range(at) {
                 if self.is_edge(i, |d| matches!(d, Dependency::Sync(_))) {
                     self.changes.set_slack(at, i, REMOVED_EDGE_SLACK);
@@ -434,20 +436,24 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Test if the kind of dependency of an edge passes a test; `index` is the edge's position in the replay.
+    /// True if the dependency of the edge at `index` in the replay plan passes a test; false for edges outside of the
+    /// graph.
     pub(super) fn is_edge(&self, index: usize, test: impl Fn(Dependency) -> bool) -> bool {
         self.exact.graph.edges.get(self.plan.edge(index).edge as usize).is_some_and(|e| test(e.dependency))
     }
 
-    pub(super) fn no_match_error(&self, selector: &Selector, reason: &str) -> CriticalPathError {
+    /// Error that the current edit cannot be applied, with the reason.
+    pub(super) fn refused_edit_error(&self, selector: &Selector, reason: &str) -> CriticalPathError {
         let edit = self.edits.get(self.current).map_or_else(|| selector.text.clone(), ToString::to_string);
         CriticalPathError::RefusedEdit { text: edit, reason: reason.to_owned() }
     }
 
+    /// Remove a time range of a thread.
     pub(super) fn remove_time(&mut self, range: ThreadRange) {
         self.cut(range, 0.0);
     }
 
+    /// Add time in ns to the duration of a graph node.
     pub(super) fn lengthen(&mut self, node: u32, ns: i64) {
         self.set_time(node, |now| now + ns);
     }

@@ -11,6 +11,7 @@ impl<'s> Stop<'s> {
     /// Stop request for computations that are never stopped.
     pub(super) const NEVER: Self = Self(None);
 
+    /// Create a stop request from a function that returns true once the computation must stop.
     pub(super) fn when(stop: &'s (dyn Fn() -> bool + Sync)) -> Self {
         Self(Some(stop))
     }
@@ -20,7 +21,8 @@ impl<'s> Stop<'s> {
         self.0.is_some_and(|stop| stop())
     }
 
-    /// Check for a stop request inside a loop, but only every [`CHECK_INTERVAL`] iterations.
+    /// True if the computation must stop, for use in a loop. The request is checked only every [`CHECK_INTERVAL`]
+    /// iterations.
     pub(super) fn is_requested_at(self, iteration: usize) -> bool {
         iteration.is_multiple_of(CHECK_INTERVAL) && self.is_requested()
     }

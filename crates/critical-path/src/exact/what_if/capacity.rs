@@ -2,12 +2,13 @@
 
 use super::super::Exact;
 use super::super::graph::NodeKind;
-use crate::streams::LastOfTwo;
+use crate::streams::LastOnTwoStreams;
 use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::CallKind;
 
-/// For each GPU operation: the operation of another stream on its device that ended last before its start.
-pub(super) fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
+/// For each node of a GPU operation: the node of the operation that ended last before its start on another stream of
+/// its device.
+pub(super) fn capacity_dependencies(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
     let (graph, gpu) = (&exact.graph, &exact.trace.gpu);
     let operations = || (0..graph.len() as u32).filter(|&n| graph.kind[n as usize] == NodeKind::Gpu);
     let place = |n: u32| graph.place[n as usize] as usize;
@@ -15,12 +16,12 @@ pub(super) fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
     by_start.sort_unstable_by_key(|&n| (graph.start[n as usize], n));
     let mut by_end: Vec<u32> = operations().collect();
     by_end.sort_unstable_by_key(|&n| (graph.end[n as usize], n));
-    let mut latest: FxHashMap<i32, LastOfTwo<i64, u32>> = FxHashMap::default();
+    let mut latest: FxHashMap<i32, LastOnTwoStreams<i64, u32>> = FxHashMap::default();
     let mut found = FxHashMap::default();
     let mut ended = by_end.into_iter().peekable();
     for node in by_start {
         while let Some(done) = ended.next_if(|&d| graph.end[d as usize] <= graph.start[node as usize]) {
-            let of_device = latest.entry(gpu.device[place(done)]).or_insert_with(LastOfTwo::new);
+            let of_device = latest.entry(gpu.device[place(done)]).or_insert_with(LastOnTwoStreams::new);
             of_device.ended(gpu.stream[place(done)], done);
         }
         let of_device = latest.get(&gpu.device[place(node)]);
@@ -33,7 +34,7 @@ pub(super) fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
 
 /// For each host node after a query of the GPU: the GPU operation that ended last before the query. If this operation
 /// ended later, the thread would have queried again.
-pub(super) fn lone_queries(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
+pub(super) fn query_dependencies(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
     let (trace, graph) = (exact.trace, &exact.graph);
     let mut by_end: Vec<(i64, u32)> = Vec::new();
     let mut found = FxHashMap::default();

@@ -38,7 +38,7 @@ impl Case {
 }
 
 impl std::fmt::Display for Case {
-    /// Write the text that `split` reads.
+    /// Write the prefix of an edit's text, such as `case 1: `; nothing for a likely edit.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Likely => Ok(()),
@@ -49,7 +49,7 @@ impl std::fmt::Display for Case {
     }
 }
 
-/// Edits of the prediction, and edits of the alternatives.
+/// Edits divided by case: the likely ones, whose gain is predicted, and those of each alternative.
 pub(super) struct Cases<'e> {
     pub(super) likely: Cow<'e, [Edit]>,
     others: Vec<(Case, Vec<Edit>)>,

@@ -22,8 +22,9 @@ struct Shift {
 }
 
 impl Shift {
-    /// Shift beyond the one that reading applied. `None` if the times of the device are possible, except for the error
-    /// of rounding, or without a usable bound. Another device whose clock is off is no reason to shift this one.
+    /// Possible range of a device's remaining clock shift after reading. `None` if the times of the device are
+    /// possible, except for the error of rounding, or without a usable bound. Another device whose clock is off is no
+    /// reason to shift this one.
     fn new(clock: &DeviceClock) -> Option<Self> {
         if clock_offset_ns(clock) <= ROUNDING_NS {
             return None;
@@ -43,7 +44,7 @@ struct CorrectedTrace {
 }
 
 impl CorrectedTrace {
-    /// `None` if no clock can be corrected.
+    /// Copy a trace whose device times will be shifted; `None` if no clock can be corrected.
     fn new(trace: &Trace) -> Option<Self> {
         let shifts: Vec<Shift> = trace.meta.clocks.iter().filter_map(Shift::new).collect();
         let moved = vec![0; shifts.len()];

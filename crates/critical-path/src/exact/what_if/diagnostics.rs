@@ -21,7 +21,7 @@ fn in_ms(ns: i64) -> String {
 
 impl WhatIf<'_, '_> {
     /// Note that the causes of the path are not known, with the reasons; `None` if they are known.
-    pub(super) fn unknown_bound(&self) -> Option<String> {
+    pub(super) fn unknown_causes_note(&self) -> Option<String> {
         let warnings: Vec<ExactWarning> = self.exact.reliability.warnings().collect();
         let reasons = reasons_in_words(warnings.iter())?;
         Some(format!("{reasons}. The prediction and its bounds may therefore be wrong"))

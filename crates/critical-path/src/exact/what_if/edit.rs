@@ -95,7 +95,7 @@ impl Edit {
         self.action == Action::Nothing
     }
 
-    /// Note that events listed by the edit are missing in the trace.
+    /// Note that the trace lacks events that the edit lists by number; `None` if it has all of them.
     pub(super) fn missing(&self, trace: &Trace) -> Option<String> {
         let Target::Listed(listed) = &self.selector.as_ref()?.target else { return None };
         let missing = listed.missing(trace);

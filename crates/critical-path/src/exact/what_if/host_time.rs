@@ -50,7 +50,7 @@ impl HostTime {
         list[first..].iter().take_while(|s| s.from < to).map(|s| s.change(from, to)).sum()
     }
 
-    /// Apply the scaled time ranges to the durations of host nodes.
+    /// Add the time that the scaled ranges remove or add to the durations of host nodes in `changes`.
     pub(super) fn apply(&self, exact: &Exact<'_>, plan: &Plan, changes: &mut Changes) {
         let graph = &exact.graph;
         for (lane, list) in self.0.iter().enumerate() {
@@ -93,7 +93,7 @@ pub(super) fn cuts_without_waits(exact: &Exact<'_>, cuts: &[Cut]) -> Option<Vec<
         let inside = (first..lane.pieces.len()).take_while(|&piece| lane.pieces[piece].start < cut.to);
         for piece in inside {
             let (from, to) = (lane.pieces[piece].start.max(cut.from), lane.piece_end(piece).min(cut.to));
-            if may_wait.span(lane.pieces[piece].event) {
+            if may_wait.in_span(lane.pieces[piece].event) {
                 found |= from < to;
             } else if from < to {
                 match kept.last_mut().filter(|last| (last.lane, last.to, last.factor) == (cut.lane, from, cut.factor)) {

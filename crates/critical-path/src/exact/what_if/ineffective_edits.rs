@@ -11,22 +11,24 @@ use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 
 /// Numbers of changes before an edit is applied, to detect edits without effect.
 #[derive(Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct ChangeCounts {
     changes: usize,
     cuts: usize,
     sampled: usize,
 }
 
-/// Position of an earlier equal edit in the list. Equal scale edits multiply, so they are no repetition.
-pub(super) fn repeats(edits: &[Edit], at: usize) -> Option<usize> {
+/// Position of the first edit in the list that equals the one at `at` and precedes it. Equal scale edits multiply, so
+/// they are no repetition.
+pub(super) fn earlier_duplicate(edits: &[Edit], at: usize) -> Option<usize> {
     let edit = &edits[at];
     let counts_twice = matches!(edit.action, Action::Scale(_));
     edits[..at].iter().position(|other| other.is_same_change(edit)).filter(|_| !counts_twice)
 }
 
 impl Applier<'_, '_> {
-    pub(super) fn mark(&self) -> Mark {
-        Mark { changes: self.changes.count(), cuts: self.cuts.len(), sampled: self.partly.len() }
+    /// Numbers of changes so far, for [`Self::note_if_ineffective`].
+    pub(super) fn change_counts(&self) -> ChangeCounts {
+        ChangeCounts { changes: self.changes.count(), cuts: self.cuts.len(), sampled: self.partly.len() }
     }
 
     /// Restrict the operations of an `overlap` edit to collectives, with a note about the number of others.
@@ -46,7 +48,7 @@ impl Applier<'_, '_> {
             n if n == all => {
                 let reason = "only collectives can be overlapped, but no selected operation has the name of a \
                               collective; select collectives with collective:";
-                Err(self.no_match_error(selector, reason))
+                Err(self.refused_edit_error(selector, reason))
             }
             others => {
                 let text = &selector.text;
@@ -59,7 +61,7 @@ impl Applier<'_, '_> {
     }
 
     /// Add a note if an edit has no effect, or less effect than expected.
-    pub(super) fn explain(&mut self, edit: &Edit, count: usize, before: Mark) {
+    pub(super) fn note_if_ineffective(&mut self, edit: &Edit, count: usize, before: ChangeCounts) {
         let Some(selector) = &edit.selector else { return };
         let is_about_waits = matches!(selector.target, Target::Names(NameKind::Sync | NameKind::Wait, _));
         let note = if is_about_waits && matches!(edit.action, Action::Scale(_)) {
@@ -94,8 +96,8 @@ impl Applier<'_, '_> {
         self.notes.push(text);
     }
 
-    /// True if anything changed since a mark.
-    fn has_effect(&self, since: Mark) -> bool {
+    /// True if an edit changed anything since the numbers of changes were `since`.
+    fn has_effect(&self, since: ChangeCounts) -> bool {
         let graph = &self.exact.graph;
         let works = |cut: &super::host_time::Cut| {
             let (first, last) = self.exact.lane_nodes[cut.lane as usize];
@@ -146,7 +148,7 @@ mod tests {
         .iter()
         .map(|text| Edit::parse(text).unwrap())
         .collect();
-        let repeated: Vec<Option<usize>> = (0..edits.len()).map(|i| repeats(&edits, i)).collect();
+        let repeated: Vec<Option<usize>> = (0..edits.len()).map(|i| earlier_duplicate(&edits, i)).collect();
         assert_eq!(repeated, [None, None, Some(0), None, None, None]);
     }
 }

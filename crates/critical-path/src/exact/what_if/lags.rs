@@ -60,7 +60,7 @@ const LONG_LAGS: [i64; 2] = [20_000, 4_000];
 pub(super) fn lag_tables(graph: &ActivityGraph) -> [Lags; 3] {
     let mut seen = [Vec::new(), Vec::new()];
     for node in 0..graph.len() as u32 {
-        let Some(edge) = graph.release(node) else { continue };
+        let Some(edge) = graph.binding_edge(node) else { continue };
         let lag = graph.start[node as usize] - graph.end[edge.from as usize];
         let class = class_of(graph.kind[node as usize], edge.dependency) as usize;
         if let Some(list) = seen.get_mut(class).filter(|_| (0..=LONG_GAP_NS).contains(&lag)) {

@@ -25,7 +25,8 @@ impl Applier<'_, '_> {
             let Some(first) = kernels.next() else { continue };
             let stream = |l: &Launched| (rows.device[place(l)], rows.stream[place(l)]);
             let others: Vec<u32> = kernels.filter(|l| stream(l) == stream(&first)).map(|l| l.node).collect();
-            let time: i64 = others.iter().map(|&n| self.length(n) + self.changes.time[self.at(n) as usize]).sum();
+            let time: i64 =
+                others.iter().map(|&n| self.length(n) + self.changes.time[self.position_of(n) as usize]).sum();
             any |= !others.is_empty();
             self.remove_operations(&others);
             self.lengthen(first.node, time);
@@ -33,7 +34,7 @@ impl Applier<'_, '_> {
         if any {
             Ok(())
         } else {
-            Err(self.no_match_error(
+            Err(self.refused_edit_error(
                 selector,
                 "no selected span launches two or more kernels on one stream, so there is nothing to fuse",
             ))
@@ -41,7 +42,11 @@ impl Applier<'_, '_> {
     }
 
     /// Replace the host work of spans that only launch kernels by one launch of a CUDA graph.
-    pub(super) fn graph(&mut self, ranges: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
+    pub(super) fn capture_graphs(
+        &mut self,
+        ranges: &[ThreadRange],
+        selector: &Selector,
+    ) -> Result<(), CriticalPathError> {
         let (mut done, mut left_out) = (0, 0);
         for &range in ranges {
             let launched = self.index.launched_in(range);
@@ -64,7 +69,7 @@ impl Applier<'_, '_> {
                      contain such calls"
                 }
             };
-            return Err(self.no_match_error(selector, reason));
+            return Err(self.refused_edit_error(selector, reason));
         }
         if left_out > 0 {
             let all = done + left_out;
@@ -115,12 +120,12 @@ impl Applier<'_, '_> {
         self.remove_time((lane, from, begins));
         self.remove_time((lane, ends, to));
         for launched in self.index.launched_in((lane, from, to)).iter().filter(|l| l.call != first.call) {
-            let at = self.at(launched.node);
+            let at = self.position_of(launched.node);
             for i in plan.range(at).filter(|&i| self.is_edge(i, launches)).collect::<Vec<_>>() {
                 let lag = plan.edge(i).observed - plan.usual_slack(i);
                 let slack = graph.start[launched.node as usize] - graph.end[source as usize] - lag;
                 self.changes.set_slack(at, i, REMOVED_EDGE_SLACK);
-                self.changes.add_edge(at, self.at(source), slack);
+                self.changes.add_edge(at, self.position_of(source), slack);
             }
         }
     }
@@ -147,7 +152,7 @@ impl Applier<'_, '_> {
                 {
                     let lag = edge.observed - plan.usual_slack(i);
                     let slack = graph.start[node as usize] - graph.end[before as usize] - lag;
-                    self.changes.add_edge(at, self.at(before), slack.max(0));
+                    self.changes.add_edge(at, self.position_of(before), slack.max(0));
                 }
             }
         }
@@ -165,7 +170,7 @@ impl Applier<'_, '_> {
             if !matches!(self.index.calls.kind_of(self.exact.trace, call), Some(StreamSync | EventSync | Query)) {
                 continue;
             }
-            let at = self.at(node);
+            let at = self.position_of(node);
             let syncs = |i: &usize| self.is_edge(*i, |d| matches!(d, Dependency::Sync(_)));
             let is_chosen = |i: &usize| chosen.contains(&self.plan.node[self.plan.edge(*i).from as usize]);
             let (through, others): (Vec<usize>, Vec<usize>) = self.plan.range(at).filter(syncs).partition(is_chosen);

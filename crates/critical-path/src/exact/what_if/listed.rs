@@ -43,7 +43,7 @@ impl Listed {
         Ok(listed)
     }
 
-    /// Listed events that are missing in the trace, as text: events, ends of time ranges, runs without any event.
+    /// Listed event numbers that the trace lacks, as text: ends of time ranges, and runs of which no event exists.
     pub(super) fn missing(&self, trace: &Trace) -> Vec<String> {
         let numbers = &trace.events.source_index;
         let has = |number: &u32| numbers.binary_search(number).is_ok();

@@ -59,7 +59,7 @@ impl Applier<'_, '_> {
         let total_workers = lanes.len() + more;
         let start = |node: u32| graph.start[node as usize];
         for (i, batch) in batches.iter().enumerate() {
-            let at = self.at(batch.begun);
+            let at = self.position_of(batch.begun);
             for edge in self.plan.range(at) {
                 if self.is_edge(edge, |d| matches!(d, Dependency::Program | Dependency::Thread(..))) {
                     self.changes.set_slack(at, edge, super::replay::REMOVED_EDGE_SLACK);
@@ -72,11 +72,11 @@ impl Applier<'_, '_> {
             if let Some(earlier) = requested_by {
                 let lag = start(earlier.begun) - graph.end[earlier.requested_by as usize];
                 let slack = start(batch.begun) - graph.end[earlier.requested_by as usize] - lag.clamp(0, REQUEST_NS);
-                self.changes.add_edge(at, self.at(earlier.requested_by), slack);
+                self.changes.add_edge(at, self.position_of(earlier.requested_by), slack);
             }
             for released in before.into_iter().flat_map(|b| [b.done, b.taken]).filter(|&n| n != NONE) {
                 let slack = start(batch.begun) - graph.end[released as usize];
-                self.changes.add_edge(at, self.at(released), slack);
+                self.changes.add_edge(at, self.position_of(released), slack);
             }
             if requested_by.is_none() && before.is_none() {
                 // The first batches begin as early as the very first one.

@@ -50,10 +50,10 @@ impl LockContention {
         let graph = &exact.graph;
         let mut is_lock_release = vec![false; graph.len()];
         for node in 0..graph.len() as u32 {
-            let Some(edge) = graph.release(node) else { continue };
+            let Some(edge) = graph.binding_edge(node) else { continue };
             is_lock_release[node as usize] = match edge.dependency {
                 Dependency::Sync(Reason::BackPressure) | Dependency::Thread(ThreadRule::InterpreterLock, _) => true,
-                Dependency::Thread(ThreadRule::Wakes, _) => is_lock(exact, node),
+                Dependency::Thread(ThreadRule::Wakes, _) => follows_lock_wait(exact, node),
                 _ => false,
             };
         }
@@ -106,7 +106,7 @@ impl LockContention {
 }
 
 /// True if a node follows a wait for a lock.
-fn is_lock(exact: &Exact<'_>, node: u32) -> bool {
+fn follows_lock_wait(exact: &Exact<'_>, node: u32) -> bool {
     let graph = &exact.graph;
     if graph.kind[node as usize] == NodeKind::Gpu {
         return false;
@@ -116,16 +116,16 @@ fn is_lock(exact: &Exact<'_>, node: u32) -> bool {
     event.is_some_and(|e| e.is_some() && exact.names.flags(exact.trace, e) & bits::LOCKS != 0)
 }
 
-/// Lanes of each process that pass a test.
-fn by_process(exact: &Exact<'_>, test: impl Fn(&ThreadTimeline) -> bool) -> Vec<Vec<usize>> {
+/// Lanes that pass a test, grouped by process.
+fn lanes_by_process(exact: &Exact<'_>, test: impl Fn(&ThreadTimeline) -> bool) -> Vec<Vec<usize>> {
     let mut lanes: Vec<usize> = (0..exact.lanes.len()).filter(|&lane| test(&exact.lanes[lane])).collect();
     let pid = |lane: &usize| exact.trace.tracks.pid(exact.lanes[*lane].track);
     lanes.sort_by_key(|lane| (pid(lane), *lane));
     lanes.chunk_by(|a, b| pid(a) == pid(b)).map(<[usize]>::to_vec).collect()
 }
 
-/// Locks: requested at the start of a frame that acquires one, and held from its end to the end of the next frame that
-/// releases one.
+/// Holders and requests of locks, by process. A lock is requested at the start of an acquiring frame, and held from its
+/// end to the end of the next releasing frame.
 fn lock_groups(exact: &Exact<'_>) -> Vec<Group> {
     let marks = |event: EventId| if event.is_some() { exact.names.flags(exact.trace, event) } else { 0 };
     let acquires = |event: EventId| marks(event) & bits::LOCKS != 0;
@@ -150,10 +150,11 @@ fn lock_groups(exact: &Exact<'_>) -> Vec<Group> {
         }
         group
     };
-    by_process(exact, |lane| lane.pieces.iter().any(|p| acquires(p.event))).into_iter().map(of_process).collect()
+    lanes_by_process(exact, |lane| lane.pieces.iter().any(|p| acquires(p.event))).into_iter().map(of_process).collect()
 }
 
-/// GIL: requested at the start of each pause between spans of a thread, and held by time ranges of Python.
+/// Holders and requests of the GIL, by process. The GIL is requested at the start of each pause between spans of a
+/// thread, and held by time ranges of Python.
 fn gil_groups(exact: &Exact<'_>) -> Vec<Group> {
     let of_process = |lanes: Vec<usize>| {
         let mut group = Group::default();
@@ -165,10 +166,13 @@ fn gil_groups(exact: &Exact<'_>) -> Vec<Group> {
         }
         group
     };
-    by_process(exact, |lane| lane.gaps.len() > 1 && lane.span_counts.python > 0).into_iter().map(of_process).collect()
+    lanes_by_process(exact, |lane| lane.gaps.len() > 1 && lane.span_counts.python > 0)
+        .into_iter()
+        .map(of_process)
+        .collect()
 }
 
-/// Python time ranges of a lane.
+/// Time ranges of a lane between two gaps whose first outermost span is a Python frame.
 fn python_ranges(exact: &Exact<'_>, lane: &ThreadTimeline) -> Vec<(i64, i64)> {
     let mut began: Option<(i64, EventId)> = None;
     let mut found = Vec::new();

@@ -21,7 +21,7 @@ const COLD_START_RATIO: i64 = 10;
 /// Number of batches requested in advance per worker (`prefetch_factor`).
 const PREFETCH_FACTOR: i64 = 2;
 
-/// Duration of a batch, and of the program's other work before it, in ns.
+/// Time range in which the main process loads a batch, and the time since the previous batch in ns.
 #[derive(Clone, Copy)]
 struct BatchLoad {
     range: ThreadRange,
@@ -131,7 +131,8 @@ impl Applier<'_, '_> {
         ranges
     }
 
-    /// Batches with the time since the previous one. The first batch of a thread gets the time after the last one.
+    /// Convert time ranges of loading to batches with the time since the previous batch. The first batch of a thread
+    /// gets the time after the last one.
     fn with_time_before(&self, ranges: &[ThreadRange]) -> Vec<BatchLoad> {
         let mut batches: Vec<BatchLoad> = Vec::new();
         for of_lane in ranges.chunk_by(|a, b| a.0 == b.0) {
@@ -146,7 +147,7 @@ impl Applier<'_, '_> {
         batches
     }
 
-    /// Time for collating batches, in ns.
+    /// Total time of the operators that collate samples within the batches, in ns.
     fn collating_ns(&self, batches: &[BatchLoad]) -> i64 {
         let trace = self.exact.trace;
         let collates = |e: EventId| trace.kind(e) == EventKind::Operator && aten::COLLATES.contains(&trace.name(e));

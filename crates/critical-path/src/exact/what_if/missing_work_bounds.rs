@@ -45,7 +45,7 @@ impl MissingWork {
         let nodes = if exact.near_missing_records.is_empty() { 0 } else { graph.len() as u32 };
         for node in 0..nodes {
             let near_missing_records = |d: Dependency| matches!(d, Dependency::StreamNearMissing);
-            let Some(release) = graph.release(node).filter(|_| graph.kind[node as usize] == NodeKind::Gpu) else {
+            let Some(release) = graph.binding_edge(node).filter(|_| graph.kind[node as usize] == NodeKind::Gpu) else {
                 continue;
             };
             let lag = graph.start[node as usize] - graph.end[release.from as usize];

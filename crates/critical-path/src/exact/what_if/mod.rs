@@ -118,7 +118,7 @@ impl Prediction {
     }
 }
 
-/// Part in percent of the whole; 0 for an empty whole.
+/// Convert `part` to percent of `whole`; 0 if `whole` is 0.
 pub(super) fn percent(part: i64, whole: i64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }
@@ -137,19 +137,19 @@ const BOUND_DIVISOR: i64 = 10_000;
 /// Additional width of the bounds in ns if any time changes: one more gap or handover.
 const LAG_NS: i64 = 4_000;
 
-/// Window whose length is predicted.
+/// Window whose length a prediction measures, with the nodes that define its start and end.
 struct Measured {
     window: Window,
     /// True if the end of the window is the end of the last work.
     is_whole: bool,
     /// Work launched before the window's start and end, for windows of GPU throughput.
-    work: Option<Work>,
+    work: Option<ThroughputWindow>,
     /// For a window that ends with GPU work and lies on no thread: the last work before it on that stream.
     before: Option<u32>,
 }
 
-/// Start and end of a throughput window: a thread, and the last operations of streams.
-struct Work {
+/// Throughput window: time range of a thread, and the last GPU operations of streams launched before its start and end.
+struct ThroughputWindow {
     /// Time range of the thread.
     host: Window,
     begins: Vec<u32>,
@@ -165,8 +165,9 @@ impl WhatIf<'_, '_> {
         self.predict_with_segments(choice, edits, None)
     }
 
-    /// Same prediction; `segments` receives the critical-path segments after the edits. Each begins at the end of the
-    /// previous one (the first at the start of the window). Adjacent segments of one cause and name are merged.
+    /// Predict the effect of edits as [`Self::predict`] does. `segments` receives the critical-path segments after the
+    /// edits. Each begins at the end of the previous one (the first at the start of the window). Adjacent segments of
+    /// one cause and name are merged.
     fn predict_with_segments(
         &self,
         choice: &WindowChoice,
@@ -189,7 +190,7 @@ impl WhatIf<'_, '_> {
         let mut notes = std::mem::take(&mut applied.notes);
         notes.extend(edits.iter().filter_map(|edit| edit.missing(self.exact.trace)));
         let taken = self.removed_path_ns(&measured, &applied);
-        notes.extend(self.unknown_bound());
+        notes.extend(self.unknown_causes_note());
         notes.extend(self.exact.clocks_disagree().then(|| CLOCKS_DISAGREE.to_owned()));
         notes.extend(self.no_gain(&measured, &applied, (taken, gain.ns)));
         notes.extend(self.replacing_cause(taken, gain.ns, (&before, &after)));
@@ -230,7 +231,7 @@ impl WhatIf<'_, '_> {
         let work = match *choice {
             WindowChoice::StepsWithWork(first, last) => {
                 let (host, [begins, ends]) = self.exact.steps_and_work(first, last)?;
-                self.is_on_thread(host).then_some(Work { host, begins, ends })
+                self.is_on_thread(host).then_some(ThroughputWindow { host, begins, ends })
             }
             _ => None,
         };
@@ -240,7 +241,7 @@ impl WhatIf<'_, '_> {
         Ok(Measured { window, is_whole: *choice == WindowChoice::Whole, work, before })
     }
 
-    /// True if a window ends on a thread.
+    /// True if a window ends with a host node, on a thread.
     fn is_on_thread(&self, window: Window) -> bool {
         window.anchor != NONE && self.exact.graph.kind[window.anchor as usize] != NodeKind::Gpu
     }
@@ -335,7 +336,14 @@ impl WhatIf<'_, '_> {
     }
 
     /// End and length of a throughput window, including GPU work launched before its start and end.
-    fn end_of_work(&self, work: &Work, applied: &Applied, mode: Mode, shifts: &mut Vec<i64>, stop: Stop<'_>) -> End {
+    fn end_of_work(
+        &self,
+        work: &ThroughputWindow,
+        applied: &Applied,
+        mode: Mode,
+        shifts: &mut Vec<i64>,
+        stop: Stop<'_>,
+    ) -> End {
         let (graph, host) = (&self.exact.graph, work.host);
         let nodes = || work.begins.iter().chain(&work.ends).chain([&host.anchor]);
         let until = nodes().map(|&n| self.plan.position[n as usize]).max().unwrap_or(0) + 1;

@@ -87,7 +87,7 @@ pub(super) fn path(
     let mut top: Vec<(String, Category, i64)> = walk
         .by_name
         .iter()
-        .map(|(&(category, name), &ns)| (shown(exact.trace.strings.get(name)).to_owned(), category, ns))
+        .map(|(&(category, name), &ns)| (display_name(exact.trace.strings.get(name)).to_owned(), category, ns))
         .collect();
     top.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.1, &a.0).cmp(&(b.1, &b.0))));
     top.truncate(TOP);
@@ -98,7 +98,7 @@ pub(super) fn path(
 }
 
 impl Walk<'_, '_> {
-    /// End of a node after the edits.
+    /// End time of a node after the edits, in ns.
     fn new_end(&self, node: u32) -> i64 {
         self.exact.graph.end[node as usize] + self.shift(node)
     }
@@ -129,7 +129,7 @@ impl Walk<'_, '_> {
             if self.left <= 0 {
                 return;
             }
-            let Some((from, dependency)) = self.release(node) else { return };
+            let Some((from, dependency)) = self.binding_dependency(node) else { return };
             let start = self.new_start(node);
             let lag = start - self.new_end(from);
             if lag > 0 {
@@ -141,7 +141,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Time of a node after the edits that follows an observed point in it.
+    /// Length, after the edits, of the part of a node that follows an observed time within it, in ns.
     fn skipped(&self, node: u32, at: i64) -> i64 {
         let graph = &self.exact.graph;
         let end = graph.end[node as usize];
@@ -151,8 +151,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Binding dependency of a node in the replayed times.
-    fn release(&self, node: u32) -> Option<(u32, Dependency)> {
+    /// Binding dependency of a node in the replayed times, with the node that it depends on.
+    fn binding_dependency(&self, node: u32) -> Option<(u32, Dependency)> {
         let graph = &self.exact.graph;
         let at = self.plan.position[node as usize];
         let binding = graph.binding[node as usize];
@@ -250,6 +250,7 @@ impl Walk<'_, '_> {
 /// Name of time without event.
 const NAMELESS: &str = "(between spans)";
 
-pub(super) fn shown(name: &str) -> &str {
+/// Name to display for time on the path; a placeholder for time without event.
+pub(super) fn display_name(name: &str) -> &str {
     if name.is_empty() { NAMELESS } else { name }
 }

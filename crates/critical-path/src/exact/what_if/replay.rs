@@ -8,7 +8,7 @@ use super::super::Exact;
 use super::super::category::{LONG_GAP_NS, UNLAUNCHED_GAP_NS};
 use super::super::graph::{ActivityGraph, Dependency, NONE};
 use super::cancellation::Stop;
-use super::capacity::{capacity, lone_queries};
+use super::capacity::{capacity_dependencies, query_dependencies};
 use super::lags::{Class, Lags, class_of, lag_tables};
 pub(super) use super::lags::{Mode, REMOVED_EDGE_SLACK};
 use super::lock_contention::LockContention;
@@ -71,8 +71,8 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(exact: &Exact<'_>) -> Self {
-        let mut others = capacity(exact);
-        others.extend(lone_queries(exact));
+        let mut others = capacity_dependencies(exact);
+        others.extend(query_dependencies(exact));
         let mut plan = Self::of_graph(&exact.graph, Waits::new(exact), LockContention::new(exact), &others);
         plan.missing_work = MissingWork::new(exact, &plan.lags[Mode::Pessimistic as usize]);
         plan
@@ -323,7 +323,7 @@ impl Plan {
     }
 }
 
-/// Shifts that the edges into a node require.
+/// Largest shifts of a node's start that its edges require, by certainty of the edges.
 #[derive(Default)]
 struct Terms {
     sure: Option<i64>,
@@ -371,6 +371,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
+    /// Create an empty set of changes for a replay plan.
     pub(super) fn none(plan: &Plan) -> Self {
         Self {
             time: vec![0; plan.len()],
@@ -483,7 +484,7 @@ fn positions(order: &[u32]) -> Vec<u32> {
 /// Longest overlap of two operations of a stream, in ns.
 fn max_overlap(graph: &ActivityGraph) -> i64 {
     let overlaps = (0..graph.len() as u32).filter_map(|node| {
-        let edge = graph.release(node).filter(|e| e.dependency == Dependency::Overlap)?;
+        let edge = graph.binding_edge(node).filter(|e| e.dependency == Dependency::Overlap)?;
         Some(graph.end[edge.from as usize] - graph.start[node as usize])
     });
     overlaps.filter(|&ns| ns <= LONG_OVERLAP_NS).max().unwrap_or(0)

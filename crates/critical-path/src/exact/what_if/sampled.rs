@@ -41,7 +41,7 @@ struct Sample {
     contains_frame: bool,
 }
 
-/// Gaps of one kind, and the samples in them.
+/// Group of similar gaps between operators, with the numbers of samples in them.
 #[derive(Default)]
 struct Gaps {
     gaps: Vec<ThreadRange>,
@@ -108,7 +108,8 @@ pub(super) fn partial_gaps(
     found
 }
 
-/// Samples of each thread, in time order.
+/// Time samples of each thread, in time order. Each is marked if its call path contains a function whose name `names`
+/// accepts.
 fn samples(trace: &Trace, names: &dyn Fn(StrId) -> bool) -> BTreeMap<TrackId, Vec<Sample>> {
     let (table, functions) = (trace.samples(), FrameFunctions::new(trace));
     let is_selected = |frame: StrId| names(functions.function_of(frame));

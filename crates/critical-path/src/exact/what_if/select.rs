@@ -82,7 +82,7 @@ pub(super) fn select(
     Ok(selected)
 }
 
-/// Names of the frames of a function that a frame selector names plainly.
+/// Frame names of the function that a frame selector names without wildcards.
 fn functions<'a>(exact: &'a Exact<'_>, index: &Index, selector: &Selector) -> Vec<&'a str> {
     let Some(function) = selector.function() else { return Vec::new() };
     let found = names(exact, |name| function.matches_name(name)).into_iter();
@@ -119,7 +119,7 @@ fn node(exact: &Exact<'_>, index: &Index, event: EventId) -> Option<u32> {
     index.gpu_node.get(gpu.index()).copied().filter(|&n| n != super::super::graph::NONE)
 }
 
-/// Names of the trace that pass a test.
+/// Names in the trace that pass a test, with their IDs.
 fn names<'a>(exact: &'a Exact<'_>, test: impl Fn(&str) -> bool) -> Vec<(StrId, &'a str)> {
     let all = exact.trace.strings.iter().enumerate();
     all.filter(|(_, name)| test(name)).map(|(i, name)| (StrId::new(i), name)).collect()
@@ -136,7 +136,8 @@ fn is_of_kind(exact: &Exact<'_>, event: EventId, what: NameKind) -> bool {
     }
 }
 
-/// True if a span of this name is selected.
+/// True if the pattern of a selector matches a span name. For modules, the name without prefix and the class count as
+/// well.
 fn matches_pattern((what, pattern): (NameKind, &Pattern), name: &str) -> bool {
     match what {
         NameKind::Module => module_name(name).is_some_and(|module| {
@@ -194,7 +195,7 @@ fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (NameKind, &Pattern)
     Selected { ranges, partly: gaps, owns_gpu, is_of_name: true, count, ..Selected::default() }
 }
 
-/// Remove the time ranges that lie in another one.
+/// Merge time ranges of the same thread that contain or overlap each other.
 pub(super) fn outermost(mut ranges: Vec<ThreadRange>) -> Vec<ThreadRange> {
     ranges.sort_unstable_by_key(|&(lane, from, to)| (lane, from, std::cmp::Reverse(to)));
     let mut kept: Vec<ThreadRange> = Vec::with_capacity(ranges.len());

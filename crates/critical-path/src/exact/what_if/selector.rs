@@ -50,7 +50,7 @@ pub(super) enum Target {
     Listed(Arc<Listed>),
 }
 
-/// Individually selected events, and time of threads.
+/// Individually selected events, and time ranges of threads between events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chosen {
     /// GPU operations, waiting calls, spans of threads.

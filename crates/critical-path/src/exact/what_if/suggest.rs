@@ -48,7 +48,7 @@ pub(super) fn differ(x: i64, y: i64) -> bool {
 
 impl Planned {
     /// True if two possible edits change the same part of the path.
-    pub(super) fn is_part_of(&self, other: &Self, path: &ExactPath) -> bool {
+    pub(super) fn changes_same_part(&self, other: &Self, path: &ExactPath) -> bool {
         if differ(self.on_path_ns, other.on_path_ns) {
             return false;
         }
@@ -56,13 +56,13 @@ impl Planned {
         !differ(shared, self.on_path_ns.max(other.on_path_ns))
     }
 
-    /// True if events of this kind nest.
+    /// True if events of the kind of this edit (operators or modules) can contain each other.
     fn nests(&self) -> bool {
         matches!(self.suggestion, Suggestion::Operator(_) | Suggestion::Module(_))
     }
 }
 
-/// Time of segments that are in both of two lists of runs.
+/// Total time, in ns, of the path segments that are in both of two lists of runs.
 fn shared_ns(a: &[(u32, u32)], b: &[(u32, u32)], length_ns: impl Fn(usize) -> i64) -> i64 {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut ns = 0;
@@ -97,7 +97,7 @@ pub(super) fn merge_equal_parts(planned: Vec<Planned>, path: &ExactPath, stop: S
         // A group contains candidates for the part of its first one; otherwise groups would grow inward without limit.
         // Times decrease from group to group.
         let found = near.iter().rev().take_while(|g| !differ(groups[**g][0].on_path_ns, plan.on_path_ns));
-        match found.copied().find(|&g| plan.is_part_of(&groups[g][0], path)) {
+        match found.copied().find(|&g| plan.changes_same_part(&groups[g][0], path)) {
             Some(group) => groups[group].push(plan),
             None => {
                 near.push(groups.len());

@@ -123,7 +123,7 @@ impl WhatIf<'_, '_> {
         let (window_ns, tried) = (measured.window.length_ns(), found.len());
         let (candidates, edits) = merge_same_time(found, &path).into_iter().unzip();
         let (planned, interrupted) = (planned.len(), requested());
-        let notes = self.unknown_bound().into_iter().collect();
+        let notes = self.unknown_causes_note().into_iter().collect();
         Ok((Sweep { window_ns, candidates, planned, tried, left_out, interrupted, notes }, edits))
     }
 
@@ -158,13 +158,13 @@ impl WhatIf<'_, '_> {
 /// Candidate with its edit and its plan.
 type TriedCandidate<'p> = ((Candidate, Edit), &'p Planned);
 
-/// Merge edits of the same time. The one with the least time on the path is kept, because it is the most specific.
-/// Sorted by gain.
+/// Merge tried edits with similar gains that change the same part of the path. The one with the least time on the path
+/// is kept, because it is the most specific. Sorted by gain.
 fn merge_same_time(mut tried: Vec<TriedCandidate<'_>>, path: &ExactPath) -> Vec<(Candidate, Edit)> {
     tried.sort_by(|((a, _), _), ((b, _), _)| by_gain(a, b));
     let mut kept: Vec<TriedCandidate<'_>> = Vec::new();
     for (found, plan) in tried {
-        match kept.iter_mut().find(|((other, _), of)| is_same((&found.0, plan), (other, of), path)) {
+        match kept.iter_mut().find(|((other, _), of)| have_same_effect((&found.0, plan), (other, of), path)) {
             Some((first, of)) if plan.on_path_ns < of.on_path_ns => {
                 let (outer, _) = std::mem::replace(first, found);
                 first.0.also.push(outer.edit);
@@ -190,8 +190,12 @@ fn by_gain(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
 }
 
 /// True if two edits have similar gains and apply to the same part of the path.
-fn is_same((a, of_a): (&Candidate, &Planned), (b, of_b): (&Candidate, &Planned), path: &ExactPath) -> bool {
+fn have_same_effect((a, of_a): (&Candidate, &Planned), (b, of_b): (&Candidate, &Planned), path: &ExactPath) -> bool {
     let is_scaled =
         |of: &Planned| !matches!(of.suggestion, Suggestion::Workers | Suggestion::Wait(_) | Suggestion::Collective(_));
-    is_scaled(of_a) && is_scaled(of_b) && a.gain.ns > 0 && !differ(a.gain.ns, b.gain.ns) && of_a.is_part_of(of_b, path)
+    is_scaled(of_a)
+        && is_scaled(of_b)
+        && a.gain.ns > 0
+        && !differ(a.gain.ns, b.gain.ns)
+        && of_a.changes_same_part(of_b, path)
 }

@@ -1,6 +1,6 @@
 //! Tables of what-if predictions and sweeps.
 
-use super::path::shown;
+use super::path::display_name;
 use super::sweep::{Candidate, Sweep};
 use super::{NewSegment, Prediction};
 use stackline_model::{Table, Trace, Unit};
@@ -46,7 +46,7 @@ pub fn path_table(trace: &Trace, segments: &[NewSegment]) -> Table {
         .i64("end_ns", Unit::Ns, segments.iter().map(|segment| segment.end_ns))
         .i64("dur_ns", Unit::Ns, segments.iter().zip(starts()).map(|(segment, start)| segment.end_ns - start))
         .text("bound_by", segments.iter().map(|segment| segment.category.name().to_owned()))
-        .text("name", segments.iter().map(|segment| shown(trace.strings.get(segment.name)).to_owned()))
+        .text("name", segments.iter().map(|segment| display_name(trace.strings.get(segment.name)).to_owned()))
 }
 
 /// Table of a sweep's candidate edits, ordered by gain.

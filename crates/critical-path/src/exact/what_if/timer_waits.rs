@@ -38,7 +38,7 @@ impl TimerWaits {
         let waits = has(EVENT_LOOP_WAITS);
         let is = |of: &[bool], event: EventId| of.get(trace.events.name[event.index()].index()).copied() == Some(true);
         let is_recording = trace.meta.entry(RECORDING).is_some();
-        let mut computing = computing(trace);
+        let mut computing = computing_ranges(trace);
         let mut around = AncestorCache::new(trace);
         let mut found = Vec::with_capacity(exact.lanes.len());
         for lane in &exact.lanes {
@@ -66,16 +66,16 @@ impl TimerWaits {
         Self(found)
     }
 
-    /// Check for a possible wait of a lane that overlaps a time range.
+    /// True if a possible wait for a timer on a lane overlaps a time range.
     fn is_within(&self, lane: u32, (from, to): (i64, i64)) -> bool {
         let Some(waits) = self.0.get(lane as usize) else { return false };
         waits.get(waits.partition_point(|wait| wait.1 <= from)).is_some_and(|wait| wait.0 < to)
     }
 }
 
-/// Time ranges by thread, disjoint and in time order, in which the thread did not wait for [`MIN_WAIT_NS`]: between two
-/// samples, its CPU time grew as fast as the clock.
-fn computing(trace: &Trace) -> FxHashMap<TrackId, Vec<(i64, i64)>> {
+/// Time ranges of each thread, disjoint and in time order, in which its CPU time grew as fast as the clock between two
+/// samples. So the thread did not wait there for [`MIN_WAIT_NS`].
+fn computing_ranges(trace: &Trace) -> FxHashMap<TrackId, Vec<(i64, i64)>> {
     let mut by_track: FxHashMap<TrackId, Vec<(i64, i64)>> = FxHashMap::default();
     for (track, samples) in trace.samples().of_metric(SampleMetric::CpuTime) {
         let ranges = by_track.entry(track).or_default();

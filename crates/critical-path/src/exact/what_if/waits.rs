@@ -11,7 +11,7 @@ use crate::gpu_order::Reason;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, StrId};
 
-/// Call with an actual or possible wait.
+/// Times of a call with an actual or possible wait.
 #[derive(Clone, Copy)]
 struct Wait {
     /// True if the call waited.
@@ -47,7 +47,7 @@ impl Waits {
             let time = if waited { end - start } else { (returns - start).max(0) };
             let name = if call.is_some() { exact.trace.events.name[call.index()] } else { StrId::NONE };
             seen.entry(name).or_default()[usize::from(waited)].push(time);
-            let period = if edges.iter().any(|e| polls(e.dependency)) { period(exact, node, call) } else { 0 };
+            let period = if edges.iter().any(|e| polls(e.dependency)) { query_interval(exact, node, call) } else { 0 };
             found.push((node, name, Wait { waited, time, back: [0; 3], own: [0; 3], period }));
         }
         for lists in seen.values_mut().flatten() {
@@ -84,8 +84,8 @@ impl Waits {
     }
 }
 
-/// Time between the last query of a loop and the query before it.
-fn period(exact: &Exact<'_>, node: u32, call: EventId) -> i64 {
+/// Time in ns between the starts of the last query of a polling loop and the query before it; 0 if unknown.
+fn query_interval(exact: &Exact<'_>, node: u32, call: EventId) -> i64 {
     const MAX_QUERIES: usize = 8;
     let trace = exact.trace;
     if call.is_none() {
