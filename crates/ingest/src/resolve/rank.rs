@@ -22,7 +22,7 @@ pub(super) fn find(trace: &mut Trace, places: &ByteOffsets) {
     meta.rank = number("rank").or(meta.rank);
     meta.world_size = number("world_size").or(meta.world_size);
     if odd_base {
-        diagnostics::BAD_BASE.count(&mut trace.report, places.of_member("baseTimeNanoseconds"), "baseTimeNanoseconds");
+        diagnostics::BAD_BASE.count(&mut trace.report, places.member_end("baseTimeNanoseconds"), "baseTimeNanoseconds");
     }
     let meta = &mut trace.meta;
     if meta.rank.is_none()

@@ -129,7 +129,7 @@ impl Builder {
         if !self.header_keys.insert(key.clone()) {
             diagnostics::DUPLICATE_KEY.count(&mut self.trace.report, Some(offset), &key);
         }
-        self.places.member(&key, offset);
+        self.places.set_member_end(&key, offset);
         self.trace.meta.entries.push((key, json));
     }
 
