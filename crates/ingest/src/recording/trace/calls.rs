@@ -241,7 +241,7 @@ impl Calls {
                 if parent >= id || !has_frame || thread.holes.contains(&parent) {
                     return None;
                 }
-                let parent = thread.seen(parent);
+                let parent = thread.visible_node(parent);
                 store((&mut thread.nodes, &mut thread.holes), id, lost, (parent, frame))?;
                 if is_own {
                     thread.own.insert(id, parent);

@@ -3,7 +3,7 @@
 
 use super::calls::{Call, Calls, RecordingChange, ThreadCalls};
 use super::frames::InferredFrame;
-use crate::resolve::optimizer_cycles::{self, Kinds};
+use crate::resolve::optimizer_cycles::{self, OptimizerHashes};
 use crate::resolve::optimizer_steps::NEXT_BATCH;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use stackline_model::UNRECORDED;
@@ -37,7 +37,9 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
     // If the recording paused, calls between two others may be missing, so only names are compared.
     let is_whole = calls.windows.is_empty();
     let places = || {
-        Kinds::Places(spans.iter().filter(|_| is_whole).map(|span| location_hash(calls, thread, span.node)).collect())
+        OptimizerHashes::Places(
+            spans.iter().filter(|_| is_whole).map(|span| location_hash(calls, thread, span.node)).collect(),
+        )
     };
     let last = optimizer_cycles::ends(&names, places, &ends, if is_whole { &batches } else { &[] });
     let ends: Vec<i64> = last.into_iter().map(|at| ends[at]).collect();
