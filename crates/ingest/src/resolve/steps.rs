@@ -124,7 +124,7 @@ type DeviceMarks = (Option<i64>, Vec<(EventId, Mark)>);
 
 /// Spans of a device's row of steps, as marks, with the device number. Their names are the step numbers.
 fn device_step_row(trace: &Trace) -> Option<DeviceMarks> {
-    let (row, device) = device_rows::steps(trace)?;
+    let (row, device) = device_rows::step_row(trace)?;
     let is_mark = |event: &EventId| {
         trace.events.track[event.index()] == row && trace.events.is_timed(*event) && trace.events.dur[event.index()] > 0
     };
