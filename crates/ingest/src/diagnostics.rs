@@ -2,7 +2,7 @@
 
 use stackline_model::{ReadReport, Severity};
 
-/// A kind of diagnostic.
+/// Kind of reading diagnostic: a stable code with its severity and message.
 #[derive(Clone, Copy, Debug)]
 pub struct Code {
     /// Stable code, such as `bare_quote`.

@@ -27,7 +27,7 @@ pub const FOLDER: &str = "streams";
 /// File extension of streams.
 const EXTENSION: &str = "slr";
 
-/// Streams of a run directory, sorted by name; empty if there are none.
+/// Paths of the recorder's streams in a run directory, sorted by name; empty if there are none.
 ///
 /// # Errors
 /// If the folder cannot be listed.

@@ -1,4 +1,4 @@
-//! Conversion of one stream: from its own IDs to those of the merged tree.
+//! Conversion of one stream into the merged calling context tree: from its own IDs to those of the tree.
 
 use super::ends::{Ends, LastSeen};
 use super::missing_records::sentence;

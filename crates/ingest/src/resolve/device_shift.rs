@@ -293,8 +293,8 @@ fn shortest_delay(launched: &[Launched]) -> Option<i64> {
     lowest(launched.iter().map(Launched::delay), LEAST_NS)
 }
 
-/// Shift of a device's times; `None` if the times are possible or no evidence exists. `launched` is sorted by delay,
-/// and `waits` has the delays of waits' returns after the end of their work.
+/// Shift in ns of a device whose clock is off by over a millisecond; `None` if its times are possible or no evidence
+/// exists. `waits` has the delays of waits' returns after the end of their work.
 fn shift(device: &Device<'_>, waits: &[i64]) -> Option<i64> {
     let launched = device.launched;
     let calls: FxHashSet<i64> = launched.iter().map(|l| l.id).collect();

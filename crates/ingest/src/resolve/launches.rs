@@ -52,7 +52,7 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
     ambiguous.report(diagnostics::DUPLICATE_CORRELATION, places, &mut trace.report);
 }
 
-/// Use the source's arrows as launches, if it has no correlation IDs.
+/// Link GPU operations that lack a launch call to one by the launch arrows of the source.
 pub(super) fn link_by_arrows(trace: &mut Trace) {
     let is_launch = |category: &StrId| {
         let name = category.some().map_or("", |id| trace.strings.get(id));

@@ -1,4 +1,4 @@
-//! Rows of tables and binary formats that become events.
+//! Builder that appends rows of tables and binary formats to a trace as events.
 
 use crate::diagnostics;
 use stackline_model::{AttrType, AttrValue, EventId, EventKind, NewEvent, Phase, StrId, StringTable, Trace, TrackId};

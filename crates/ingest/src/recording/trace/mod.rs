@@ -151,7 +151,7 @@ fn label(name: &str, rank: Option<u32>, several: bool) -> String {
     }
 }
 
-/// Properties of a process that determine the trace that shows it.
+/// Rank and content of a process, which determine the trace that shows it.
 #[derive(Clone, Copy)]
 struct TraceMatch {
     rank: Option<u32>,

@@ -21,7 +21,8 @@ use stackline_recording::TouchKind;
 /// Limit of the recorder on tensors per call.
 const MOST_INPUTS: usize = 4096;
 
-/// Event of the replay, in the order of events with the same time: ends of operators come last.
+/// Event of the replay. Of events with the same time, ends of operators come last, after the allocation of their
+/// results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ReplayEvent {
     Touch {
@@ -145,7 +146,7 @@ pub(super) fn replay(calls: &Calls) -> MemoryTrace {
 }
 
 impl AllocationReplay<'_> {
-    /// Collect the accesses, begins and ends of operators of all threads as events, to be sorted by time.
+    /// Collect the allocations and frees, and the begins and ends of operators, of all threads, to be sorted by time.
     fn events(&self) -> Vec<(i64, usize, ReplayEvent)> {
         let mut all = Vec::new();
         for (at, thread) in self.threads.iter().enumerate() {

@@ -39,7 +39,7 @@ pub(super) struct Operators {
     pub(super) owners: FxHashMap<usize, usize>,
 }
 
-/// A call that has begun.
+/// An operator call that has begun but not ended.
 struct Open {
     operator: usize,
     /// End, at most that of the caller, so that calls are nested even if clocks disagree.
