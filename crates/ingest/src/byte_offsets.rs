@@ -4,8 +4,8 @@ use crate::diagnostics::Code;
 use stackline_model::{EventId, MAX_OFFSETS, ReadReport};
 use std::collections::BTreeMap;
 
-/// Byte offsets of events and of the document's own members. Each event takes four bytes: offsets ascend, so the upper
-/// half is stored only where it changes.
+/// Byte offsets of the events' records, and of the ends of the document's members. Each event takes four bytes: offsets
+/// ascend, so the upper half is stored only where it changes.
 #[derive(Debug, Default)]
 pub(crate) struct ByteOffsets {
     low: Vec<u32>,
@@ -32,18 +32,18 @@ impl ByteOffsets {
         Some(u64::from(high) << 32 | u64::from(low))
     }
 
-    /// Store the offset of a member of the document. The last one is kept, as is its value.
-    pub(crate) fn member(&mut self, key: &str, offset: u64) {
+    /// Store the byte offset at which the value of a document member ends. If a key repeats, the last offset is kept.
+    pub(crate) fn set_member_end(&mut self, key: &str, offset: u64) {
         self.members.insert(key.to_owned(), offset);
     }
 
-    /// Byte at which the value of a member of the document ends.
-    pub(crate) fn of_member(&self, key: &str) -> Option<u64> {
+    /// Byte offset at which the value of a document member ends, by the member's key.
+    pub(crate) fn member_end(&self, key: &str) -> Option<u64> {
         self.members.get(key).copied()
     }
 }
 
-/// Number of events with the same problem, and the first of these events.
+/// Counter of events with the same problem, with the first of these events and an example.
 #[derive(Debug, Default)]
 pub(crate) struct ProblemTally {
     count: u64,
@@ -53,7 +53,7 @@ pub(crate) struct ProblemTally {
 }
 
 impl ProblemTally {
-    /// Count an event. `example` is called only if no example is known yet.
+    /// Count an event. `example` is called only for the first one.
     pub(crate) fn add(&mut self, event: EventId, example: impl FnOnce() -> String) {
         self.count += 1;
         if self.example.is_empty() {

@@ -25,7 +25,7 @@ impl ContentKinds {
     }
 }
 
-/// Content found in one input, and members of archives without requested content.
+/// Traces, call trees and memory traces found in one input, with the skipped archive members.
 pub(crate) struct Found {
     pub(crate) requested: ContentKinds,
     /// Number of threads that parse an uncompressed file; 0 uses all cores.

@@ -20,7 +20,8 @@ pub(crate) fn parse_micros(text: &[u8]) -> Option<Nanos> {
     parse_plain(text).or_else(|| parse_any(text))
 }
 
-/// Convert an integer number of microseconds to nanoseconds.
+/// Convert an integer number of microseconds to nanoseconds. A number that is too large for microseconds is taken as
+/// nanoseconds.
 #[inline]
 pub(crate) fn whole_micros(micros: i64) -> Option<Nanos> {
     if i128::from(micros).abs() >= MAX_MICROSECONDS {
@@ -29,7 +30,7 @@ pub(crate) fn whole_micros(micros: i64) -> Option<Nanos> {
     micros.checked_mul(1000).map(|ns| Nanos { ns, fractional: false, was_ns: false })
 }
 
-/// Parse the common form of traces: up to 15 digits, a point, up to three digits.
+/// Parse microseconds in their common form: up to 15 digits, optionally with a point and up to three more digits.
 fn parse_plain(text: &[u8]) -> Option<Nanos> {
     let mut value = 0i64;
     let mut at = 0;
@@ -59,7 +60,7 @@ fn parse_plain(text: &[u8]) -> Option<Nanos> {
     Some(Nanos { ns: value * 1000 + fraction, fractional: at < text.len(), was_ns: false })
 }
 
-/// Parse any JSON number, also with a leading plus: sign, digits, fraction, exponent.
+/// Parse microseconds in any JSON number form, also with a leading plus: sign, digits, fraction, exponent.
 fn parse_any(text: &[u8]) -> Option<Nanos> {
     let text = std::str::from_utf8(text).ok()?.trim();
     let (negative, digits) = match text.as_bytes().first()? {
@@ -95,7 +96,7 @@ fn parse_any(text: &[u8]) -> Option<Nanos> {
     Some(Nanos { ns, fractional: mantissa.len() < digits.len() || mantissa.contains('.'), was_ns })
 }
 
-/// `digits * 10^scale` truncated to an integer, and the first digit that was cut.
+/// Compute `digits * 10^scale`, truncated to an integer, and return it with the first digit that was cut.
 fn scaled(digits: &str, scale: i32) -> Option<(i128, u8)> {
     if scale >= 0 {
         let zeros = usize::try_from(scale).ok()?;

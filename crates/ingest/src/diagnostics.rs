@@ -2,7 +2,7 @@
 
 use stackline_model::{ReadReport, Severity};
 
-/// A kind of diagnostic.
+/// Kind of reading diagnostic: a stable code with its severity and message.
 #[derive(Clone, Copy, Debug)]
 pub struct Code {
     /// Stable code, such as `bare_quote`.
@@ -326,7 +326,7 @@ codes! {
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace and was skipped";
 }
 
-/// Count traces that are numbered by position. Called where several reads are combined.
+/// Count traces whose ranks were numbered by input order. Called where several reads are combined.
 pub fn note_rank_by_position(report: &mut ReadReport, traces: u64, example: &str) {
     RANK_BY_POSITION.count_many(report, traces, None, example);
     report.sort();
@@ -375,7 +375,7 @@ pub enum LibraryProblem {
 /// Code of [`note_one_of_processes`].
 pub const ONE_OF_PROCESSES: &str = "one_of_processes";
 
-/// Record that the memory trace is one of several processes. Called where the process is selected.
+/// Record that only one of several processes' memory traces was read. Called where the process is selected.
 pub fn note_one_of_processes(report: &mut ReadReport, processes: u64) {
     MEMORY_PROCESSES.count_many(report, processes, None, "");
 }
@@ -403,7 +403,7 @@ pub fn note_skipped_input(report: &mut ReadReport, example: &str) {
     report.sort();
 }
 
-/// True if the report already states that traces are numbered by position.
+/// True if the report already states that ranks were numbered by input order.
 pub fn is_rank_by_position(report: &ReadReport) -> bool {
     report.count_of(RANK_BY_POSITION.code) > 0
 }

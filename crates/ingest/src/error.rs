@@ -80,7 +80,7 @@ pub enum Error {
     Cancelled,
 }
 
-/// Description of a format with its article, for a sentence.
+/// Name of a format with its article, such as "a memory snapshot", for an error message.
 fn in_words(format: &str) -> String {
     let article = if format.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     match format {
@@ -91,7 +91,8 @@ fn in_words(format: &str) -> String {
     }
 }
 
-/// Reason why a recording has no individual calls, which may have been lost.
+/// Message that explains why a recording has no individual calls: their records are missing, or only totals were
+/// recorded.
 #[must_use]
 pub fn no_single_calls(report: &ReadReport) -> String {
     let lost = report.problems.iter().find(|problem| problem.severity == Severity::Lost);
@@ -104,8 +105,8 @@ pub fn no_single_calls(report: &ReadReport) -> String {
 }
 
 impl Error {
-    /// Replace the label of the trace, which readers know, by the caller's path. A suffix after the label, such as a
-    /// member of an archive, is kept.
+    /// Replace the trace label at the start of an error's path by the caller's file path. A suffix after the label,
+    /// such as an archive member, is kept.
     pub(crate) fn located(mut self, label: &str, file: &Path) -> Self {
         if let Self::Malformed { path, .. }
         | Self::Unsupported { path, .. }

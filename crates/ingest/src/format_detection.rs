@@ -7,8 +7,8 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
-/// Format of a file, plain or compressed with gzip or zstd, in agreement with the readers. An archive is a memory input
-/// only if all of its members are.
+/// Detected format of a file, plain or compressed with gzip or zstd, in agreement with the readers. An archive is a
+/// memory input only if all of its known members are.
 #[derive(Clone, Copy)]
 pub(crate) enum Detected {
     /// A file of a known source.
@@ -22,7 +22,7 @@ pub(crate) enum Detected {
 }
 
 impl Detected {
-    /// Known format of an input, for an archive that of its members.
+    /// Known format of a file, or of the memory files in an archive; `None` for any other detection result.
     pub(crate) fn source(self) -> Option<&'static Source> {
         match self {
             Self::Source(source) | Self::Memory(source, _) => Some(source),
@@ -31,7 +31,7 @@ impl Detected {
     }
 }
 
-/// Source of a file; none if [`detect_format`] finds none.
+/// Detect the known format ([`Source`]) of a file by its content; `None` if there is none.
 ///
 /// # Errors
 /// Same as [`detect_format`].
@@ -39,7 +39,7 @@ pub(crate) fn source_of(path: &Path) -> io::Result<Option<&'static Source>> {
     detect_format(path).map(Detected::source)
 }
 
-/// Format of a file. Pipes are not read, because their first bytes would be lost.
+/// Detect the format of a file by its content. Pipes are not read, because their first bytes would be lost.
 ///
 /// # Errors
 /// If the file cannot be opened, or its compression is damaged at the start.
@@ -50,7 +50,8 @@ pub(crate) fn detect_format(path: &Path) -> io::Result<Detected> {
     detect_in_stream(Box::new(File::open(path)?), Some(path), 0)
 }
 
-/// Format of a stream. `file` is the path of a complete file, `depth` the number of archives around it.
+/// Detect the format of a stream, decompressed if necessary. `file` is the path of a complete file, `depth` the number
+/// of archives around it.
 fn detect_in_stream<'s>(mut stream: Box<dyn Read + 's>, mut file: Option<&Path>, depth: usize) -> io::Result<Detected> {
     for _ in 0..=MAX_DEPTH {
         let mut head = Vec::new();
@@ -64,8 +65,8 @@ fn detect_in_stream<'s>(mut stream: Box<dyn Read + 's>, mut file: Option<&Path>,
         stream = match packing {
             Packing::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(whole))),
             Packing::Zstd => Box::new(zstd::Decoder::new(whole)?),
-            Packing::Tar if depth < MAX_DEPTH => return Ok(known_in_tar(whole, depth + 1)),
-            Packing::Zip => return Ok(file.map_or(Detected::Other, known_in_zip)),
+            Packing::Tar if depth < MAX_DEPTH => return Ok(detect_in_tar(whole, depth + 1)),
+            Packing::Zip => return Ok(file.map_or(Detected::Other, detect_in_zip)),
             Packing::Tar | Packing::None => return Ok(Detected::Other),
         };
         file = None;
@@ -73,7 +74,7 @@ fn detect_in_stream<'s>(mut stream: Box<dyn Read + 's>, mut file: Option<&Path>,
     Ok(Detected::Other)
 }
 
-/// Format of an uncompressed file from its first bytes.
+/// Detect the format of an uncompressed file by its first bytes.
 fn detect_by_head(head: &[u8]) -> Detected {
     if head.starts_with(stackline_sqlite::MAGIC) {
         return Detected::Other;
@@ -85,7 +86,7 @@ fn detect_by_head(head: &[u8]) -> Detected {
     }
 }
 
-/// Format of an archive from its members. The search ends at the first member without memory data.
+/// Detect the format of an archive by its members. The search ends at the first known member without memory data.
 fn detect_archive(members: impl Iterator<Item = Detected>) -> Detected {
     let mut found = Detected::Unknown;
     let mut count = 0;
@@ -102,7 +103,7 @@ fn detect_archive(members: impl Iterator<Item = Detected>) -> Detected {
     found
 }
 
-/// Format of a member of an archive. Folders and hidden files have none, and unreadable members are unknown.
+/// Detect the format of a member of an archive. Folders, hidden files and unreadable members are unknown.
 fn detect_member(is_file: bool, stream: impl Read, depth: usize) -> Detected {
     if is_file {
         detect_in_stream(Box::new(stream), None, depth).unwrap_or(Detected::Unknown)
@@ -111,7 +112,8 @@ fn detect_member(is_file: bool, stream: impl Read, depth: usize) -> Detected {
     }
 }
 
-fn known_in_tar(stream: impl Read, depth: usize) -> Detected {
+/// Detect the format of a tar archive by its members.
+fn detect_in_tar(stream: impl Read, depth: usize) -> Detected {
     let mut archive = tar::Archive::new(stream);
     let Ok(entries) = archive.entries() else { return Detected::Unknown };
     detect_archive(entries.map_while(Result::ok).map(|entry| {
@@ -121,8 +123,9 @@ fn known_in_tar(stream: impl Read, depth: usize) -> Detected {
     }))
 }
 
-/// Format of a zip archive. Its directory is at its end, so only a file is read.
-fn known_in_zip(path: &Path) -> Detected {
+/// Detect the format of a zip archive by its members. Its directory is at its end, so it is read from a file, not from
+/// a stream.
+fn detect_in_zip(path: &Path) -> Detected {
     let Some(mut archive) = File::open(path).ok().and_then(|file| zip::ZipArchive::new(BufReader::new(file)).ok())
     else {
         return Detected::Other;

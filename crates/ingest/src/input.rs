@@ -180,14 +180,14 @@ fn read_plain(
 /// Limit on the copy of a database from a stream, in bytes.
 const MAX_COPIED: u64 = 64 << 30;
 
-/// Check if a stream with these first bytes is the file of this name. Labels of bytes may be file names, too.
+/// Check if a file at this path begins with these bytes. A label of bytes in memory may also be a file name.
 fn is_file_with_head(path: &Path, head: &[u8]) -> bool {
     let mut own = Vec::new();
     let read = File::open(path).and_then(|file| file.take(head.len() as u64).read_to_end(&mut own));
     path.is_file() && read.is_ok() && own == head
 }
 
-/// Read a database from its file, or from a copy of the stream: tables are read in any order.
+/// Read an SQLite database from its file, or from a copy of the stream: tables are read in any order.
 fn read_tables(
     label: &str,
     file: Option<&Path>,
@@ -336,7 +336,7 @@ fn read_zip(
     require_content(label, found)
 }
 
-/// Read a member of an archive; a member that is not a trace is counted.
+/// Read a member of an archive into `found`; a member without requested content is listed as skipped.
 fn read_member(
     path: &Path,
     label: &str,
@@ -367,6 +367,7 @@ fn require_content(label: &str, found: &mut Found) -> Result<(), Error> {
     Ok(())
 }
 
+/// Check if the last component of a path begins with a dot, or the path with `__MACOSX`.
 pub(crate) fn is_hidden(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(|file| file.starts_with('.')) || name.starts_with("__MACOSX")
 }
@@ -443,6 +444,7 @@ pub(crate) enum Packing {
 }
 
 impl Packing {
+    /// Detect gzip, zstd, zip or tar by the first bytes of a stream.
     pub(crate) fn detect(head: &[u8]) -> Self {
         if head.starts_with(&[0x1f, 0x8b]) {
             Self::Gzip
@@ -467,7 +469,7 @@ impl Read for FailingReader {
     }
 }
 
-/// Reader that reports progress and stops on request.
+/// Reader that passes the number of bytes to the progress callback, and fails once reading is canceled.
 struct ProgressReader<R> {
     inner: R,
     options: ReadOptions,
@@ -486,7 +488,7 @@ impl<R: Read> Read for ProgressReader<R> {
     }
 }
 
-/// Add skipped members to the report of the first trace.
+/// Add skipped archive members with their errors to the read report of the first trace.
 pub(crate) fn note_skipped(traces: &mut [Trace], skipped: &[(String, Error)]) {
     if let Some(first) = traces.first_mut() {
         for (label, error) in skipped {

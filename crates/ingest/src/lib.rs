@@ -186,7 +186,7 @@ struct Job {
 }
 
 impl Job {
-    /// Reading job for an input that the user named.
+    /// Create the reading job of an input that the user named; its label is the file name.
     fn named(path: &Path) -> Self {
         let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
         Self { path: path.to_owned(), label, optional: false }

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 const BLOCK: usize = 1 << 20;
 const BLOCKS_AHEAD: usize = 4;
 
-/// Run `consume` on the stream while another thread reads ahead.
+/// Run `consume` on this thread, while another thread reads the stream ahead.
 pub(crate) fn with_prefetch<T>(stream: impl Read + Send, consume: impl FnOnce(&mut dyn Read) -> T) -> T {
     std::thread::scope(|scope| {
         let (sender, receiver) = bounded(BLOCKS_AHEAD);
@@ -20,7 +20,7 @@ pub(crate) fn with_prefetch<T>(stream: impl Read + Send, consume: impl FnOnce(&m
     })
 }
 
-/// Run `consume` on another thread, for a stream that cannot leave its thread.
+/// Run `consume` on another thread, while this thread reads the stream, which cannot be sent to another thread.
 pub(crate) fn with_local<T: Send>(stream: impl Read, consume: impl FnOnce(Blocks) -> T + Send) -> T {
     std::thread::scope(|scope| {
         let (sender, receiver) = bounded(BLOCKS_AHEAD);

@@ -106,7 +106,7 @@ impl<R: Read> Read for UntilError<'_, R> {
     }
 }
 
-/// Traces with their source, and runs without a trace with the reason.
+/// Traces of the runs with their paths, and skipped runs with the reason.
 #[derive(Default)]
 pub(crate) struct Runs {
     pub(crate) traces: Vec<(String, Trace)>,
@@ -146,7 +146,7 @@ pub(crate) fn read(parts: Vec<PendingFile>, options: &ReadOptions) -> Result<Run
 fn read_run(label: &str, parts: &mut [PendingFile], options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let Some(source) = parts.first().map(|part| part.source) else { return Ok(Vec::new()) };
     let Reader::Traces(read) = source.read else { return Ok(Vec::new()) };
-    let missing = missing(parts);
+    let missing = missing_files(parts);
     let broken: Vec<String> =
         parts.iter_mut().filter_map(|part| Some(format!("{}: {}", part.label, part.broken.take()?))).collect();
     let (mut files, mut bytes) = (Vec::new(), 0);
@@ -168,8 +168,8 @@ fn read_run(label: &str, parts: &mut [PendingFile], options: &ReadOptions) -> Re
     Ok(traces)
 }
 
-/// Files of a run in the folder that were not given.
-fn missing(parts: &[PendingFile]) -> Vec<PathBuf> {
+/// Other files in the folder that belong to the run of these files, but were not given.
+fn missing_files(parts: &[PendingFile]) -> Vec<PathBuf> {
     let Some(first) = parts.iter().find(|part| part.label.ends_with(&*name(&part.path))) else { return Vec::new() };
     let run_of = |name: &str| (first.source.run_of)(name).map(str::to_owned);
     let run = run_of(&name(&first.path));
@@ -202,9 +202,9 @@ pub fn run_of(name: &str) -> &str {
     sources::ALL.iter().find_map(|source| (source.run_of)(name)).or_else(of_form).unwrap_or(name)
 }
 
-/// Profile of a trace by its path, and the rank of its format, 0 for the most detailed one. `None` for traces with only
-/// one format.
-fn form(place: &str, trace: &Trace) -> Option<(String, usize)> {
+/// Common path of a profile's files, from the path of a trace, and the priority of the trace's format (0 is the most
+/// detailed). `None` for traces with only one format.
+fn profile_and_priority(place: &str, trace: &Trace) -> Option<(String, usize)> {
     let before = |ends: &[&str]| ends.iter().find_map(|end| place.find(end)).map(|at| place[..at].to_owned());
     let of_tables = || rocprofv3::run_of(place).unwrap_or(place).to_owned();
     let (stem, rank) = match trace.meta.format.as_str() {
@@ -225,7 +225,7 @@ pub(crate) fn drop_redundant_forms(placed: Vec<(String, Trace)>) -> Vec<Trace> {
     // Events of each format, per profile.
     let mut forms: BTreeMap<String, BTreeMap<usize, usize>> = BTreeMap::new();
     for (place, trace) in &placed {
-        if let Some((stem, rank)) = form(place, trace) {
+        if let Some((stem, rank)) = profile_and_priority(place, trace) {
             // XProf derives the trace next to a profile from it, so its number of events does not matter.
             let events = if trace.meta.format == rocprofv3::FORMAT { trace.events.len() } else { 0 };
             *forms.entry(stem).or_default().entry(rank).or_default() += events;
@@ -236,8 +236,9 @@ pub(crate) fn drop_redundant_forms(placed: Vec<(String, Trace)>) -> Vec<Trace> {
         let most = forms.get(stem)?.iter().max_by_key(|&(&rank, &events)| (events, std::cmp::Reverse(rank)))?;
         Some(*most.0)
     };
-    let is_other =
-        |(place, trace): &(String, Trace)| form(place, trace).is_some_and(|(stem, rank)| best(&stem) != Some(rank));
+    let is_other = |(place, trace): &(String, Trace)| {
+        profile_and_priority(place, trace).is_some_and(|(stem, rank)| best(&stem) != Some(rank))
+    };
     let (left_out, kept): (Vec<_>, Vec<_>) = placed.into_iter().partition(is_other);
     let mut traces: Vec<Trace> = kept.into_iter().map(|(_, trace)| trace).collect();
     if let Some(first) = traces.first_mut() {

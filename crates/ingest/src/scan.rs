@@ -3,7 +3,7 @@
 
 use memchr::{memchr, memchr2};
 
-/// Error of a token.
+/// Failure to scan a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fail {
     /// The slice ends within the token.
@@ -42,13 +42,14 @@ pub(crate) enum RawValue<'a> {
     Odd(&'a [u8]),
 }
 
-/// A position in a slice.
+/// Reading position in a slice of JSON text.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) at: usize,
 }
 
+/// Check if a byte is white space in JSON.
 pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
@@ -265,7 +266,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Read unquoted JSON text up to a delimiter.
+    /// Read an unquoted word up to a delimiter, such as `true`, `null` or `nan`.
     fn word(&mut self) -> Result<RawValue<'a>, Fail> {
         let start = self.at;
         let mut at = start;

@@ -33,7 +33,7 @@ struct Entry {
     dirt: u8,
 }
 
-/// Interner of strings by raw spelling.
+/// Interner of strings and JSON values by their raw spelling.
 #[derive(Default)]
 pub(crate) struct TextReader {
     entries: HashTable<Entry>,
@@ -101,7 +101,7 @@ fn spelling<'a>(entry: &Entry, spellings: &'a [u8], strings: &'a StringTable) ->
     }
 }
 
-/// Text of a string's raw bytes, with its repairs (bits of [`dirt`]).
+/// Decode the raw bytes of a JSON string to text, and return the repairs (bits of [`dirt`]).
 pub(crate) fn decode(raw: &[u8]) -> (String, u8) {
     let mut dirt = 0;
     if std::str::from_utf8(raw).is_err() {
@@ -137,7 +137,7 @@ pub(crate) fn decode(raw: &[u8]) -> (String, u8) {
     (out, dirt)
 }
 
-/// Character of an escape sequence (without its backslash), and the number of its bytes.
+/// Decode an escape sequence (without its backslash) to a character and the number of its bytes.
 fn unescape(rest: &str) -> Option<(char, usize)> {
     let c = match rest.as_bytes().first()? {
         b'"' => '"',
@@ -170,7 +170,8 @@ fn unescape_unicode(rest: &str) -> Option<(char, usize)> {
     Some((char::REPLACEMENT_CHARACTER, 5))
 }
 
-/// An array or object without white space between tokens, as valid JSON; text that is not JSON is returned unchanged.
+/// Remove white space between the tokens of an array or object, repair it to valid JSON, and return the repairs (bits
+/// of [`dirt`]). Text that is not JSON is returned unchanged.
 pub(crate) fn compact(raw: &[u8]) -> (String, u8) {
     let lossy = String::from_utf8_lossy(raw);
     let mut dirt = if matches!(lossy, std::borrow::Cow::Owned(_)) { dirt::INVALID_UTF8 } else { 0 };

@@ -76,8 +76,8 @@ impl<R: Read> Window<R> {
         self.base += n as u64;
     }
 
-    /// Mark the stream as ended after the window.
-    pub(crate) fn end(&mut self, failure: Option<std::io::Error>) {
+    /// Mark the stream as ended after the bytes of the window, with the error that ended it, if any.
+    pub(crate) fn mark_ended(&mut self, failure: Option<std::io::Error>) {
         self.ended = true;
         self.failure = failure;
     }

@@ -156,7 +156,7 @@ impl Writer {
             let touched: Vec<(MemoryObjectId, u64)> = operation
                 .iter()
                 .filter(|(_, kind)| touches(kind))
-                .map(|(object, kind)| (self.find(*object, call), *kind))
+                .map(|(object, kind)| (self.find_or_create(*object, call), *kind))
                 .collect();
             self.trace.calls.push(kind_of(operation), call);
             for (object, kind) in touched {
@@ -170,7 +170,7 @@ impl Writer {
             self.trace.seal_call();
         }
         for (object, _) in operation.iter().filter(|(_, kind)| *kind == FREE) {
-            let id = self.find(*object, call);
+            let id = self.find_or_create(*object, call);
             self.trace.release(id, call);
         }
         let unknown = operation.iter().filter(|(_, kind)| *kind > FREE).count() as u64;
@@ -191,8 +191,8 @@ impl Writer {
         NewObject { bytes: bytes.unwrap_or(0), device: self.device, stream: call.stream, name, ..NewObject::default() }
     }
 
-    /// Find the object, which is older than the records if it was not allocated in them.
-    fn find(&mut self, object: u64, call: NewCall) -> MemoryObjectId {
+    /// Memory object with this DrGPUM number. If no allocation was recorded, an object older than the trace is created.
+    fn find_or_create(&mut self, object: u64, call: NewCall) -> MemoryObjectId {
         if let Some(id) = self.objects.get(&object) {
             return *id;
         }

@@ -82,12 +82,12 @@ fn sniff(content: &Content<'_>, sniff_form: impl Fn(Form) -> Sniff) -> Sniff {
     form(head).map_or(Sniff::No, sniff_form)
 }
 
-/// Read a memory trace of any of these formats.
+/// Read a memory trace from the content of a memory file or DrGPUM folder, in any of the formats of this module.
 pub(crate) fn open(label: &str, content: Content<'_>, _: &ReadOptions) -> Result<MemoryTrace, Error> {
     match content {
         Content::Directory(directory) => drgpum::read(label, directory),
         Content::Bytes { head, stream } => {
-            let mut counted = Counted { inner: stream, read: 0 };
+            let mut counted = CountingReader { inner: stream, read: 0 };
             let mut trace = read_plain(label, head, &mut counted)?;
             trace.report.bytes = counted.read;
             Ok(trace)
@@ -107,8 +107,8 @@ pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
     Ok(is_memory || path.is_dir() && drgpum::has_all_files(path))
 }
 
-/// Number of memory files in an input: that of an archive's members, else one. Files without the name of an archive are
-/// not opened.
+/// Number of memory files in an input: those in an archive, or 1 for any other input. Files without the name of an
+/// archive are not opened.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -223,13 +223,13 @@ pub(crate) fn no_memory(label: &str, head: &[u8]) -> Error {
     )
 }
 
-/// Reader that counts decompressed bytes.
-struct Counted<'a> {
+/// Reader that counts the bytes that it passes on.
+struct CountingReader<'a> {
     inner: &'a mut dyn Read,
     read: u64,
 }
 
-impl Read for Counted<'_> {
+impl Read for CountingReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(into)?;
         self.read += count as u64;
@@ -338,7 +338,7 @@ fn form(head: &[u8]) -> Option<Form> {
             Some(Form::Snapshot)
         }
         b'{' if has_key("\"nodes\"") && has_key("\"schema\"") => Some(Form::ExecutionTrace),
-        _ if is_own_text(text) => Some(Form::Text),
+        _ if is_memory_text(text) => Some(Form::Text),
         _ => None,
     }
 }
@@ -348,7 +348,7 @@ const OTHER_FORMATS: [&str; 5] =
     ["\"traceEvents\"", "\"ph\"", "\"$schema\"", "\"preprocessedProfileVersion\"", "\"rocprofiler-sdk-tool\""];
 
 /// Check if the first line is memory text: it begins with an object, a kernel or a device, or consists of statements.
-fn is_own_text(text: &str) -> bool {
+fn is_memory_text(text: &str) -> bool {
     let line = first_line(text);
     let mut words = line.split([' ', ';']);
     let is_begin = matches!(words.next(), Some("a" | "o" | "k" | "device")) && words.next().is_some();
@@ -356,7 +356,7 @@ fn is_own_text(text: &str) -> bool {
     is_begin || !line.is_empty() && line.split(';').map(str::trim).all(|one| one.is_empty() || is_statement(one))
 }
 
-/// First line of a text that is not a comment.
+/// First line of a memory text that is neither empty nor a comment, without its comment.
 fn first_line(text: &str) -> &str {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default()

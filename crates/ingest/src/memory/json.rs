@@ -19,7 +19,7 @@ pub(super) fn read(reader: impl Read, limits: Limits) -> Result<(Values, Value),
         until_check: CHECK_EVERY,
     };
     let mut parser = serde_json::Deserializer::from_reader(std::io::BufReader::with_capacity(256 << 10, reader));
-    let root = Into(&mut target).deserialize(&mut parser)?;
+    let root = ValueSeed(&mut target).deserialize(&mut parser)?;
     parser.end()?;
     Ok((target.values, root))
 }
@@ -27,7 +27,7 @@ pub(super) fn read(reader: impl Read, limits: Limits) -> Result<(Values, Value),
 /// Number of values between two checks of the memory limit.
 const CHECK_EVERY: u32 = 4096;
 
-/// Destination of values with its memory budget.
+/// Table that receives the parsed values of a JSON document, with its memory limit.
 struct Target {
     values: Values,
     /// Bytes of distinct strings.
@@ -52,17 +52,17 @@ impl Target {
         Ok(())
     }
 
-    /// Count further items of an open list or dict.
-    fn open<E: Error>(&mut self, items: u64) -> Result<(), E> {
+    /// Count further items of open lists or dicts, and check the memory limit.
+    fn count_open_items<E: Error>(&mut self, items: u64) -> Result<(), E> {
         self.open_items += items;
         self.check()
     }
 }
 
-/// Deserializer seed for one value.
-struct Into<'v>(&'v mut Target);
+/// Deserializer seed that adds one JSON value to the table.
+struct ValueSeed<'v>(&'v mut Target);
 
-impl<'de> DeserializeSeed<'de> for Into<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -70,7 +70,7 @@ impl<'de> DeserializeSeed<'de> for Into<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Into<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,9 +109,9 @@ impl<'de> Visitor<'de> for Into<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = list.next_element_seed(Into(self.0))? {
+        while let Some(item) = list.next_element_seed(ValueSeed(self.0))? {
             items.push(item);
-            self.0.open(1)?;
+            self.0.count_open_items(1)?;
         }
         self.0.open_items -= items.len() as u64;
         self.0.values.node(NodeKind::List, &items).map(Value::from).ok_or_else(|| {
@@ -121,10 +121,10 @@ impl<'de> Visitor<'de> for Into<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(key) = map.next_key_seed(Into(self.0))? {
+        while let Some(key) = map.next_key_seed(ValueSeed(self.0))? {
             items.push(key);
-            items.push(map.next_value_seed(Into(self.0))?);
-            self.0.open(2)?;
+            items.push(map.next_value_seed(ValueSeed(self.0))?);
+            self.0.count_open_items(2)?;
         }
         self.0.open_items -= items.len() as u64;
         self.0.values.node(NodeKind::Dict, &items).map(Value::from).ok_or_else(|| {
@@ -159,7 +159,7 @@ mod tests {
         assert!(read(deep.as_bytes(), Limits::default()).is_err(), "nesting is bounded");
     }
 
-    /// Two bytes of text each become some forty in memory.
+    /// Documents that exceed the memory limit are refused: two bytes of text each become some forty in memory.
     #[test]
     fn memory_is_bounded() {
         let limits = Limits { memory: 1 << 20, ..Limits::default() };

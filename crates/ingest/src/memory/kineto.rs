@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         std::iter::once(last).chain(self.source.ancestors(last)).find(holds).unwrap_or(parent)
     }
 
-    /// Track of the thread whose name is the same number as text.
+    /// Track of the thread with the same ID as text: thread `"12"` of the process for thread 12.
     fn track_with_text_key(&mut self, track: TrackId) -> Option<TrackId> {
         let tracks = &self.source.tracks;
         *self.twins.entry(track).or_insert_with(|| {
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
             .map_or(StrId::NONE, |event| self.source.events.name[event.index()])
     }
 
-    /// Call path of a memory call: the frames of an event and of the events around it.
+    /// Call path of a memory event: the frames of the events around it, and its own.
     fn path(&mut self, event: EventId) -> MemoryStackId {
         let mut open = Vec::new();
         let mut at = event;

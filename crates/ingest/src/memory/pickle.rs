@@ -14,7 +14,7 @@ mod opcodes;
 
 use input::Input;
 
-/// Error of a pickle with its offset.
+/// Error in a pickle, with its byte offset and reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (byte {offset})")]
 pub struct PickleError {
@@ -34,7 +34,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 8 GiB (some 50 million allocator events) and 1000 levels, the limit of Python itself.
+    /// Limits of 8 GiB (some 50 million allocator events) and 1000 levels, the limit of Python itself.
     fn default() -> Self {
         Self { memory: 8 << 30, depth: 1000 }
     }
@@ -183,7 +183,7 @@ impl<R: Read> Machine<R> {
         self.input.array().map_err(|e| ended(&e))
     }
 
-    /// Lowest stack position that may be popped, above the innermost open mark.
+    /// Lowest stack position that may be popped: that after the innermost open mark.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -334,7 +334,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
-    /// Error message for an instruction that is not interpreted.
+    /// Error message for a pickle instruction that is refused or unknown.
     fn refusal(&mut self, opcode: u8) -> String {
         let Some((name, why)) = opcodes::refused(opcode) else {
             return format!("0x{opcode:02x} is not a pickle instruction: the file is damaged or not a pickle");

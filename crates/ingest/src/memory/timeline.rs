@@ -113,7 +113,7 @@ impl Reader {
                 let object = self.trace.allocate(object, call);
                 self.live.entry((size, category)).or_default().push(object);
             }
-            (NEW_VERSION, true) => self.changing = self.take(size, category),
+            (NEW_VERSION, true) => self.changing = self.take_live(size, category),
             (NEW_VERSION, false) => {
                 if let Some(object) = self.changing.take() {
                     self.change_kind(object, kind(CATEGORIES[category]));
@@ -122,7 +122,7 @@ impl Reader {
             }
             // An object without bytes is freed with 0 bytes, if such an object is alive.
             (DESTROY, _) if bytes < 0 || bytes == 0 && self.is_live(size, category) => {
-                let object = self.take(size, category).unwrap_or(MemoryObjectId::NONE);
+                let object = self.take_live(size, category).unwrap_or(MemoryObjectId::NONE);
                 self.trace.release(object, call);
             }
             (PREEXISTING | CREATE | DESTROY, _) => self.wrong_size(action, bytes),
@@ -152,8 +152,8 @@ impl Reader {
         diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &example);
     }
 
-    /// Take the youngest live object of this size and category; a missing one is counted.
-    fn take(&mut self, size: u64, category: usize) -> Option<MemoryObjectId> {
+    /// Remove and return the youngest live object of this size in bytes and category; a missing one is counted.
+    fn take_live(&mut self, size: u64, category: usize) -> Option<MemoryObjectId> {
         let found = self.live.get_mut(&(size, category)).and_then(Vec::pop);
         if found.is_none() {
             let example = format!("a free of {size} bytes of category {}", CATEGORIES[category]);

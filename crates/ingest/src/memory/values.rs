@@ -9,11 +9,11 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use stackline_model::{StrId, StringTable};
 use std::hash::BuildHasher;
 
-/// A value of eight bytes. Only meaningful together with the [`Values`] that contain it.
+/// Reference of eight bytes to a parsed value, only meaningful together with the [`Values`] that contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Value(u64);
 
-/// A list, tuple or dict of [`Values`].
+/// Number of a list, tuple or dict in [`Values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u32);
 
@@ -92,7 +92,7 @@ enum Storage {
     Shared,
 }
 
-/// Identity of a list's items: equal for lists that share them.
+/// Identity of a list's stored items: equal for lists that share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ItemsId {
     start: u32,
@@ -134,14 +134,17 @@ impl Value {
     /// `True`, `true`.
     pub(crate) const TRUE: Self = Self(CONSTANT | 2 << TAG_BITS);
 
+    /// Value of a boolean.
     pub(super) fn bool(value: bool) -> Self {
         Self(CONSTANT | (1 + u64::from(value)) << TAG_BITS)
     }
 
+    /// Value of an interned string.
     pub(super) fn text(id: StrId) -> Self {
         Self(TEXT | u64::from(id.0) << TAG_BITS)
     }
 
+    /// Value of a byte string, interned as text.
     pub(super) fn bytes(id: StrId) -> Self {
         Self(BYTES | u64::from(id.0) << TAG_BITS)
     }
@@ -161,7 +164,7 @@ impl From<NodeId> for Value {
     }
 }
 
-/// Table of values.
+/// Table of the parsed values of one document.
 #[derive(Default, Debug)]
 pub struct Values {
     /// All strings.
@@ -291,6 +294,7 @@ impl Values {
             + self.packed.memory()
     }
 
+    /// Store an integer as a value; large ones go to a separate table.
     pub(super) fn int(&mut self, value: i128) -> Value {
         let inline = i64::try_from(value).ok().filter(|v| v << TAG_BITS >> TAG_BITS == *v);
         match inline {
@@ -302,12 +306,13 @@ impl Values {
         }
     }
 
+    /// Store a floating-point number as a value.
     pub(super) fn float(&mut self, value: f64) -> Value {
         self.floats.push(value);
         Value::at(FLOAT, self.floats.len() - 1)
     }
 
-    /// Create a list, tuple or dict; `None` if the table is full (2^32 items).
+    /// Store a list, tuple or dict with these items; `None` if the table is full (2^32 items).
     pub(super) fn node(&mut self, kind: NodeKind, items: &[Value]) -> Option<NodeId> {
         let id = u32::try_from(self.nodes.len()).ok()?;
         if kind == NodeKind::Dict
@@ -350,6 +355,7 @@ impl Values {
         Some(true)
     }
 
+    /// Type of a node: list, tuple or dict.
     pub(super) fn node_kind(&self, node: NodeId) -> NodeKind {
         self.nodes[node.0 as usize].kind()
     }

@@ -30,7 +30,8 @@ pub struct SignaledProcess {
     pub at_unix_ns: i64,
 }
 
-/// Ends of processes whose streams have no end record.
+/// Launcher's records on ended processes: the signal that ended the command, and the processes that their parents
+/// terminated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
     /// The command, if a signal ended it.
@@ -56,7 +57,8 @@ impl Ends {
         Some(seen.at_unix_ns.saturating_sub(start_unix_ns))
     }
 
-    /// Count the end of a process without an end record, and return true if the process was killed.
+    /// Count a process without an end record as terminated by its parent or as killed, and return true if it was
+    /// killed.
     pub(super) fn note(&self, stream: &str, pid: u32, report: &mut ReadReport) -> bool {
         if self.by_parent.contains(&pid) {
             diagnostics::ENDED_BY_PARENT.count(report, None, &format!("{stream}: process {pid}"));
@@ -74,7 +76,7 @@ impl Ends {
 }
 
 impl SignaledProcess {
-    /// Write into a run directory which signal ended the command.
+    /// Write the PID, signal and time of the termination to a file in the run directory.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -82,14 +84,14 @@ impl SignaledProcess {
         std::fs::write(run.join(FOLDER).join(FILE), serde_json::to_vec(self)?)
     }
 
-    /// Read the termination from a run directory; `None` if no signal ended the command, or the launcher did not see
-    /// its end.
+    /// Read the termination from its file in the run directory; `None` if no signal ended the command, or the launcher
+    /// did not see its end.
     fn read(run: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(run.join(FOLDER).join(FILE)).ok()?).ok()
     }
 }
 
-/// Call paths of a process's threads at the last write of its stream.
+/// Last known call paths of a process: the running call of each thread, and the last sample of the main thread.
 #[derive(Debug, Default)]
 pub(super) struct LastSeen {
     /// Innermost operator or span of each thread; 0 if it ran none ([`Record::Running`]).
@@ -103,8 +105,8 @@ pub(super) struct LastSeen {
 pub(super) type LastSeenCall = (u32, String, Vec<String>);
 
 impl LastSeen {
-    /// Remember the running call or last sample of a thread from a stream record.
-    pub(super) fn put(&mut self, record: &Record) {
+    /// Store the running call or last sample of a thread from a stream record.
+    pub(super) fn store(&mut self, record: &Record) {
         match *record {
             Record::Running { thread, node } => drop(self.running.insert(thread, node)),
             Record::Sampled { thread, node } => self.sampled = Some((thread, node)),
@@ -191,7 +193,7 @@ mod tests {
         let ends = Ends { signaled: Some(signaled), ..Ends::default() };
         let example = |record: Record, pid: u32| {
             let (mut seen, mut report) = (LastSeen::default(), ReadReport::default());
-            seen.put(&record);
+            seen.store(&record);
             let lasted_ns = ends.lasted_ns(pid, 5_000_000_000);
             seen.note("a.slr", &mut report, lasted_ns, |_| {
                 Some((70, "MainThread (70)".to_owned(), vec!["f".to_owned()]))

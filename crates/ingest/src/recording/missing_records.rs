@@ -41,8 +41,8 @@ const SENTENCES: [(&str, &str); 16] = [
     ("names_over_limit", "tensors have no names, because the limit of named tensors was reached"),
 ];
 
-/// Description of a kind of dropped record, followed by its name in the documentation; only the name if a newer
-/// recorder wrote it.
+/// Description of a kind of dropped record (a key such as `names_over_limit`), followed by the key. If a newer recorder
+/// wrote the key, only the key.
 pub(super) fn sentence(what: &str) -> String {
     match SENTENCES.iter().find(|(name, _)| *name == what) {
         Some((name, sentence)) => format!("{sentence} ({name})"),

@@ -27,7 +27,7 @@ pub const FOLDER: &str = "streams";
 /// File extension of streams.
 const EXTENSION: &str = "slr";
 
-/// Streams of a run directory, sorted by name; empty if there are none.
+/// Paths of the recorder's streams in a run directory, sorted by name; empty if there are none.
 ///
 /// # Errors
 /// If the folder cannot be listed.
@@ -56,8 +56,8 @@ pub fn has_streams(run: &Path) -> bool {
     streams(run).is_ok_and(|streams| !streams.is_empty())
 }
 
-/// Check if no stream of a run directory has individual calls, samples or memory accesses, by the heads of its blocks.
-/// A stream that cannot be checked this way counts as one that has them.
+/// Check if a run directory has streams, and none has individual calls, samples or memory accesses. The heads of their
+/// blocks decide; a stream that cannot be checked counts as one with individual records.
 pub fn is_of_sums(run: &Path) -> bool {
     let is_of_sums = |path: &PathBuf| {
         let stream = File::open(path).map(|file| BufReader::with_capacity(1 << 18, file));
@@ -108,7 +108,7 @@ pub fn read_streams<'a>(streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) 
     builder.finish()
 }
 
-/// First bytes of a stream: its first chunk describes the process.
+/// Read the first MiB of a stream, whose first chunk describes the process.
 fn head(path: &Path) -> io::Result<Vec<u8>> {
     const FIRST_CHUNK: u64 = 1 << 20;
     let mut head = Vec::new();
@@ -116,7 +116,7 @@ fn head(path: &Path) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Start and PID of a stream's process; streams without them are sorted last.
+/// Start (ns since 1970) and PID of a stream's process; streams without them are sorted last.
 fn start_and_pid(file: &[u8]) -> (i64, u32) {
     match Reader::new(file).ok().and_then(|mut reader| reader.next()) {
         Some(Record::Process(process)) => (process.start_unix_ns, process.pid),
@@ -135,7 +135,7 @@ fn add_stream(builder: &mut CallingContextTreeBuilder, name: &str, file: &[u8], 
     stream.finish(builder, name, ends);
 }
 
-/// Reader of a stream; `None` if the file is not a stream, with the reason in the report.
+/// Create the reader of a stream; `None` if the file is not a stream, with the reason in the report.
 fn open_stream<'a>(name: &str, file: &'a [u8], report: &mut ReadReport) -> Option<Reader<'a>> {
     report.bytes += file.len() as u64;
     if file.len() < HEADER.len() && HEADER.starts_with(file) {
@@ -146,7 +146,7 @@ fn open_stream<'a>(name: &str, file: &'a [u8], report: &mut ReadReport) -> Optio
     Reader::new(file).map_err(unreadable).ok()
 }
 
-/// Count damaged bytes and records of unknown kinds.
+/// Count the damaged parts of a stream, and its records of unknown kinds.
 fn note_unread(name: &str, reader: &Reader<'_>, size: usize, report: &mut ReadReport) {
     for (kind, count) in reader.unknown() {
         diagnostics::UNKNOWN_STATEMENT.count_many(

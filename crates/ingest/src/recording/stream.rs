@@ -1,4 +1,4 @@
-//! Conversion of one stream: from its own IDs to those of the merged tree.
+//! Conversion of one stream into the merged calling context tree: from its own IDs to those of the tree.
 
 use super::ends::{Ends, LastSeen};
 use super::missing_records::sentence;
@@ -54,7 +54,7 @@ struct OpenThread {
     runs_python: bool,
 }
 
-/// Last value of each node and metric: values are cumulative from the start.
+/// Last statistics of each call-tree node and metric; recorded statistics are cumulative from the start.
 #[derive(Debug, Default)]
 struct LastStats {
     /// Rows in the order of their first occurrence: the merged tree must not depend on a hash.
@@ -91,7 +91,7 @@ impl LastStats {
     }
 }
 
-/// Entry of a dense number, created if missing.
+/// Element of a table at an index; the table is first extended with `empty` elements if necessary.
 fn entry<T: Clone>(table: &mut Vec<T>, number: u32, empty: T) -> &mut T {
     let number = number as usize;
     if table.len() <= number {
@@ -101,7 +101,8 @@ fn entry<T: Clone>(table: &mut Vec<T>, number: u32, empty: T) -> &mut T {
 }
 
 impl Stream {
-    /// Apply a record; an invalid one is counted and skipped. `skipped` is the number of unreadable bytes before it.
+    /// Apply a stream record to the call tree; an invalid one is counted and skipped. `skipped` is the number of
+    /// unreadable bytes before it.
     pub(super) fn add(&mut self, builder: &mut CallingContextTreeBuilder, name: &str, record: Record, skipped: usize) {
         self.skipped = skipped;
         if let Record::Process(process) = record {
@@ -177,7 +178,7 @@ impl Stream {
             | Record::Sampled { thread, node }
             | Record::LastSample { thread, node, .. } => {
                 self.threads.get(thread)?.nodes.get(node)?;
-                self.last_seen.put(&record);
+                self.last_seen.store(&record);
                 Ok(())
             }
             Record::FoldedNames { frame, first, last } => {
@@ -254,7 +255,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Replace names that threads inherited from their creators.
+    /// Replace thread names that were inherited from the thread's creator.
     fn name_threads(&self, builder: &mut CallingContextTreeBuilder, process: CallProcessId) {
         let Some((pid, command)) = builder.process_mut(process).map(|entry| (entry.pid, entry.command.clone())) else {
             return;
@@ -318,7 +319,7 @@ impl Stream {
         })
     }
 
-    /// Add the values to the tree and report how the process ended.
+    /// Add the statistics to the call tree, and count missing records and the end of the process in the report.
     pub(super) fn finish(self, builder: &mut CallingContextTreeBuilder, name: &str, ends: &Ends) {
         let Some(process) = self.process else {
             diagnostics::EMPTY_STREAM.count(builder.report(), None, name);
@@ -379,7 +380,7 @@ pub(super) fn note_replaced(report: &mut ReadReport, name: &str) {
     diagnostics::REPLACED.count(report, None, &format!("{name}: another program replaced the process (exec)"));
 }
 
-/// Count a time in which a stream could not be written.
+/// Count a time range (in ns) in which a stream could not be written.
 pub(super) fn note_outage(report: &mut ReadReport, name: &str, time: (i64, i64), error: i32, dropped: u64) {
     let seconds = time.1.saturating_sub(time.0).max(0) as f64 / 1e9;
     let reason = match error {

@@ -1,10 +1,10 @@
 //! Tables indexed by a stream's IDs, which are dense except where records were lost.
 
-/// Error for an ID that is undefined or not dense.
+/// Error for an ID that the stream has not defined, or that leaves out earlier IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dangling;
 
-/// Values by a stream's ID.
+/// Table of values by the IDs of a stream.
 #[derive(Debug)]
 pub(super) struct Table<T>(Vec<Option<T>>);
 

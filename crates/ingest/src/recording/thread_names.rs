@@ -13,7 +13,7 @@ const LONGEST: usize = 15;
 /// Suffix that the recorder adds to the name of a tree that later threads reuse.
 const AND_BEFORE: &str = " and threads before it";
 
-/// Names that threads of a process inherit.
+/// Names that threads of a process may have inherited: those of its command and of its threads that run Python code.
 pub(super) struct InheritableNames<'a> {
     pid: u32,
     command: &'a [String],
@@ -22,7 +22,8 @@ pub(super) struct InheritableNames<'a> {
 }
 
 impl<'a> InheritableNames<'a> {
-    /// Names of a process, by its number, its command and the names of its threads that run Python code.
+    /// Collect the inheritable names of a process from its PID, its command and the names of its threads that run
+    /// Python code.
     pub(super) fn new<'n>(pid: u32, command: &'a [String], of_python: impl Iterator<Item = &'n str>) -> Self {
         let own = |name: &str| name.strip_suffix(AND_BEFORE).unwrap_or(name).to_owned();
         Self { pid, command, of_python: of_python.map(own).collect() }
@@ -50,12 +51,13 @@ fn is_interpreter(name: &str) -> bool {
     version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
 }
 
-/// Check if a name is that of a command's program, or of the script whose first line names the program.
+/// Check if a thread name is the file name of the command's program, or of the script whose first line names the
+/// program.
 fn is_program(name: &str, command: &[String]) -> bool {
     command.iter().take(2).any(|part| is_shortened(name, part.rsplit('/').next().unwrap_or(part)))
 }
 
-/// Check if a name in Linux is the begin of a longer one, as far as it fits.
+/// Check if a thread name equals a longer name as Linux truncates it, to 15 bytes.
 fn is_shortened(name: &str, whole: &str) -> bool {
     !name.is_empty() && name.as_bytes() == &whole.as_bytes()[..whole.len().min(LONGEST)]
 }

@@ -36,11 +36,11 @@ type Forward = (i64, TrackId, i64, EventId);
 type Backward = (i64, i64, EventId);
 
 fn by_sequence_number(trace: &Trace) -> Vec<(EventId, EventId, StrId)> {
-    let (mut forward, backward) = numbered(trace);
+    let (mut forward, backward) = operators_with_sequence_number(trace);
     forward.sort_unstable();
     let threads = forward_threads(trace, &forward, &backward);
     let partner = |&(number, thread, to): &Backward| {
-        let candidates = candidates(trace, &forward, number, to);
+        let candidates = forward_candidates(trace, &forward, number, to);
         let own = threads.get(&(pid(trace, to), thread));
         let on_thread = candidates.iter().find(|(track, ..)| own == Some(track));
         let (.., from) = on_thread.or_else(|| candidates.iter().max_by_key(|(_, start, from)| (*start, *from)))?;
@@ -49,8 +49,8 @@ fn by_sequence_number(trace: &Trace) -> Vec<(EventId, EventId, StrId)> {
     backward.iter().filter_map(partner).collect()
 }
 
-/// Operators with a sequence number: forward and backward ones.
-fn numbered(trace: &Trace) -> (Vec<Forward>, Vec<Backward>) {
+/// Forward and backward operators that have an autograd sequence number.
+fn operators_with_sequence_number(trace: &Trace) -> (Vec<Forward>, Vec<Backward>) {
     let sequence = trace.attr("Sequence number");
     let thread = trace.attr("Fwd thread id");
     let (mut forward, mut backward) = (Vec::new(), Vec::new());
@@ -75,8 +75,9 @@ fn pid(trace: &Trace, event: EventId) -> Key {
     trace.tracks.pid(trace.events.track[event.index()])
 }
 
-/// Last forward operator with the number that starts before the backward operator, per thread of its process.
-fn candidates(trace: &Trace, forward: &[Forward], number: i64, to: EventId) -> Vec<(TrackId, i64, EventId)> {
+/// Last forward operator with a sequence number that starts before a backward operator (`to`), for each thread of its
+/// process.
+fn forward_candidates(trace: &Trace, forward: &[Forward], number: i64, to: EventId) -> Vec<(TrackId, i64, EventId)> {
     let from = forward.partition_point(|f| f.0 < number);
     let process = pid(trace, to);
     let mut found: Vec<(TrackId, i64, EventId)> = Vec::new();
@@ -92,12 +93,12 @@ fn candidates(trace: &Trace, forward: &[Forward], number: i64, to: EventId) -> V
     found
 }
 
-/// Threads by the profiler's number of forward threads. Sequence numbers count per thread, so a number that only one
-/// thread has identifies the thread.
+/// Thread tracks by process and the profiler's number of a forward thread. Sequence numbers count per thread, so a
+/// number that only one thread has identifies the thread.
 fn forward_threads(trace: &Trace, forward: &[Forward], backward: &[Backward]) -> FxHashMap<(Key, i64), TrackId> {
     let mut votes: BTreeMap<(Key, i64, TrackId), u64> = BTreeMap::new();
     for &(number, thread, to) in backward {
-        if let [(track, ..)] = candidates(trace, forward, number, to)[..] {
+        if let [(track, ..)] = forward_candidates(trace, forward, number, to)[..] {
             *votes.entry((pid(trace, to), thread, track)).or_default() += 1;
         }
     }

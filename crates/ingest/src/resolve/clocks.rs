@@ -55,7 +55,7 @@ pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, outcome: &Outc
     trace.meta.clocks = clocks.into_values().collect();
 }
 
-/// Bounds of the device with most violations of a kind, after the shift.
+/// Example for a diagnostic: clock bounds, after the shift, of the device with most violations of a kind.
 fn example(clocks: &Clocks, violations: &BTreeMap<i32, u64>) -> String {
     let worst = violations.iter().max_by_key(|&(&device, &count)| (count, std::cmp::Reverse(device)));
     let clock = worst.and_then(|(device, _)| clocks.get(device));

@@ -19,7 +19,7 @@ const GAP_NS: i64 = 5_000;
 /// that surely waits for the device returns as its work ends. `launched` is sorted by delay.
 pub(super) fn shift_by_constant_delay(launched: &[Launched], waits: &[i64], unsure: &[i64]) -> Option<Proof> {
     let least = lowest(launched.iter().map(Launched::delay), LEAST_PROVEN_NS)?;
-    if least <= LEAST_PROVEN_NS || waits.iter().any(is_prompt) || !is_constant(launched, least) {
+    if least <= LEAST_PROVEN_NS || waits.iter().any(is_prompt) || !is_delay_constant(launched, least) {
         return None;
     }
     let all = [waits, unsure].concat();
@@ -31,8 +31,9 @@ pub(super) fn shift_by_constant_delay(launched: &[Launched], waits: &[i64], unsu
     proven_shift(launched, &all).filter(|proof| matches!(proof, Proof::Shift(by) if *by < 0))
 }
 
-/// Check if nine tenths of the operations on an idle device, and half of all launches, start after the shortest delay.
-fn is_constant(launched: &[Launched], least: i64) -> bool {
+/// Check if nine tenths of the operations on an idle device, and half of all launches, start after about the shortest
+/// delay (`least` ns).
+fn is_delay_constant(launched: &[Launched], least: i64) -> bool {
     let mut by_start: Vec<&Launched> = launched.iter().collect();
     by_start.sort_unstable_by_key(|l| (l.ran, l.call));
     let (mut idle, mut constant, mut busy_until) = (0, 0, i64::MIN);

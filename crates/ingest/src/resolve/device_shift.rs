@@ -10,7 +10,7 @@
 
 use super::constant_delay::shift_by_constant_delay;
 use super::launches::shared_ids;
-use super::order_shift::by_order;
+use super::order_shift::shift_by_order;
 use super::proven_shift::{LEAST_PROVEN_NS, Proof, lowest, proven_shift};
 use super::shifted_events::move_events;
 use super::wait_delays::WaitDelays;
@@ -44,12 +44,13 @@ pub(super) struct Launched {
 }
 
 impl Launched {
+    /// Time from the start of the launch call to the start of the operation, in ns.
     pub(super) fn delay(&self) -> i64 {
         self.ran.0.saturating_sub(self.call.0)
     }
 }
 
-/// Shift of a device's times that start within a range.
+/// Shift, in ns, of the events of a device that start within a time range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shift {
     pub(super) by: i64,
@@ -58,7 +59,7 @@ pub(super) struct Shift {
     pub(super) is_by_order: bool,
 }
 
-/// Knowledge about the clocks of devices after the shift, by device number.
+/// Applied and contradicted clock shifts of the devices, by device number.
 #[derive(Default)]
 pub(super) struct Outcome {
     /// Applied shifts in ns.
@@ -113,7 +114,7 @@ pub(super) fn apply(trace: &mut Trace) -> Outcome {
     outcome
 }
 
-/// Result of the search for shifts.
+/// Clock shifts by device, and the devices for which no shift is possible.
 #[derive(Default)]
 struct Found {
     shifts: BTreeMap<i32, Shift>,
@@ -165,15 +166,15 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     }
     share_shifts(&mut found.shifts, &limited);
     for (device, all) in unlinked.into_iter().filter(|(device, _)| !launched.contains_key(device)) {
-        if let Some(shift) = by_order(trace, all, host, group) {
+        if let Some(shift) = shift_by_order(trace, all, host, group) {
             found.shifts.insert(device, shift);
         }
     }
     found
 }
 
-/// Shift of a device, and true if it is only a limit; an error if no shift agrees with its launches and waits. `unsure`
-/// has the delays of waits that may wait for less than the device's work.
+/// Determine the shift of a device in ns, and if it is only a limit; an error if its launches and waits contradict each
+/// other. `unsure` has the delays of waits that may wait for less than the device's work.
 fn decide(
     device: &Device<'_>,
     (waits, unsure): (&[i64], &[i64]),
@@ -192,7 +193,7 @@ fn decide(
     Some(if contradicts(waits, by) { Err(Contradiction { least: by, most: None }) } else { Ok((by, is_limit)) })
 }
 
-/// Check if the launches of a device leave the question open if its clock is off: one is early or late, or all are.
+/// Check if the clock of a device may be off, by its launches: one starts its work early or late, or all do.
 fn may_be_off(launched: &[Launched]) -> bool {
     launched.iter().any(|l| l.delay() < -LEAST_PROVEN_NS || l.delay() > LEAST_NS)
         || launched.iter().all(|l| l.delay() > LEAST_PROVEN_NS)
@@ -217,9 +218,8 @@ fn contradicts(waits: &[i64], by: i64) -> bool {
     against >= MIN_OPERATIONS && against * 10 >= waits.len() || against > 1 && against * 4 >= waits.len()
 }
 
-/// Check if waits show that a device is not ahead of the host: more of them return at the recorded end of their work
-/// than before it by more than `least` ns. The clock is then right, and the device starts slowly because it is shared
-/// or loads code lazily.
+/// Check if waits show that a device's clock is not ahead: more of them return at the recorded end of their work than
+/// over `least` ns before it. The device then starts slowly because it is shared or loads code lazily.
 pub(super) fn confirm(waits: &[i64], least: i64) -> bool {
     let prompt = waits.iter().filter(|late| is_prompt(late)).count();
     let early = waits.iter().filter(|&&late| late < -least).count();
@@ -258,8 +258,8 @@ fn work(trace: &Trace) -> Work {
     found
 }
 
-/// The largest group of delays: sorted, neighbors differ by at most `apart`. Of equally large groups, the one nearest
-/// to zero delay.
+/// Largest group of launches with similar delays: sorted, neighbors differ by at most `apart` ns. Of equally large
+/// groups, the one nearest to zero delay.
 fn largest_group(all: &[Launched], apart: i64) -> Vec<Launched> {
     let mut sorted = all.to_vec();
     sorted.sort_unstable_by_key(|l| (l.delay(), l.ran, l.call));
@@ -268,7 +268,7 @@ fn largest_group(all: &[Launched], apart: i64) -> Vec<Launched> {
     groups.max_by_key(size).map(<[Launched]>::to_vec).unwrap_or_default()
 }
 
-/// Work of a device.
+/// Operations of one device, as evidence about its clock.
 struct Device<'w> {
     /// Operations with unambiguous launches, sorted by delay.
     launched: &'w [Launched],
@@ -293,8 +293,8 @@ fn shortest_delay(launched: &[Launched]) -> Option<i64> {
     lowest(launched.iter().map(Launched::delay), LEAST_NS)
 }
 
-/// Shift of a device's times; `None` if the times are possible or no evidence exists. `launched` is sorted by delay,
-/// and `waits` has the delays of waits' returns after the end of their work.
+/// Shift in ns of a device whose clock is off by over a millisecond; `None` if its times are possible or no evidence
+/// exists. `waits` has the delays of waits' returns after the end of their work.
 fn shift(device: &Device<'_>, waits: &[i64]) -> Option<i64> {
     let launched = device.launched;
     let calls: FxHashSet<i64> = launched.iter().map(|l| l.id).collect();

@@ -169,7 +169,7 @@ fn isolated_spans(trace: &Trace) -> Vec<EventId> {
     host(trace).filter(is_wrong).collect()
 }
 
-/// Largest of these times, ascending. At least half of all times are no greater than the first of them.
+/// Select the largest of these times, ascending. At least half of all times are no greater than the first selected one.
 fn largest_times(times: impl Iterator<Item = i64>, count: usize) -> Vec<i64> {
     let kept = OUTERMOST.min(count.saturating_sub(1) / 2) + 1;
     let mut found: Vec<i64> = Vec::with_capacity(kept + 1);
@@ -184,7 +184,8 @@ fn largest_times(times: impl Iterator<Item = i64>, count: usize) -> Vec<i64> {
     found
 }
 
-/// Last accepted time of ascending times: each is within `limit` of the last accepted one, or agrees with the next one.
+/// Largest accepted one of ascending times: each is within `limit` ns of the last accepted one, or agrees with the next
+/// one.
 fn last_plausible(times: &[i64], limit: i64) -> i64 {
     let mut last = times.first().copied().unwrap_or(i64::MAX);
     for (at, &time) in times.iter().enumerate() {
@@ -216,7 +217,7 @@ fn impossible_lengths(trace: &Trace) -> Vec<EventId> {
         // A stable sort is fast here: each table of a source is mostly in order.
         spans.sort_by_key(|&e| (events.start[e.index()], Reverse(events.end(e)), e));
         let mut torn = LengthCheck { trace, open: Vec::new(), gpu_calls: Vec::new(), found: Vec::new() };
-        spans.into_iter().for_each(|event| torn.take(event));
+        spans.into_iter().for_each(|event| torn.check_next(event));
         found.extend(torn.found);
     }
     found.sort_unstable();
@@ -224,9 +225,10 @@ fn impossible_lengths(trace: &Trace) -> Vec<EventId> {
     found
 }
 
-/// Detection of calls that outlast their callers. Operators and calls return before their callers do, except spans that
-/// Python code names. If one crosses the end of its caller, the caller may be too short; two such callers rule that
-/// out. A step never begins within a call, nor an operator within a call of a GPU runtime.
+/// Search for calls on a thread with impossible lengths, such as calls that outlast their callers. Operators and calls
+/// return before their callers do, except spans that Python code names. If one crosses the end of its caller, the
+/// caller may be too short; two such callers rule that out. A step never begins within a call, nor an operator within a
+/// call of a GPU runtime.
 struct LengthCheck<'t> {
     trace: &'t Trace,
     open: Vec<EventId>,
@@ -240,8 +242,8 @@ fn is_call(kind: EventKind) -> bool {
 }
 
 impl LengthCheck<'_> {
-    /// Process the next span of the thread, sorted by start, with the longest first among equal starts.
-    fn take(&mut self, event: EventId) {
+    /// Check the next span of the thread. Spans come sorted by start, with the longest first among equal starts.
+    fn check_next(&mut self, event: EventId) {
         let (trace, events) = (self.trace, &self.trace.events);
         let (start, end) = (events.start[event.index()], events.end(event));
         while self.open.last().is_some_and(|&open| events.end(open) <= start) {

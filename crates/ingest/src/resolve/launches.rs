@@ -52,7 +52,7 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
     ambiguous.report(diagnostics::DUPLICATE_CORRELATION, places, &mut trace.report);
 }
 
-/// Use the source's arrows as launches, if it has no correlation IDs.
+/// Link GPU operations that lack a launch call to one by the launch arrows of the source.
 pub(super) fn link_by_arrows(trace: &mut Trace) {
     let is_launch = |category: &StrId| {
         let name = category.some().map_or("", |id| trace.strings.get(id));
@@ -72,7 +72,7 @@ pub(super) fn link_by_arrows(trace: &mut Trace) {
     }
 }
 
-/// Count operations without a launch call, and launch calls without an operation.
+/// Count GPU operations without a launch call, and launch calls without a GPU operation.
 pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
     let (mut missing, mut unrecorded, mut kernels) =
         (ProblemTally::default(), ProblemTally::default(), ProblemTally::default());
@@ -93,7 +93,7 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
     unrecorded.report(diagnostics::NO_DEVICE_RECORD, places, &mut trace.report);
 }
 
-/// Main process of each device.
+/// Main process of each device, which launches most of its operations.
 #[derive(Default)]
 struct MainProcesses {
     /// Those whose calls launched most operations with an unambiguous call.
@@ -112,7 +112,7 @@ impl MainProcesses {
     }
 }
 
-/// Correlation ID of an event; 0 if it has none.
+/// Function that reads the correlation ID of an event; 0 if it has none.
 pub(super) fn correlation(trace: &Trace) -> impl Fn(EventId) -> i64 + '_ {
     let columns = ["correlation", "correlation id", xprof::CORRELATION].map(|key| trace.attr(key));
     let columns: Vec<_> = columns.into_iter().filter(AttrColumn::exists).collect();
@@ -123,7 +123,7 @@ pub(super) fn correlation(trace: &Trace) -> impl Fn(EventId) -> i64 + '_ {
     move |event| columns.iter().find_map(|column| number(column.get(event))).unwrap_or(0)
 }
 
-/// Runtime and driver calls with their ID and start, sorted.
+/// Runtime and driver calls with a correlation ID: ID, start and event, sorted.
 fn calls(trace: &Trace, correlation: &[i64]) -> Vec<Call> {
     let mut calls: Vec<_> = trace
         .events
@@ -148,7 +148,7 @@ fn device_of(trace: &Trace, event: EventId) -> Device {
     (trace.tracks.get(trace.events.track[event.index()]).device, pid(trace, event))
 }
 
-/// Find the main processes of devices.
+/// Find the main process of each device: the one whose calls launched most of its operations.
 fn main_processes<'a>(
     trace: &Trace,
     work: &[EventId],
@@ -259,7 +259,8 @@ fn nearest_earlier_call(
     at_home.or_else(others).into()
 }
 
-/// Correlation IDs of several calls: the launch of their operation was inferred from the times in question.
+/// Correlation IDs that several calls share. Their launches were inferred from times, so they are no evidence about
+/// clocks.
 pub(super) fn shared_ids(trace: &Trace) -> FxHashSet<i64> {
     let correlation = correlation(trace);
     let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call()).map(correlation).filter(|id| *id > 0);

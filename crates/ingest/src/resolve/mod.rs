@@ -35,8 +35,8 @@ type Pass = fn(&mut Trace, &ByteOffsets);
 
 /// Passes before the clocks of devices are compared with the host's.
 const PASSES_BEFORE_CLOCKS: [Pass; 7] = [
-    rank::find,
-    |trace, _| streams::number(trace),
+    rank::fill_metadata,
+    |trace, _| streams::set_numbers(trace),
     |trace, _| trace.index_tracks(),
     unclosed::clamp,
     nesting::nest,
@@ -68,9 +68,9 @@ pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &ByteOff
         }
         pass(trace, places);
     }
-    steps::find(trace, options.step_annotation.as_ref());
+    steps::fill_steps(trace, options.step_annotation.as_ref());
     trace.mark_layers();
-    ownership::fill(trace);
+    ownership::fill_contexts(trace);
     clocks::set_bounds(trace, places, &outcome);
     backward::link(trace, places);
     streams::check_overlaps(trace, places, options.clip_overlaps);

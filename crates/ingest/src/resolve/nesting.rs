@@ -22,7 +22,7 @@ pub(super) fn nest(trace: &mut Trace, places: &ByteOffsets) {
             if !trace.events.is_plausible(event) {
                 continue;
             }
-            if place(&mut trace.events, &mut stack, event) {
+            if set_parent(&mut trace.events, &mut stack, event) {
                 crossings.add(event, || trace.name(event).to_owned());
             }
         }
@@ -30,9 +30,10 @@ pub(super) fn nest(trace: &mut Trace, places: &ByteOffsets) {
     crossings.report(diagnostics::CROSSING, places, &mut trace.report);
 }
 
-/// Set the parent of one event and open the event. Returns true if it crosses the end of another one.
+/// Set the parent of an event, and push the event on the stack of open ones. Returns true if it crosses the end of an
+/// open one.
 #[inline]
-fn place(events: &mut EventTable, stack: &mut Vec<(EventId, i64)>, event: EventId) -> bool {
+fn set_parent(events: &mut EventTable, stack: &mut Vec<(EventId, i64)>, event: EventId) -> bool {
     let row = event.index();
     let (start, dur) = (events.start[row], events.dur[row]);
     let end = start.saturating_add(dur);

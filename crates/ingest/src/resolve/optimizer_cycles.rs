@@ -3,8 +3,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
 
-/// A property of each optimizer call that distinguishes optimizers of one class, which share a name.
-pub(crate) enum Kinds {
+/// Hash of each optimizer call that distinguishes optimizers of one class, which share a name.
+pub(crate) enum OptimizerHashes {
     /// Hash of the source location of each call.
     Places(Vec<u64>),
     /// Hash of the operators and shapes in each call. An optimizer may do more at times, so these only count if all
@@ -23,14 +23,14 @@ const LEAST_CYCLES: usize = 3;
 /// calls have one name. `ends` are the ends of the calls, `batches` the times of requests for the next batch.
 pub(crate) fn ends<N: Copy + Eq + Hash>(
     names: &[N],
-    kinds: impl FnOnce() -> Kinds,
+    kinds: impl FnOnce() -> OptimizerHashes,
     ends: &[i64],
     batches: &[i64],
 ) -> Vec<usize> {
     let is_one_name = names.len() > 1 && names.iter().all(|name| Some(name) == names.first());
     let by_kinds = || match kinds() {
-        Kinds::Places(places) => period(&places, |_| true),
-        Kinds::Contents(contents) => period(&contents, are_distinct),
+        OptimizerHashes::Places(places) => cycle_length(&places, |_| true),
+        OptimizerHashes::Contents(contents) => cycle_length(&contents, are_distinct),
     };
     let cycle = is_one_name.then(|| steps_per_batch(ends, batches).or_else(by_kinds)).flatten();
     cycle.map_or_else(|| ends_of_names(names), |cycle| (cycle - 1..names.len()).step_by(cycle).collect())
@@ -48,9 +48,10 @@ fn steps_per_batch(ends: &[i64], batches: &[i64]) -> Option<usize> {
     (is_one && all_before && counts.len() >= LEAST_CYCLES).then_some(cycle)
 }
 
-/// Number of calls after which kinds repeat. The first cycle may contain other kinds (a first step creates its state or
-/// compiles), but not the kind of another position.
-fn period<K: PartialEq>(kinds: &[K], is_cycle: impl Fn(&[K]) -> bool) -> Option<usize> {
+/// Length of a cycle: number of optimizer calls after which their hashes (`kinds`) repeat; `None` without a cycle. The
+/// first cycle may contain other kinds (a first step creates its state or compiles), but not the kind of another
+/// position.
+fn cycle_length<K: PartialEq>(kinds: &[K], is_cycle: impl Fn(&[K]) -> bool) -> Option<usize> {
     (2..=MOST_IN_CYCLE.min(kinds.len() / LEAST_CYCLES)).find(|&cycle| {
         let repeats = &kinds[cycle..];
         let one = &repeats[..cycle];
@@ -89,8 +90,8 @@ pub(crate) fn extend_to_batches(ends: &[i64], batches: &[i64]) -> Vec<i64> {
     ends.iter().enumerate().map(later).collect()
 }
 
-/// Last optimizer of each cycle, by names, without an incomplete last cycle. An optimizer that permanently replaces the
-/// earlier ones begins new cycles.
+/// Index of the last optimizer call of each cycle, by names, without an incomplete last cycle. An optimizer that
+/// permanently replaces the earlier ones begins new cycles.
 fn ends_of_names<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
     let last: FxHashMap<N, usize> = names.iter().enumerate().map(|(at, &name)| (name, at)).collect();
     let (mut ends, mut from) = (Vec::new(), 0);
@@ -106,7 +107,7 @@ fn ends_of_names<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
     ends
 }
 
-/// Last optimizer of each cycle, if all cycles are equal except for an incomplete last one.
+/// Index of the last optimizer call of each cycle, if all cycles are equal except for an incomplete last one.
 fn ends_of_one_class_run<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
     let is_first = |at: usize| names.get(at) == names.first();
     let is_last = |at: &usize| *at + 1 == names.len() || is_first(*at + 1);
@@ -138,7 +139,7 @@ fn ends_of_one_class_run<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usi
 
 #[cfg(test)]
 mod tests {
-    use super::{Kinds, ends, ends_of_names, extend_to_batches};
+    use super::{OptimizerHashes, ends, ends_of_names, extend_to_batches};
 
     #[test]
     fn cycles_of_alternating_optimizers() {
@@ -168,14 +169,14 @@ mod tests {
         assert_eq!(extend_to_batches(&[100], &[110]), [100], "of one step nothing tells what is soon");
     }
 
-    fn ends_of_one_class(kinds: Kinds, count: usize, batches: &[i64]) -> Vec<usize> {
+    fn ends_of_one_class(kinds: OptimizerHashes, count: usize, batches: &[i64]) -> Vec<usize> {
         let at: Vec<i64> = (1..=count as i64).map(|n| n * 100).collect();
         ends(&vec!["Adam"; count], || kinds, &at, batches)
     }
 
     #[test]
     fn optimizers_of_one_class_are_distinguished_by_call_sites() {
-        let places = |places: &[u64]| ends_of_one_class(Kinds::Places(places.to_vec()), places.len(), &[]);
+        let places = |places: &[u64]| ends_of_one_class(OptimizerHashes::Places(places.to_vec()), places.len(), &[]);
         assert_eq!(places(&[1, 2, 1, 2, 1, 2]), [1, 3, 5]);
         assert_eq!(places(&[8, 9, 1, 2, 1, 2, 1]), [1, 3, 5], "the first compiles; the last cycle is cut off");
         assert_eq!(places(&[1, 1, 2, 1, 1, 2, 1, 1, 2]), [2, 5, 8], "a critic that steps twice");
@@ -190,7 +191,8 @@ mod tests {
 
     #[test]
     fn optimizers_of_one_class_are_distinguished_by_their_operators() {
-        let contents = |contents: &[u64]| ends_of_one_class(Kinds::Contents(contents.to_vec()), contents.len(), &[]);
+        let contents =
+            |contents: &[u64]| ends_of_one_class(OptimizerHashes::Contents(contents.to_vec()), contents.len(), &[]);
         assert_eq!(contents(&[90, 40, 60, 20, 60, 20, 60, 20]), [1, 3, 5, 7]);
         assert_eq!(contents(&[9, 5, 5, 5, 5, 5, 5]), [0, 1, 2, 3, 4, 5, 6]);
         let now_and_then = [5, 5, 8, 5, 5, 8, 5, 5, 8];
@@ -200,7 +202,7 @@ mod tests {
     #[test]
     fn optimizers_of_one_class_are_distinguished_by_shared_batches() {
         let equal_contents =
-            |count, batches: &[i64]| ends_of_one_class(Kinds::Contents(vec![5; count]), count, batches);
+            |count, batches: &[i64]| ends_of_one_class(OptimizerHashes::Contents(vec![5; count]), count, batches);
         assert_eq!(equal_contents(8, &[50, 250, 450, 650]), [1, 3, 5, 7]);
         assert_eq!(equal_contents(6, &[50, 250, 450, 650, 660]), [1, 3, 5], "an epoch ends");
         assert_eq!(equal_contents(16, &[50, 450, 850, 1250]).len(), 16, "four parts of each batch");

@@ -1,6 +1,6 @@
 //! Inference of training steps that end with optimizer spans.
 
-use super::optimizer_cycles::{self, Kinds};
+use super::optimizer_cycles::{self, OptimizerHashes};
 use super::steps::{is_span, span};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use stackline_model::{EventId, EventKind, Step, StrId, Trace, TrackId, names};
@@ -30,19 +30,20 @@ pub(super) fn steps_up_to_optimizers(trace: &Trace, marks: &[EventId]) -> Vec<St
     let names: Vec<StrId> = spans.iter().map(|event| trace.events.name[event.index()]).collect();
     let ends: Vec<i64> = spans.iter().map(|&event| trace.events.end(event)).collect();
     let batches = batches(trace, busiest);
-    let last = optimizer_cycles::ends(&names, || Kinds::Contents(contents(trace, busiest, &spans)), &ends, &batches);
+    let last =
+        optimizer_cycles::ends(&names, || OptimizerHashes::Contents(contents(trace, busiest, &spans)), &ends, &batches);
     let marks: Vec<EventId> = last.iter().map(|&at| spans[at]).collect();
     let ends = optimizer_cycles::extend_to_batches(&last.iter().map(|&at| ends[at]).collect::<Vec<_>>(), &batches);
     let [one, two, ..] = ends[..] else { return Vec::new() };
-    let mut start = begin(trace, &spans, one, two);
+    let mut start = step_start(trace, &spans, one, two);
     let step = |(number, (event, end)): (i64, (EventId, i64))| {
         start.replace(end).map(|start| Step { number, event, start, end })
     };
     (0..).zip(marks.into_iter().zip(ends)).filter_map(step).collect()
 }
 
-/// Hashes that distinguish optimizers of one class, per span of a thread: names and shapes of its operators, and
-/// without shapes the backward nodes that ran since the previous span.
+/// Hash of each optimizer span, to distinguish optimizers of one class: names and shapes of its operators, and without
+/// shapes the backward nodes that ran since the previous span.
 fn contents(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
     let mut contents = operators(trace, track, spans);
     if trace.key("Input Dims").is_none() {
@@ -70,6 +71,7 @@ fn backward_nodes(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> 
     contents
 }
 
+/// Hash of the names and input shapes of the thread's operators within each span.
 fn operators(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
     let starts: Vec<i64> = spans.iter().map(|event| trace.events.start[event.index()]).collect();
     let shapes = trace.attr("Input Dims");
@@ -110,7 +112,7 @@ const MOST_TRIED: usize = 64;
 
 /// Start of the step that ends at `one`: where its thread runs the operations that begin the step from `one` to `two`.
 /// `None` if the recording begins later.
-fn begin(trace: &Trace, spans: &[EventId], one: i64, two: i64) -> Option<i64> {
+fn step_start(trace: &Trace, spans: &[EventId], one: i64, two: i64) -> Option<i64> {
     let events = operations(trace, spans, (one, two));
     let (before, step) = events.split_at(events.partition_point(|&(start, _)| start < one));
     let row = EVENTS_OF_POSITION.min(step.len()).max(1);

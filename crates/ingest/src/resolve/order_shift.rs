@@ -6,9 +6,10 @@ use stackline_model::{EventId, Trace, names};
 /// Number of operations without a launch record that must agree.
 const UNLINKED: usize = 8;
 
-/// Shift of a device without known launches, if all of its work is outside the host's time range. The first operation
-/// is placed at the return of the first launch call, or without launch calls at the start of the host's events.
-pub(super) fn by_order(trace: &Trace, mut all: Vec<(i64, i64)>, host: (i64, i64), group: i64) -> Option<Shift> {
+/// Shift of a device without known launches, if its main group of operations (gaps up to `group` ns) is outside the
+/// host's time range. The first operation is placed at the return of the first launch call, or without launch calls at
+/// the start of the host's events.
+pub(super) fn shift_by_order(trace: &Trace, mut all: Vec<(i64, i64)>, host: (i64, i64), group: i64) -> Option<Shift> {
     all.sort_unstable();
     let count = all.len();
     let together = all.chunk_by(|a, b| b.0.saturating_sub(a.1) <= group).max_by_key(|g| g.len())?;

@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StepIndex, Trace, names};
 
-/// Context of one launch call.
+/// Context of a launch call: the enclosing operator, Python frame, module, annotation and step.
 #[derive(Clone, Copy, Default)]
-struct Owners {
+struct LaunchContext {
     operator: EventId,
     python: EventId,
     module: EventId,
@@ -13,12 +13,12 @@ struct Owners {
     step: u32,
 }
 
-/// Fill the contexts in the GPU table. Requires nesting, steps and launches.
-pub(super) fn fill(trace: &mut Trace) {
+/// Fill the contexts of the launch calls in the GPU table. Requires nesting, steps and launches.
+pub(super) fn fill_contexts(trace: &mut Trace) {
     let modules = names_with_prefix(trace, names::MODULE_PREFIX);
     let steps = names_with_prefix(trace, names::STEP_PREFIX);
     let index = StepIndex::new(trace);
-    let mut memo: (EventId, Owners) = (EventId::NONE, none());
+    let mut memo: (EventId, LaunchContext) = (EventId::NONE, no_context());
     let by_external_id = operators_by_external_id(trace);
     let external = trace.attr("External id");
     let external_old = trace.attr("external id");
@@ -32,11 +32,11 @@ pub(super) fn fill(trace: &mut Trace) {
             by_external_id.get(&id).copied()
         });
         let Some(anchor) = anchor else {
-            all.push(none());
+            all.push(no_context());
             continue;
         };
         if memo.0 != anchor {
-            memo = (anchor, owners(trace, anchor, &index, [&modules, &steps]));
+            memo = (anchor, launch_context(trace, anchor, &index, [&modules, &steps]));
         }
         all.push(memo.1);
     }
@@ -50,17 +50,17 @@ pub(super) fn fill(trace: &mut Trace) {
     }
 }
 
-fn none() -> Owners {
-    Owners { step: u32::MAX, ..Owners::default() }
+fn no_context() -> LaunchContext {
+    LaunchContext { step: u32::MAX, ..LaunchContext::default() }
 }
 
-/// Per string: true if it starts with the prefix.
+/// For each interned string: true if it starts with the prefix.
 fn names_with_prefix(trace: &Trace, prefix: &str) -> Vec<bool> {
     trace.strings.iter().map(|s| s.starts_with(prefix)).collect()
 }
 
-fn owners(trace: &Trace, anchor: EventId, index: &StepIndex, [modules, steps]: [&[bool]; 2]) -> Owners {
-    let mut found = none();
+fn launch_context(trace: &Trace, anchor: EventId, index: &StepIndex, [modules, steps]: [&[bool]; 2]) -> LaunchContext {
+    let mut found = no_context();
     let start = trace.events.start[anchor.index()];
     found.step = index.running(start, trace.tracks.pid(trace.events.track[anchor.index()])).unwrap_or(u32::MAX);
     for event in std::iter::once(anchor).chain(trace.ancestors(anchor)) {

@@ -21,7 +21,7 @@ const COVERING: usize = 4;
 /// with all.
 const CHECKED_LATER: usize = 64 * COVERED;
 
-/// Mark implausible GPU records. Without CPU events no comparison is possible.
+/// Mark GPU records that are implausibly far from the host's events. Without CPU events no comparison is possible.
 pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let Some((first, last)) = host_span(trace) else { return };
     let length = last.saturating_sub(first);
@@ -85,7 +85,7 @@ fn covers(trace: &Trace, correlation: &impl Fn(EventId) -> i64, work: &[EventId]
     whole.take(COVERED).count() == COVERED
 }
 
-/// Time range of the events of CPU threads.
+/// Time range of the events of CPU threads, in ns.
 fn host_span(trace: &Trace) -> Option<(i64, i64)> {
     let on_host = |e: &EventId| {
         let kind = trace.kind(*e);

@@ -11,7 +11,7 @@ use stackline_model::DeviceClock;
 /// Violations of causality up to this time, in ns, prove nothing.
 pub(super) const LEAST_PROVEN_NS: i64 = 30_000;
 
-/// Shift of a device's clock that launches and waits prove.
+/// Shift of a device's clock that launches and waits prove, or the contradiction between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
     /// Shift that agrees with both, in ns.

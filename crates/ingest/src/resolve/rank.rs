@@ -5,8 +5,8 @@ use crate::diagnostics;
 use serde_json::Value;
 use stackline_model::{RankInName, Trace};
 
-/// Fill the trace's metadata that are parsed from other entries: format, base time, rank.
-pub(super) fn find(trace: &mut Trace, places: &ByteOffsets) {
+/// Fill the format, base time, rank and world size of a trace from its metadata entries, or the rank from its name.
+pub(super) fn fill_metadata(trace: &mut Trace, places: &ByteOffsets) {
     let meta = &mut trace.meta;
     if meta.format.is_empty() {
         meta.format = if is_kineto(meta) { "kineto" } else { "chrome" }.to_owned();
@@ -22,7 +22,7 @@ pub(super) fn find(trace: &mut Trace, places: &ByteOffsets) {
     meta.rank = number("rank").or(meta.rank);
     meta.world_size = number("world_size").or(meta.world_size);
     if odd_base {
-        diagnostics::BAD_BASE.count(&mut trace.report, places.of_member("baseTimeNanoseconds"), "baseTimeNanoseconds");
+        diagnostics::BAD_BASE.count(&mut trace.report, places.member_end("baseTimeNanoseconds"), "baseTimeNanoseconds");
     }
     let meta = &mut trace.meta;
     if meta.rank.is_none()

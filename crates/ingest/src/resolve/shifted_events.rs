@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, Trace, TrackKind};
 use std::collections::BTreeMap;
 
-/// Move the events of each device whose start lies in the range of its shift.
+/// Shift the events of each device whose start lies in the range of the device's shift.
 pub(super) fn move_events(trace: &mut Trace, shifts: &BTreeMap<i32, Shift>) {
     let calls = synchronized_calls(trace);
     let correlation = super::launches::correlation(trace);
@@ -29,7 +29,7 @@ pub(super) fn move_events(trace: &mut Trace, shifts: &BTreeMap<i32, Shift>) {
     }
 }
 
-/// Starts of runtime calls by correlation ID, if the trace has synchronization records.
+/// Starts of runtime calls by correlation ID; empty if the trace has no synchronization records.
 fn synchronized_calls(trace: &Trace) -> FxHashMap<i64, i64> {
     if !trace.events.kind.contains(&EventKind::Sync) {
         return FxHashMap::default();

@@ -19,7 +19,7 @@ use stackline_recording::OPTIMIZER_STEP;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Meaning of a mark, by its name.
+/// Meaning of a step mark, parsed from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     /// A step with this number.
@@ -50,7 +50,7 @@ fn optimizer_mark(name: &str) -> Option<Mark> {
 
 /// Fill `trace.steps` in time order, from marks whose names match `pattern`, or else from known marks. A numeric
 /// capture group of the pattern is the step number.
-pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
+pub(super) fn fill_steps(trace: &mut Trace, pattern: Option<&Regex>) {
     let requested = pattern.map(|pattern| marks(trace, |name| pattern_mark(pattern, name)));
     trace.steps = match &requested {
         Some(marks) => steps(trace, marks.clone()),
@@ -122,9 +122,9 @@ fn steps_of_device(trace: &mut Trace, pattern: Option<&Regex>) -> Vec<Step> {
 /// Marks of a device, and its number if known.
 type DeviceMarks = (Option<i64>, Vec<(EventId, Mark)>);
 
-/// Spans of a device's row of steps. Their names are their numbers.
+/// Spans of a device's row of steps, as marks, with the device number. Their names are the step numbers.
 fn device_step_row(trace: &Trace) -> Option<DeviceMarks> {
-    let (row, device) = device_rows::steps(trace)?;
+    let (row, device) = device_rows::step_row(trace)?;
     let is_mark = |event: &EventId| {
         trace.events.track[event.index()] == row && trace.events.is_timed(*event) && trace.events.dur[event.index()] > 0
     };
@@ -132,9 +132,9 @@ fn device_step_row(trace: &Trace) -> Option<DeviceMarks> {
     Some((device, trace.events.ids().filter(is_mark).map(mark).collect()))
 }
 
-/// Spans that mark steps, on the stream with most of them; of several streams, the one with the longest total. Kineto
-/// projects each mark of the program onto every stream with work of the step, from the first to the last operation
-/// there.
+/// Spans that mark steps on one stream, the one with most of them; of several such streams, the one with the longest
+/// total. Kineto projects each mark of the program onto every stream with work of the step, from the first to the last
+/// operation there.
 fn marks_on_stream(trace: &Trace, pattern: Option<&Regex>) -> Option<DeviceMarks> {
     let read = |name: &str| match pattern {
         Some(pattern) => pattern_mark(pattern, name),
@@ -205,7 +205,8 @@ pub(super) fn is_span(trace: &Trace, event: EventId) -> bool {
         && trace.events.is_plausible(event)
 }
 
-/// All marks, parsed from their names. Python functions are excluded, because they may have any name.
+/// Collect the spans of CPU threads that mark steps by their names. Python functions are excluded, because they may
+/// have any name.
 fn marks(trace: &Trace, reading: impl Fn(&str) -> Option<Mark>) -> Vec<(EventId, Mark)> {
     let read = |(i, name): (usize, &str)| Some((StrId::new(i), reading(name)?));
     let known: Vec<(StrId, Mark)> = trace.strings.iter().enumerate().filter_map(read).collect();
@@ -235,7 +236,7 @@ fn numbered_by_argument(trace: &Trace) -> Vec<(EventId, Mark)> {
 /// Marks of one process.
 type ProcessMarks = Vec<(EventId, Mark)>;
 
-/// Steps of the given marks, in time order.
+/// Create the steps of all processes from marks, in time order.
 fn steps(trace: &Trace, mut marks: Vec<(EventId, Mark)>) -> Vec<Step> {
     marks.sort_by_key(|&(event, _)| (span(trace, event).0, Reverse(span(trace, event).1), event));
     let mut processes: Vec<(Key, ProcessMarks)> = Vec::new();
@@ -257,6 +258,7 @@ fn steps(trace: &Trace, mut marks: Vec<(EventId, Mark)>) -> Vec<Step> {
     steps
 }
 
+/// Start and end of an event, in ns.
 pub(super) fn span(trace: &Trace, event: EventId) -> (i64, i64) {
     (trace.events.start[event.index()], trace.events.end(event))
 }

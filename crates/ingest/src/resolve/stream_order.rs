@@ -16,18 +16,18 @@ const NEIGHBORS: usize = 3;
 /// An operation: time of its launch, start, and event.
 type Launched = (i64, i64, EventId);
 
-/// Mark operations that contradict the order of their stream.
+/// Mark GPU operations whose start contradicts the launch order of their stream.
 pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let mut marked = ProblemTally::default();
-    for event in of_streams(trace).into_values().flat_map(|mut stream| out_of_order(&mut stream)) {
+    for event in operations_by_stream(trace).into_values().flat_map(|mut stream| out_of_order(&mut stream)) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || trace.name(event).to_owned());
     }
     marked.report(diagnostics::OUT_OF_STREAM_ORDER, places, &mut trace.report);
 }
 
-/// Operations by stream, for streams into which one process launches.
-fn of_streams(trace: &Trace) -> BTreeMap<TrackId, Vec<Launched>> {
+/// GPU operations with their launch times by stream, for streams into which one process launches.
+fn operations_by_stream(trace: &Trace) -> BTreeMap<TrackId, Vec<Launched>> {
     let events = &trace.events;
     let mut streams: BTreeMap<TrackId, (Option<Key>, Vec<Launched>)> = BTreeMap::new();
     for gpu in trace.gpu.ids().map(|gpu| gpu.index()) {

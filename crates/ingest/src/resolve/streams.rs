@@ -7,7 +7,7 @@ use stackline_model::{AttrValue, Device, EventId, Key, Trace, TrackKind, Vendor}
 
 /// Set device and stream number of each stream track, from the arguments of its first event with them, else from the
 /// process and thread IDs, which old traces write as text ("stream 7").
-pub(super) fn number(trace: &mut Trace) {
+pub(super) fn set_numbers(trace: &mut Trace) {
     let mut numbers = vec![(None, None); trace.tracks.len()];
     {
         let (device, stream) = (trace.attr("device"), trace.attr("stream"));
@@ -39,7 +39,7 @@ pub(super) fn number(trace: &mut Trace) {
     }
 }
 
-/// Number of a stream's key, or the number at the end of the key's text.
+/// Number of a process or thread key, or the number at the end of the key's text.
 fn key_number(trace: &Trace, key: Key) -> Option<i64> {
     match key {
         Key::Int(number) => Some(number),
@@ -55,8 +55,9 @@ fn key_number(trace: &Trace, key: Key) -> Option<i64> {
 /// Largest overlap that is clock noise, in ns (seen on MI300).
 const NOISE_NS: i64 = 3_000;
 
-/// Distinguish legitimate overlap (programmatic dependent launch, NVIDIA compute capability 9 and above) from clock
-/// noise and from too long durations. With `clip` the latter are cut at the start of the next operation.
+/// Count overlaps of operations on one stream, as programmatic dependent launch (NVIDIA compute capability 9 and
+/// above), clock noise, or too long durations. With `clip`, overlapping operations other than dependent launches are
+/// cut at the start of the next operation.
 pub(super) fn check_overlaps(trace: &mut Trace, places: &ByteOffsets, clip: bool) {
     let dependent_launch = has_dependent_launch(trace);
     let [mut noise, mut dependent, mut overlaps, mut clipped] = [(); 4].map(|()| ProblemTally::default());

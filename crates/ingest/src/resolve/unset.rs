@@ -144,7 +144,7 @@ fn zeros_before_launch(trace: &Trace) -> Vec<EventId> {
     found
 }
 
-/// Candidates of unset starts: 0, and values that several records of a sample share. Most files have none.
+/// Candidate values of unset starts: 0, and values that several records of a sample share. Most files have none.
 fn suspects(trace: &Trace) -> Vec<i64> {
     let starts = &trace.events.start;
     let mut sample: Vec<i64> = starts.iter().copied().step_by(starts.len() / SAMPLE + 1).collect();
@@ -157,7 +157,7 @@ fn suspects(trace: &Trace) -> Vec<i64> {
     found
 }
 
-/// Twice the length of the middle nine tenths of sorted times.
+/// Usual length of a recording: twice the range of the middle nine tenths of sorted times.
 fn usual_length(sorted: &[i64]) -> Option<i64> {
     let cut = sorted.len() / 20;
     let (first, last) = (*sorted.get(cut)?, *sorted.get(sorted.len() - 1 - cut)?);

@@ -14,6 +14,7 @@ pub(super) struct WaitDelays {
 }
 
 impl WaitDelays {
+    /// Compute the delays of all waiting calls of a trace.
     pub(super) fn find(trace: &Trace) -> Self {
         let mut found = Self::default();
         let named = waiting_calls(trace);
@@ -27,10 +28,12 @@ impl WaitDelays {
         found
     }
 
+    /// Delays of waits for a device, a stream or a copy, in ns.
     pub(super) fn exact(&self, device: i32) -> &[i64] {
         self.exact.get(&device).map_or(&[], Vec::as_slice)
     }
 
+    /// Delays of waits for events, and of waits that may wait for less than the device's work, in ns.
     pub(super) fn unsure(&self, device: i32) -> &[i64] {
         self.unsure.get(&device).map_or(&[], Vec::as_slice)
     }

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, Process, StrId, StringTable, Trace, Track, TrackId, TrackKind, TrackTable};
 use std::cmp::Reverse;
 
-/// Content of a row.
+/// Meaning of the events in a row of the trace, such as device work or host calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// Operations of a device, one after another.
@@ -32,9 +32,9 @@ impl Role {
     }
 }
 
-/// A test on the name of a process or thread.
+/// Pattern for the name of a process or thread.
 #[derive(Clone, Copy, Debug)]
-enum Name {
+enum NamePattern {
     Any,
     /// The name starts with this text.
     Prefix(&'static str),
@@ -43,9 +43,9 @@ enum Name {
     /// The name contains both texts in this order.
     Parts(&'static str, &'static str),
 }
-use Name::{Any, Numbered, Parts, Prefix};
+use NamePattern::{Any, Numbered, Parts, Prefix};
 
-impl Name {
+impl NamePattern {
     fn matches(self, text: &str) -> bool {
         match self {
             Any => true,
@@ -61,7 +61,7 @@ impl Name {
 
 /// Rows by names of process and thread; the first matching rule is used.
 #[rustfmt::skip]
-const ROWS: &[(Name, Name, Role)] = &[
+const ROWS: &[(NamePattern, NamePattern, Role)] = &[
     // TensorFlow 1: operations on streams. A row of all streams contains each operation, too, and a row of copies each
     // copy. Names begin with the job or nothing, so these rules precede those of XProf's devices with similar names.
     (Parts("/device:GPU:", "/stream:all"), Any, Copies),
@@ -105,7 +105,7 @@ const FILLS: &[&str] = &["Memset", "MEMSET", "Fill", "zeCommandListAppendMemoryF
 
 /// Convert threads with names of device rows into streams, and their events into GPU work. Events with a known category
 /// keep their kind.
-pub(super) fn find(trace: &mut Trace) {
+pub(super) fn convert_rows(trace: &mut Trace) {
     let roles: Vec<Option<Role>> = roles(trace);
     if roles.iter().all(Option::is_none) {
         return;
@@ -247,8 +247,9 @@ fn duplicate_operations(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
     found
 }
 
-/// Row of steps of the first device that has one; `None` without such a row.
-pub(crate) fn steps(trace: &Trace) -> Option<(TrackId, Option<i64>)> {
+/// Row with the steps of a device, and the device number; `None` without such a row. Of several devices, the one with
+/// the lowest number.
+pub(crate) fn step_row(trace: &Trace) -> Option<(TrackId, Option<i64>)> {
     let is_row = |track: &Track| {
         let process = text(&trace.strings, &trace.tracks.processes[track.process.index()]);
         track.kind == TrackKind::Stream

@@ -23,7 +23,7 @@ use stackline_sqlite::Database;
 use std::io::Read;
 use std::path::Path;
 
-/// Decompressed content of an input for a format.
+/// Decompressed content of an input, for the detection and the reader of a format.
 pub enum Content<'a> {
     /// Bytes, read once from their beginning.
     Bytes {
@@ -40,7 +40,7 @@ pub enum Content<'a> {
     Directory(&'a Path),
 }
 
-/// A file of a run that has several.
+/// One of the files of a run, with its decompressed content.
 pub struct File<'a> {
     /// Name of the file, with the run's name at its start.
     pub name: String,
@@ -59,7 +59,7 @@ pub enum Sniff {
     Yes(&'static str),
 }
 
-/// A format that can be read.
+/// Entry of the format registry: a format that can be read, with its detection and reader.
 #[derive(Clone, Copy)]
 pub struct Source {
     /// Stable name; its documentation is `docs/formats/<name>.md`.
@@ -72,7 +72,7 @@ pub struct Source {
     pub run_of: fn(&str) -> Option<&str>,
 }
 
-/// Reader by kind of content.
+/// Reader function of a format, by the kind of data that it returns.
 #[derive(Clone, Copy)]
 pub enum Reader {
     /// Traces, one for each relevant process.
@@ -102,7 +102,7 @@ pub const ALL: &[Source] = &[
     Source { name: "xplane", sniff: xplane::sniff, read: Traces(xplane::open), run_of: none },
 ];
 
-/// Run of a file, for formats whose files are read separately: none.
+/// Run of a file for formats whose files are read separately: none.
 fn none(_: &str) -> Option<&str> {
     None
 }

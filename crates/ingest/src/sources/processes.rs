@@ -1,6 +1,6 @@
 //! Traces by process, for inputs whose tables contain several processes.
 
-use super::row::{Appender, MAX_NS, NewRow, Recurring, Value};
+use super::row::{Appender, MAX_NS, NewRow, RecurringTexts, Value};
 use crate::byte_offsets::ByteOffsets;
 use crate::diagnostics::{self, Code};
 use crate::{ReadOptions, resolve};
@@ -29,7 +29,7 @@ type Callers = FxHashMap<i64, Option<(i64, i64)>>;
 /// it.
 const CLOCK_NS: i64 = 1_000_000;
 
-/// Traces by process, while they are read.
+/// Traces by process while the rows of a file are read, with the diagnostics of the file.
 pub(crate) struct Processes<'o> {
     pub(crate) options: &'o ReadOptions,
     by_pid: BTreeMap<i64, ProcessTrace>,
@@ -77,7 +77,7 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// Process of an event without a PID: the only one, or the only one with a call of its correlation ID.
+    /// PID for an event without one: the only process, or the only one with a call of the event's correlation ID.
     fn process_of(&mut self, event: &Event<'_>) -> i64 {
         if let Some(only) = self.only_process() {
             return only;
@@ -97,7 +97,8 @@ impl<'o> Processes<'o> {
         pid
     }
 
-    /// Key of a process with this PID; another machine may have a process with the same PID.
+    /// Create the trace of a process, and return its key: its PID, or a larger number if a process of another machine
+    /// has the same PID.
     pub(crate) fn key_of(&mut self, pid: i64) -> i64 {
         let mut key = pid;
         while self.by_pid.contains_key(&key) {
@@ -116,10 +117,12 @@ impl<'o> Processes<'o> {
         self.trace_of(Some(pid)).push(event)
     }
 
+    /// Traces of all processes read so far.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut ProcessTrace> {
         self.by_pid.values_mut()
     }
 
+    /// Store the error of a table that could not be read to its end.
     pub(crate) fn note_damage(&mut self, table: &str, read: Result<(), stackline_sqlite::Error>) {
         match read {
             Ok(()) | Err(stackline_sqlite::Error::Stopped) => {}
@@ -147,11 +150,12 @@ impl<'o> Processes<'o> {
         }
     }
 
+    /// Count an occurrence of a diagnostic of the complete file.
     pub(crate) fn count(&mut self, code: Code, example: &str) {
         code.count(&mut self.report, None, example);
     }
 
-    /// Count a row that gets its kind as name, because the text of its own name is missing.
+    /// Count a row that is named `called` (its kind), because the string of its own name (number `text`) is missing.
     pub(crate) fn count_nameless(&mut self, called: &str, text: i64) {
         match self.nameless.get_mut(called) {
             Some((count, _)) => *count += 1,
@@ -159,6 +163,7 @@ impl<'o> Processes<'o> {
         }
     }
 
+    /// Count several occurrences of a diagnostic of the complete file.
     pub(crate) fn count_many(&mut self, code: Code, count: u64, example: &str) {
         if count > 0 {
             code.count_many(&mut self.report, count, None, example);
@@ -181,7 +186,7 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// Processes with events, and the diagnostics of the complete file.
+    /// Take the processes with events, and count damaged tables, missing names and unassigned rows in the report.
     fn take_kept(&mut self) -> Vec<ProcessTrace> {
         for (table, why) in &self.damaged {
             diagnostics::TABLE_DAMAGED.count(&mut self.report, None, &format!("{table}: {why}"));
@@ -244,7 +249,7 @@ impl<'o> Processes<'o> {
     }
 }
 
-/// Process that made the API calls of each correlation ID.
+/// Process and start of the first API call of each correlation ID; `None` for an ID of several processes.
 fn callers(by_pid: &BTreeMap<i64, ProcessTrace>) -> Callers {
     let mut callers = Callers::default();
     for (&pid, ProcessTrace { trace, .. }) in by_pid {
@@ -289,13 +294,13 @@ pub(crate) struct ProcessTrace {
     /// Records of events on streams by event number: the stream and the recording call.
     pub(crate) records: BTreeMap<i64, EventRecord>,
     rows: Appender,
-    category: Recurring,
+    category: RecurringTexts,
 }
 
 impl ProcessTrace {
     fn new(pid: i64) -> Self {
         let (trace, records) = (Trace::default(), BTreeMap::new());
-        Self { pid, trace, device: None, records, rows: Appender::default(), category: Recurring::default() }
+        Self { pid, trace, device: None, records, rows: Appender::default(), category: RecurringTexts::default() }
     }
 
     /// Check if the process has GPU API calls or GPU work.
@@ -376,7 +381,7 @@ fn close_open(trace: &mut Trace) {
     }
 }
 
-/// Start, duration and flags of a row; invalid times are counted.
+/// Start and duration in ns, and flags, of a row; invalid times are counted.
 fn times(event: &Event<'_>, report: &mut ReadReport) -> (i64, i64, u8) {
     let is_time = |ns: i64| ns.unsigned_abs() <= MAX_NS.unsigned_abs();
     match event.times {

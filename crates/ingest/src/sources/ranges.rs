@@ -23,6 +23,7 @@ pub(crate) struct Range<'t> {
 }
 
 impl<'t> Range<'t> {
+    /// Parse the text of an NVTX or roctx range.
     pub(crate) fn parse(text: &'t str) -> Self {
         let plain = Self { name: text, is_operator: false, sequence: None, operator: None, sizes: None };
         let is_key = |at: &usize| [SEQUENCE, OPERATOR, SIZES].iter().any(|key| text[*at..].starts_with(key));
@@ -50,6 +51,7 @@ impl<'t> Range<'t> {
         }
     }
 
+    /// Event arguments of the range: sequence number, operator ID and input sizes.
     pub(crate) fn arguments(&self) -> [(&'static str, Value<'t>); 3] {
         [
             ("Sequence number", Value::Int(self.sequence)),
@@ -64,7 +66,7 @@ fn commas(text: &str) -> impl Iterator<Item = usize> {
     memchr::memchr_iter(b',', text.as_bytes())
 }
 
-/// The text after the first occurrence of a key, which begins with a comma.
+/// Text after the first occurrence of a key that begins with a comma, such as `, seq = `; `None` without the key.
 fn after<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     commas(text).find_map(|at| text[at..].strip_prefix(key))
 }
@@ -74,7 +76,7 @@ fn has_namespace(name: &str) -> bool {
     memchr::memchr_iter(b':', bytes).any(|at| bytes.get(at + 1) == Some(&b':'))
 }
 
-/// The nested list at the start of a text.
+/// Nested list at the start of a text: the text up to the first `]]`.
 fn list(text: &str) -> &str {
     text.find("]]").map_or(text, |end| &text[..end + 2])
 }

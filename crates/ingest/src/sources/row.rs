@@ -1,4 +1,4 @@
-//! Rows of tables and binary formats that become events.
+//! Builder that appends rows of tables and binary formats to a trace as events.
 
 use crate::diagnostics;
 use stackline_model::{AttrType, AttrValue, EventId, EventKind, NewEvent, Phase, StrId, StringTable, Trace, TrackId};
@@ -8,7 +8,7 @@ pub(crate) const ROWS_BETWEEN_CHECKS: u32 = 4096;
 /// Limit on times in ns (the year 2065 as epoch time); larger ones are invalid.
 pub(crate) const MAX_NS: i64 = 3_000_000_000_000_000_000;
 
-/// The value of an argument.
+/// Value of an event argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value<'a> {
     Int(Option<i64>),
@@ -17,7 +17,7 @@ pub(crate) enum Value<'a> {
     Json(&'a str),
 }
 
-/// An event except its offset, which is the number of earlier rows.
+/// Fields of a new event except its offset, which is the number of earlier rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewRow {
     /// Start in ns since the trace's base.
@@ -37,15 +37,15 @@ pub(crate) struct NewRow {
 pub(crate) struct Appender {
     fields: Vec<(StrId, AttrType)>,
     values: Vec<u64>,
-    recurring: Recurring,
+    recurring: RecurringTexts,
 }
 
-/// Handles of texts that mostly recur from row to row, by column.
+/// Cache of the last string ID of each column, for texts that mostly recur from row to row.
 #[derive(Debug, Default)]
-pub(crate) struct Recurring(Vec<StrId>);
+pub(crate) struct RecurringTexts(Vec<StrId>);
 
-impl Recurring {
-    /// Handle of a text, without a search if the previous row had the same text in this column.
+impl RecurringTexts {
+    /// Intern a text, without a search if the previous row had the same text in this column (`place`).
     #[inline]
     pub(crate) fn intern(&mut self, strings: &mut StringTable, place: usize, text: &str) -> StrId {
         if let Some(known) = self.0.get(place).and_then(|known| known.some())

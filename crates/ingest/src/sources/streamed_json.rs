@@ -72,9 +72,9 @@ pub(crate) trait Fields<'de> {
 }
 
 /// Deserializer seed that passes the parts of an object or list to a receiver.
-pub(crate) struct Into<'f, F>(pub(crate) &'f mut F);
+pub(crate) struct FieldsSeed<'f, F>(pub(crate) &'f mut F);
 
-impl<'de, F: Fields<'de>> DeserializeSeed<'de> for Into<'_, F> {
+impl<'de, F: Fields<'de>> DeserializeSeed<'de> for FieldsSeed<'_, F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -82,7 +82,7 @@ impl<'de, F: Fields<'de>> DeserializeSeed<'de> for Into<'_, F> {
     }
 }
 
-impl<'de, F: Fields<'de>> Visitor<'de> for Into<'_, F> {
+impl<'de, F: Fields<'de>> Visitor<'de> for FieldsSeed<'_, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -33,7 +33,7 @@ pub(crate) fn rows(
     processes.note_damage(table, read);
 }
 
-/// Read the string table: columns with the numbers and the strings.
+/// Read a string table into a map from numbers to strings; `columns` are those of the number and the string.
 pub(crate) fn texts(file: &Database, table: &str, columns: [&str; 2], processes: &mut Processes<'_>) -> Texts {
     let mut texts = Texts::default();
     rows(file, table, &columns, processes, |row, _| {
@@ -45,7 +45,7 @@ pub(crate) fn texts(file: &Database, table: &str, columns: [&str; 2], processes:
     texts
 }
 
-/// Count a row that gets its kind as name, because its name is missing in the file, or the row has none.
+/// Count a row that is named `called` (its kind), because its string is missing in the file, or it has no name.
 pub(crate) fn note_nameless(ids: &[Option<i64>], called: &str, processes: &mut Processes<'_>) {
     match ids.iter().flatten().next() {
         Some(&id) => processes.count_nameless(called, id),

@@ -35,10 +35,10 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
     let nodes = nodes::read(values, root, &mut trace.report);
     let mut lives = StorageLifetimes::default();
     let mut leaves: Vec<(usize, Vec<Use>)> = Vec::new();
-    for worker in nodes.workers(storage_lifetimes::touches) {
-        let uses = lives.uses(&nodes, &worker);
-        lives.note_position(&uses, worker.at);
-        leaves.push((worker.at, uses));
+    for operator in nodes.accessing_operators(storage_lifetimes::touches) {
+        let uses = lives.uses(&nodes, &operator);
+        lives.note_position(&uses, operator.at);
+        leaves.push((operator.at, uses));
     }
     let (objects, paths) = (Vec::new(), FxHashMap::default());
     let mut writer = Writer { nodes: &nodes, lives: &lives, objects, paths, trace };

@@ -40,7 +40,7 @@ impl Node {
     }
 }
 
-/// All nodes, sorted by number.
+/// All nodes of an execution trace, sorted by ID, with their indexes by ID.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     pub(super) all: Vec<Node>,
@@ -51,39 +51,39 @@ impl Nodes {
     /// Operators that access memory themselves, in the order of their ends. These are operators without inner operators
     /// that access memory, and operators with tensors that no inner operator mentions. For example, `aten::mul` has the
     /// copy of its number below it, but not the product.
-    pub(super) fn workers(&self, touches: impl Fn(&Node) -> bool) -> Vec<Worker> {
+    pub(super) fn accessing_operators(&self, touches: impl Fn(&Node) -> bool) -> Vec<AccessingOperator> {
         let mut works_below = vec![false; self.all.len()];
         let mut end: Vec<usize> = (0..self.all.len()).collect();
         let mut below: Vec<FxHashSet<i128>> = vec![FxHashSet::default(); self.all.len()];
-        let mut workers = Vec::new();
+        let mut operators = Vec::new();
         // Parents have lower numbers than their children, so all children are visited first.
         for at in (0..self.all.len()).rev() {
             let node = &self.all[at];
             let mut mentioned = std::mem::take(&mut below[at]);
             let touches = touches(node);
             if !works_below[at] {
-                workers.push(Worker { at, below: FxHashSet::default() });
+                operators.push(AccessingOperator { at, below: FxHashSet::default() });
             } else if touches && node.storages().any(|storage| !mentioned.contains(&storage)) {
                 let below = node.storages().filter(|storage| mentioned.contains(storage)).collect();
-                workers.push(Worker { at, below });
+                operators.push(AccessingOperator { at, below });
             }
             if let Some(parent) = self.parent(at) {
                 works_below[parent] |= works_below[at] || touches;
                 end[parent] = end[parent].max(end[at]);
                 mentioned.extend(node.storages());
-                merge(&mut below[parent], mentioned);
+                merge_storages(&mut below[parent], mentioned);
             }
         }
-        workers.sort_by_key(|worker| (end[worker.at], std::cmp::Reverse(worker.at)));
-        workers
+        operators.sort_by_key(|operator| (end[operator.at], std::cmp::Reverse(operator.at)));
+        operators
     }
 
-    /// Parent of a node. A parent has a lower number, so the ascent ends.
+    /// Index of a node's parent; `None` for a root. A parent has a lower index, so the ascent ends.
     pub(super) fn parent(&self, at: usize) -> Option<usize> {
         self.by_id.get(&self.all[at].parent).copied().filter(|parent| *parent < at)
     }
 
-    /// Outermost operator around a node that returns a storage which it did not take.
+    /// Outermost operator around a node that returns a storage without taking it: the operator that created it.
     pub(super) fn creating_operator(&self, at: usize, storage: i128) -> Option<&Node> {
         let has = |tensors: &[Tensor]| tensors.iter().any(|tensor| tensor.storage == storage);
         let makes = |node: &&Node| has(&node.outputs) && !node.inputs.iter().any(|tensors| has(tensors));
@@ -98,37 +98,40 @@ const MAX_ENCLOSING: usize = 64;
 
 /// An operator that accesses memory itself.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(super) struct AccessingOperator {
     pub(super) at: usize,
     /// Storages of its tensors that inner operators mention, and therefore access.
     pub(super) below: FxHashSet<i128>,
 }
 
-/// Merge the smaller of two sets into the larger, so that a storage moves only as often as its set doubles.
-fn merge(into: &mut FxHashSet<i128>, mut more: FxHashSet<i128>) {
+/// Add a set of storage numbers to another one. The smaller set moves into the larger, so a storage moves only as often
+/// as its set doubles.
+fn merge_storages(into: &mut FxHashSet<i128>, mut more: FxHashSet<i128>) {
     if into.len() < more.len() {
         std::mem::swap(into, &mut more);
     }
     into.extend(more);
 }
 
+/// Read the nodes of an execution trace from parsed JSON. Damaged nodes and tensors are counted.
 pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nodes {
     let list = values.as_dict(root).and_then(|dict| values.find(dict, "nodes")).and_then(|list| values.as_list(list));
     let mut nodes = Nodes::default();
     let mut seen = FxHashSet::default();
-    let mut tally = ProblemTally { left: values.item_count(), damaged: 0 };
+    let mut budget = SearchBudget { left: values.item_count(), damaged: 0 };
     for value in list.map_or(&[][..], |list| values.items(list)) {
         report.records += 1;
-        match values.as_dict(*value).filter(|dict| seen.insert(*dict)).and_then(|dict| node(values, dict, &mut tally)) {
+        match values.as_dict(*value).filter(|dict| seen.insert(*dict)).and_then(|dict| node(values, dict, &mut budget))
+        {
             Some(node) => {
-                let damaged = std::mem::take(&mut tally.damaged);
+                let damaged = std::mem::take(&mut budget.damaged);
                 diagnostics::MEMORY_BAD_TENSOR.count_many(report, damaged, None, &format!("of {}", node.name));
                 nodes.all.push(node);
             }
             None => diagnostics::MEMORY_BAD_EVENT.count(report, None, "a node that has no ID or name, or occurs twice"),
         }
     }
-    if tally.left == 0 {
+    if budget.left == 0 {
         diagnostics::MEMORY_BAD_EVENT.count(
             report,
             None,
@@ -140,8 +143,8 @@ pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nod
     nodes
 }
 
-/// Remaining budget and counts of a search for tensors.
-struct ProblemTally {
+/// Number of values that a search for tensors may still examine, and count of damaged tensors.
+struct SearchBudget {
     /// Number of values that may still be examined, over all nodes. A file without shared lists needs at most its own
     /// number of values; shared lists could unfold to any size.
     left: usize,
@@ -149,7 +152,7 @@ struct ProblemTally {
     damaged: u64,
 }
 
-fn node(values: &Values, dict: NodeId, tally: &mut ProblemTally) -> Option<Node> {
+fn node(values: &Values, dict: NodeId, budget: &mut SearchBudget) -> Option<Node> {
     let int = |key: &str| values.find(dict, key).and_then(|value| values.as_int(value));
     let text = |value: Value| values.as_text(value).map(|id| values.strings.get(id).to_owned());
     let name = values.find(dict, "name").and_then(text)?;
@@ -158,13 +161,13 @@ fn node(values: &Values, dict: NodeId, tally: &mut ProblemTally) -> Option<Node>
         id: int("id")?,
         parent: int("parent").or_else(|| int("ctrl_deps")).unwrap_or(0),
         name,
-        inputs: tensors(values, dict, "input", tally),
-        outputs: tensors(values, dict, "output", tally).into_iter().flatten().collect(),
+        inputs: tensors(values, dict, "input", budget),
+        outputs: tensors(values, dict, "output", budget).into_iter().flatten().collect(),
         schema: schema.unwrap_or_default(),
     })
 }
 
-/// Value of a named attribute of an execution-trace node in Chakra's layout.
+/// Value of a node's attribute by its name, in Chakra's layout.
 fn attribute(values: &Values, dict: NodeId, attribute_name: &str) -> Option<Value> {
     let attribute_name = values.strings.find(attribute_name)?;
     let list = values.as_list(values.find(dict, "attrs")?)?;
@@ -176,8 +179,9 @@ fn attribute(values: &Values, dict: NodeId, attribute_name: &str) -> Option<Valu
         .find_map(|attribute| values.find(attribute, "value"))
 }
 
-/// Tensors by argument: from `inputs` and `input_types`, or within `inputs` in Chakra's layout.
-fn tensors(values: &Values, dict: NodeId, what: &str, tally: &mut ProblemTally) -> Vec<Tensors> {
+/// Tensors of a node by argument, for its inputs or outputs (`what`). They are in `inputs` and `input_types`, or within
+/// `inputs` in Chakra's layout.
+fn tensors(values: &Values, dict: NodeId, what: &str, budget: &mut SearchBudget) -> Vec<Tensors> {
     let list = |dict: NodeId, key: &str| values.find(dict, key).and_then(|value| values.as_list(value));
     let both = values.find(dict, &format!("{what}s"));
     let (arguments, types, shapes) = match both.and_then(|value| values.as_dict(value)) {
@@ -189,13 +193,13 @@ fn tensors(values: &Values, dict: NodeId, what: &str, tally: &mut ProblemTally) 
     };
     let items = |list: Option<NodeId>| list.map_or(&[][..], |list| values.items(list));
     let (types, shapes) = (items(types), items(shapes));
-    let count = items(arguments).len().min(tally.left);
+    let count = items(arguments).len().min(budget.left);
     let argument = |(at, value): (usize, &Value)| {
-        tally.left = tally.left.saturating_sub(1);
+        budget.left = budget.left.saturating_sub(1);
         let kind = types.get(at).and_then(|kind| values.as_text(*kind)).map_or("", |id| values.strings.get(id));
         let mut found = Vec::new();
-        if kind.contains("Tensor") && tally.left > 0 {
-            let mut search = TensorSearch { values, kind, tally, found: &mut found };
+        if kind.contains("Tensor") && budget.left > 0 {
+            let mut search = TensorSearch { values, kind, budget, found: &mut found };
             search.collect(*value, shapes.get(at).copied(), 0);
         }
         found
@@ -207,7 +211,7 @@ fn tensors(values: &Values, dict: NodeId, what: &str, tally: &mut ProblemTally) 
 struct TensorSearch<'a> {
     values: &'a Values,
     kind: &'a str,
-    tally: &'a mut ProblemTally,
+    budget: &'a mut SearchBudget,
     found: &'a mut Tensors,
 }
 
@@ -216,20 +220,20 @@ impl TensorSearch<'_> {
     fn collect(&mut self, value: Value, shape: Option<Value>, depth: u32) {
         let Some(list) = self.values.as_list(value) else { return };
         if let Some(tensor) = tensor(self.values, list, shape, self.kind) {
-            self.tally.left = self.tally.left.saturating_sub(6);
+            self.budget.left = self.budget.left.saturating_sub(6);
             // Storage 0 means that the tensor has no memory.
             self.found.extend(tensor.storage.gt(&0).then_some(tensor));
         } else if is_one_tensor(self.values, list) {
-            self.tally.left = self.tally.left.saturating_sub(6);
-            self.tally.damaged += 1;
+            self.budget.left = self.budget.left.saturating_sub(6);
+            self.budget.damaged += 1;
         } else if depth < 4 {
             let shapes = shape.and_then(|shape| self.values.as_list(shape));
             let shapes = shapes.map_or(&[][..], |list| self.values.items(list));
             for (at, item) in self.values.items(list).iter().enumerate() {
-                if self.tally.left == 0 {
+                if self.budget.left == 0 {
                     return;
                 }
-                self.tally.left -= 1;
+                self.budget.left -= 1;
                 self.collect(*item, shapes.get(at).copied(), depth + 1);
             }
         }

@@ -1,10 +1,10 @@
 //! Lifetimes of storages: the time range in which a storage number denotes one object, with its accesses.
 
-use super::nodes::{Node, Nodes, Tensor, Worker};
+use super::nodes::{AccessingOperator, Node, Nodes, Tensor};
 use rustc_hash::FxHashMap;
 use stackline_model::AccessMode;
 
-/// One object: a storage from its first operator to its last one.
+/// Lifetime of one memory object: a storage from its first operator to its last one.
 #[derive(Debug)]
 pub(super) struct StorageLifetime {
     /// The tensor of its first use.
@@ -17,7 +17,7 @@ pub(super) struct StorageLifetime {
     pub(super) last: usize,
 }
 
-/// A use of an object by an operator.
+/// Use of a memory object by an operator, with the access mode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use {
     pub(super) life: usize,
@@ -30,6 +30,7 @@ pub(super) struct Use {
 }
 
 impl Use {
+    /// Check if the operator writes the object.
     pub(super) fn writes(&self) -> bool {
         self.mode.is_some_and(AccessMode::writes)
     }
@@ -43,10 +44,11 @@ pub(super) struct StorageLifetimes {
 }
 
 impl StorageLifetimes {
-    /// Uses of memory objects by the next operator, at most one per object.
-    pub(super) fn uses(&mut self, nodes: &Nodes, worker: &Worker) -> Vec<Use> {
-        let node = &nodes.all[worker.at];
-        let is_own = |tensor: &&Tensor| !worker.below.contains(&tensor.storage);
+    /// Determine the memory objects that an operator uses, with at most one use per object. Operators must be passed in
+    /// the order of their ends.
+    pub(super) fn uses(&mut self, nodes: &Nodes, operator: &AccessingOperator) -> Vec<Use> {
+        let node = &nodes.all[operator.at];
+        let is_own = |tensor: &&Tensor| !operator.below.contains(&tensor.storage);
         let mutated = mutated_arguments(&node.schema);
         let sure = !node.schema.is_empty();
         let mut uses = Uses::default();
@@ -60,7 +62,7 @@ impl StorageLifetimes {
                     false => AccessMode::Read,
                 };
                 let mode = Some(if sure { mode } else { AccessMode::Unknown });
-                uses.add(self.input_use(nodes, worker.at, tensor, mode, sure));
+                uses.add(self.input_use(nodes, operator.at, tensor, mode, sure));
             }
         }
         let inputs = uses.list.len();
@@ -73,7 +75,7 @@ impl StorageLifetimes {
                 // An inner operator made or filled the object; this operator may have written it afterwards.
                 returns_new = true;
                 let mode = Some(AccessMode::Unknown);
-                uses.add(self.input_use(nodes, worker.at, tensor, mode, false));
+                uses.add(self.input_use(nodes, operator.at, tensor, mode, false));
                 continue;
             }
             if taken(&uses, self.now.get(&tensor.storage)) {
@@ -92,15 +94,16 @@ impl StorageLifetimes {
         uses.list
     }
 
-    /// Use of an output. An output of an inner operator was made for this one.
+    /// Use of an output tensor. If an inner operator created the storage, it is the same object; otherwise a new object
+    /// begins.
     fn output_use(&mut self, node: &Node, tensor: &Tensor, mode: Option<AccessMode>, sure: bool) -> Use {
         let made = self.now.get(&tensor.storage).filter(|life| self.all[**life].first >= Some(node.id)).is_some();
         let life = if made { self.find(tensor) } else { self.begin(tensor, Some(node.id)) };
         Use { life, mode, sure, begins: !made }
     }
 
-    /// Use of an input. If an enclosing operator returns the storage without taking it, the object was made within that
-    /// operator by an unrecorded one. An example is the result that `aten::sum` first fills with zeros.
+    /// Use of an input tensor. If an enclosing operator returns the storage without taking it, the object was created
+    /// within that operator by an unrecorded one. An example is the result that `aten::sum` first fills with zeros.
     fn input_use(&mut self, nodes: &Nodes, at: usize, tensor: &Tensor, mode: Option<AccessMode>, sure: bool) -> Use {
         match nodes.creating_operator(at, tensor.storage) {
             Some(maker) => self.output_use(maker, tensor, mode, sure),

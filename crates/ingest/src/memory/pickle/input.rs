@@ -25,11 +25,12 @@ impl<R: Read> Input<R> {
         self.base + self.at as u64
     }
 
-    /// Bytes of strings so far, an upper bound of their memory.
+    /// Total bytes of the strings read so far, an upper bound of their memory.
     pub(super) fn text_bytes(&self) -> u64 {
         self.text_bytes
     }
 
+    /// Read one byte.
     pub(super) fn byte(&mut self) -> io::Result<u8> {
         if self.at == self.filled {
             self.refill()?;
@@ -38,6 +39,7 @@ impl<R: Read> Input<R> {
         Ok(self.buffer[self.at - 1])
     }
 
+    /// Read the next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut array = [0; N];
         if let Some(bytes) = self.buffer[self.at..self.filled].first_chunk::<N>() {
@@ -68,7 +70,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// Next text lines of the pickle, joined by points; fewer if the input ends.
+    /// Read the next text lines, and return up to 200 bytes of them, joined by dots, for an error message.
     pub(super) fn lines(&mut self, count: usize) -> String {
         let mut text = Vec::new();
         let mut lines = 0;

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 type Place = (MemoryDeviceId, u64);
 
-/// Segments and objects by address at one moment.
+/// Allocator layout at one moment: large segments and live objects, by device and address.
 #[derive(Default)]
 struct Layout {
     /// Bytes of segments of large blocks.
@@ -44,13 +44,14 @@ impl Layout {
         }
     }
 
-    /// Check if the block of another object covers an address.
+    /// Check if the block of another object, which begins before this address, covers it.
     fn is_taken(&self, place: Place) -> bool {
         let before = self.objects.range(..place).next_back();
         before.is_some_and(|((device, at), (_, bytes))| *device == place.0 && at.saturating_add(*bytes) > place.1)
     }
 
-    /// Bytes of the block of an object at an address, if the block is larger than the object.
+    /// Size in bytes of the block of an object at an address, if it is slightly larger than the object. The block
+    /// extends to the next object or to the end of the segment.
     fn block(&self, place: Place, bytes: u64) -> Option<u64> {
         let ((device, segment), size) = self.segments.range(..=place).next_back()?;
         let end = segment.saturating_add(*size);
@@ -68,7 +69,7 @@ impl Layout {
 impl Reader<'_> {
     /// Set the size of objects to that of their allocator blocks, for blocks that segments of the snapshot do not
     /// contain.
-    pub(super) fn block_sizes(&mut self) {
+    pub(super) fn infer_block_sizes(&mut self) {
         let settings = &self.trace.allocator_settings;
         if settings.expandable || self.trace.segments.iter().any(|segment| segment.expandable) {
             return;
@@ -114,8 +115,8 @@ impl Reader<'_> {
         Some(larger)
     }
 
-    /// Layout before the first event: the segments at the end with all changes of the events undone, and objects that
-    /// no event allocated.
+    /// Reconstruct the allocator layout before the first event: final segments with the changes of all events undone,
+    /// and objects that no event allocated.
     fn before_all(&self) -> Layout {
         let mut layout = Layout::default();
         for segment in &self.trace.segments {

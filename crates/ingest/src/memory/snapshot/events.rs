@@ -10,7 +10,7 @@ use stackline_model::{
     call_flags,
 };
 
-/// Live objects after the events, by device.
+/// Live objects and pending frees of each device while events are read.
 #[derive(Default)]
 pub(super) struct Live {
     devices: Vec<DeviceState>,
@@ -28,6 +28,7 @@ pub(super) struct DeviceState {
 }
 
 impl Live {
+    /// State of a device, created if missing.
     pub(super) fn device(&mut self, device: MemoryDeviceId) -> &mut DeviceState {
         if self.devices.len() <= device.index() {
             self.devices.resize_with(device.index() + 1, DeviceState::default);
@@ -47,7 +48,7 @@ impl Live {
     }
 }
 
-/// Events of one device, with the read position.
+/// Event list of one device, with the position of the next event.
 struct Lane {
     device: MemoryDeviceId,
     events: NodeId,
@@ -56,7 +57,7 @@ struct Lane {
     time_ns: i64,
 }
 
-/// Fields that all events have.
+/// Fields that all allocator events have: device, address, size and call.
 struct Event {
     dict: NodeId,
     device: MemoryDeviceId,
@@ -66,7 +67,7 @@ struct Event {
 }
 
 impl Reader<'_> {
-    /// Read the allocator events of these devices from a PyTorch snapshot.
+    /// Read the allocator events of the devices (name and event list of each) from a PyTorch snapshot, in time order.
     pub(super) fn events(&mut self, lanes: &[(String, NodeId)]) -> Live {
         let mut live = Live::default();
         let mut seen = FxHashSet::default();
@@ -105,7 +106,7 @@ impl Reader<'_> {
         reserve!(self.trace.objects, events / 2, kind allocated_by freed_by);
     }
 
-    /// Device with the earliest next event, and that event's time; its position advances.
+    /// Advance past the earliest event of all devices, and return its event list and its time in ns.
     fn next_event<'l>(&mut self, lanes: &'l mut [Lane]) -> Option<(&'l Lane, i64)> {
         let mut first: Option<(usize, i64)> = None;
         for (at, lane) in lanes.iter().enumerate() {
@@ -161,7 +162,7 @@ impl Reader<'_> {
         match action {
             _ if action == keys.alloc => self.allocation(&event, state),
             _ if action == keys.free_requested || action == keys.free => self.free(&event, state),
-            _ if action == keys.free_completed => self.completed(&event, state),
+            _ if action == keys.free_completed => self.free_completed(&event, state),
             _ if action == keys.segment_alloc => self.segment_event(&event, MemorySegmentEventKind::Allocate),
             _ if action == keys.segment_free => self.segment_event(&event, MemorySegmentEventKind::Free),
             _ if action == keys.segment_map => self.segment_event(&event, MemorySegmentEventKind::Map),
@@ -210,8 +211,8 @@ impl Reader<'_> {
         state.objects.insert(event.address, event.size.max(1), object);
     }
 
-    /// Rounded size of a request, 0 for an empty request. The settings belong to the GPU's allocator, not to the
-    /// host's.
+    /// Size in bytes to which the allocator rounds a request; 0 for an empty request. The settings belong to the GPU's
+    /// allocator, not to the host's.
     fn rounded(&self, event: &Event) -> u64 {
         let device = self.trace.devices.get(event.device.index());
         let is_gpu = device.is_some_and(|device| self.trace.strings.get(device.name).starts_with("cuda"));
@@ -219,7 +220,7 @@ impl Reader<'_> {
         if event.size == 0 { 0 } else { settings.round(event.size) }
     }
 
-    /// String of a snapshot that is present and not `N/A`.
+    /// Text at a key of a snapshot's dict; none if it is missing, empty or `N/A`.
     fn present_text(&self, dict: NodeId, key: StrId) -> StrId {
         let text = self.text(dict, key);
         if text == self.keys.not_given || self.trace.strings.get(text).is_empty() { StrId::NONE } else { text }
@@ -255,8 +256,8 @@ impl Reader<'_> {
         self.trace.release(object, event.call);
     }
 
-    /// Process a completed free, which is new information only if its request was not seen.
-    fn completed(&mut self, event: &Event, state: &mut DeviceState) {
+    /// Process the completion of a free: it frees the object only if the free's request was not seen.
+    fn free_completed(&mut self, event: &Event, state: &mut DeviceState) {
         if state.pending.remove(&event.address) {
             return;
         }
@@ -293,7 +294,7 @@ impl Reader<'_> {
         });
     }
 
-    /// Apply a name that the program gave to live memory.
+    /// Set the name of the live object at an event's address to the text that the program supplied.
     fn annotation(&mut self, event: &Event, state: &DeviceState) {
         if let Some((object, 0)) = state.objects.find(event.address) {
             self.trace.objects.name[object.index()] = self.present_text(event.dict, self.keys.user_metadata);

@@ -68,12 +68,12 @@ pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace 
         diagnostics::MEMORY_NO_SEGMENTS.count(&mut reader.trace.report, None, "");
     }
     reader.segments(segments, &mut live);
-    reader.block_sizes();
+    reader.infer_block_sizes();
     reader.pools_by_address();
     reader.finish(&live)
 }
 
-/// State of reading one snapshot.
+/// Reader of one snapshot: parsed values, keys, and the memory trace so far.
 struct Reader<'a> {
     values: &'a Values,
     keys: Keys,
@@ -103,7 +103,7 @@ impl Reader<'_> {
         u64::try_from(value).ok().filter(|bytes| *bytes <= MOST_BYTES)
     }
 
-    /// List in a dict of a snapshot; a value of another type is counted.
+    /// List at a key of a snapshot's dict; a value of another type is counted as a problem.
     fn list(&mut self, dict: Option<NodeId>, key: StrId, problem: diagnostics::Code) -> Option<NodeId> {
         let value = self.field(dict?, key).filter(|value| *value != Value::NONE)?;
         let list = self.values.as_list(value);
@@ -114,7 +114,7 @@ impl Reader<'_> {
         list
     }
 
-    /// Private pool of the caching allocator that `key` names; none for the default pool.
+    /// Name of the private pool in the caching allocator, from the two numbers at a key; none for the default pool.
     fn pool(&mut self, dict: NodeId, key: StrId) -> StrId {
         let Some(list) = self.field(dict, key).and_then(|value| self.values.as_list(value)) else { return StrId::NONE };
         let [first, second] = self.values.items(list) else { return StrId::NONE };

@@ -16,7 +16,8 @@ use std::ops::Range;
 type SegmentRanges = FxHashMap<u16, BTreeMap<u64, u64>>;
 
 impl Reader<'_> {
-    /// Read segments. Objects in active blocks without an allocation event are older than the trace.
+    /// Read the allocator's segments with their blocks. Objects in active blocks without an allocation event are older
+    /// than the trace.
     pub(super) fn segments(&mut self, segments: Option<NodeId>, live: &mut Live) {
         let mut seen = FxHashSet::default();
         let mut lists = FxHashSet::default();
@@ -33,7 +34,7 @@ impl Reader<'_> {
                 self.count_damaged("a segment that shares its list of blocks with an earlier segment");
                 continue;
             }
-            match self.place(dict, &mut taken) {
+            match self.segment_range(dict, &mut taken) {
                 Ok((number, place)) => self.segment(dict, number, place, live),
                 Err(what) => self.count_damaged(&what),
             }
@@ -44,8 +45,8 @@ impl Reader<'_> {
         diagnostics::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, what);
     }
 
-    /// Device number and address range of a segment, which must not overlap another one.
-    fn place(&self, dict: NodeId, taken: &mut SegmentRanges) -> Result<(u16, Range<u64>), String> {
+    /// Read the device number and address range of a segment; an error if it is invalid or overlaps an earlier one.
+    fn segment_range(&self, dict: NodeId, taken: &mut SegmentRanges) -> Result<(u16, Range<u64>), String> {
         let keys = self.keys;
         let Some(address) = self.number(dict, keys.address) else {
             return Err("a segment without an address".to_owned());
@@ -119,7 +120,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Read a block within the rest of its segment. Blocks are sorted by address; older versions omit it.
+    /// Read a block, which must lie in `left`, the rest of its segment. Blocks are sorted by address; older versions
+    /// omit it.
     fn block(&mut self, block: Value, left: Range<u64>) -> Result<MemoryBlock, String> {
         let keys = self.keys;
         let Some(dict) = self.values.as_dict(block) else { return Err("a block that is not a dict".to_owned()) };

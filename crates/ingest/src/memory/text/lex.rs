@@ -80,7 +80,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Placed>, TextError> {
     Ok(tokens)
 }
 
-/// Rest of a quoted word; `None` if the quote is not closed on this line.
+/// Read a quoted word after its opening quote; `None` if the quote is not closed on this line.
 fn quoted(characters: &mut impl Iterator<Item = (usize, char)>) -> Option<String> {
     let mut word = String::new();
     loop {

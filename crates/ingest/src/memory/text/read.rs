@@ -29,7 +29,7 @@ pub fn read(label: &str, text: &str) -> Result<MemoryTrace, TextError> {
     Ok(trace)
 }
 
-/// An object in a list of accesses, with the accessed bytes.
+/// Object in a statement's list of accesses, with the accessed bytes.
 #[derive(PartialEq)]
 struct Part {
     object: MemoryObjectId,
@@ -40,7 +40,7 @@ struct Part {
     evidence: Option<AccessEvidence>,
 }
 
-/// Options after a statement.
+/// Options of a statement, for its call and its object.
 struct Options {
     call: NewCall,
     object: NewObject,
@@ -72,12 +72,12 @@ impl Reader {
         Self { tokens, at: 0, trace, device: None, live, events, places, latest_ns: FxHashMap::default() }
     }
 
-    /// Device of the next statement; a text that names none has the default device.
+    /// Current device of the statements; the default device if the text has named none.
     fn device(&mut self) -> MemoryDeviceId {
         *self.device.get_or_insert_with(|| self.trace.device(FIRST_DEVICE))
     }
 
-    /// Stream of this number on the device; none if the device is unknown.
+    /// Stream with this number on the current device; none if the device is unknown.
     fn stream(&mut self, key: u64) -> MemoryStreamId {
         match self.device() {
             MemoryDeviceId::NONE => MemoryStreamId::NONE,
@@ -95,7 +95,7 @@ impl Reader {
         found
     }
 
-    /// Error at the token `back` positions before the next one.
+    /// Syntax error at the token `back` positions before the next one.
     fn error<T>(&self, back: usize, what: String) -> Result<T, TextError> {
         let at = self.at.saturating_sub(back).min(self.tokens.len().saturating_sub(1));
         let (line, column) = self.tokens.get(at).map_or((1, 1), |placed| (placed.line, placed.column));
@@ -183,7 +183,7 @@ impl Reader {
         }
     }
 
-    /// Count impossible or doubtful values, as readers of other formats do.
+    /// Count an object as a problem if its size is impossible or it overlaps a live object.
     fn count_impossible(&mut self, name: &str, id: MemoryObjectId) {
         let (objects, row) = (&self.trace.objects, id.index());
         let (address, bytes, device) = (objects.address[row], objects.bytes[row], objects.device[row]);
@@ -296,7 +296,7 @@ impl Reader {
         }
     }
 
-    /// Parse names with ranges; the list ends before a token that is not a name, or before an option.
+    /// Parse a list of object names with byte ranges, up to another token or an option.
     fn list(&mut self) -> Result<Vec<Part>, TextError> {
         let mut parts = Vec::new();
         if self.is_name() {
@@ -405,7 +405,7 @@ impl Reader {
             }
             let Token::Word(key) = self.peek().clone() else {
                 if options.has_time {
-                    self.note_time(&options.call);
+                    self.count_decreasing_time(&options.call);
                 }
                 return Ok(options);
             };
@@ -452,8 +452,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Count times of calls that decrease on their stream.
-    fn note_time(&mut self, call: &NewCall) {
+    /// Count a call that starts before an earlier call of its stream.
+    fn count_decreasing_time(&mut self, call: &NewCall) {
         let latest = self.latest_ns.entry(call.stream).or_insert(call.start_ns);
         if call.start_ns < *latest {
             let example = format!("{} ns", latest.saturating_sub(call.start_ns));

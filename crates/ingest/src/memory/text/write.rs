@@ -23,7 +23,7 @@ pub fn write_counted(trace: &MemoryTrace) -> (String, u64) {
     writer.devices();
     for call in trace.calls.ids() {
         // Objects keep their order: older ones are written before younger ones, and before their uses.
-        let last = named(trace, call).map(MemoryObjectId::index).max();
+        let last = named_objects(trace, call).map(MemoryObjectId::index).max();
         writer.older_up_to(last.map_or(0, |last| last + 1));
         writer.call(call);
     }
@@ -35,14 +35,14 @@ pub fn write_counted(trace: &MemoryTrace) -> (String, u64) {
 }
 
 /// Check if the statement of a call lists its accesses.
-fn touches(trace: &MemoryTrace, call: MemoryCallId) -> bool {
+fn lists_accesses(trace: &MemoryTrace, call: MemoryCallId) -> bool {
     let kind = trace.calls.kind[call.index()];
     kind.is_copy() || matches!(kind, MemoryCallKind::Kernel | MemoryCallKind::Set)
 }
 
-/// Objects that the statement of a call names: live objects, and the one that it allocates or frees.
-fn named(trace: &MemoryTrace, call: MemoryCallId) -> impl Iterator<Item = MemoryObjectId> {
-    let lists = touches(trace, call);
+/// Objects in the statement of a call: accessed live objects, and the one that it allocates or frees.
+fn named_objects(trace: &MemoryTrace, call: MemoryCallId) -> impl Iterator<Item = MemoryObjectId> {
+    let lists = lists_accesses(trace, call);
     let alive = move |access: &MemoryAccess| lists && trace.life(access.object).contains(&call.index());
     let about = trace.object_of(call).filter(move |object| {
         let row = object.index();
@@ -113,7 +113,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Write objects older than the trace, up to `end` (exclusive).
+    /// Write the statements of the objects older than the trace, up to index `end` (exclusive).
     fn older_up_to(&mut self, end: usize) {
         let trace = self.trace;
         for object in (self.older..end).map(MemoryObjectId::new) {
@@ -170,7 +170,7 @@ impl Writer<'_> {
     fn statement(&mut self, call: MemoryCallId) {
         let (trace, row) = (self.trace, call.index());
         let name = quoted(trace.strings.get(trace.calls.name[row]));
-        self.left_out += if touches(trace, call) { 0 } else { trace.accesses_of(call).len() as u64 };
+        self.left_out += if lists_accesses(trace, call) { 0 } else { trace.accesses_of(call).len() as u64 };
         match trace.calls.kind[row] {
             MemoryCallKind::Allocate => {
                 let object = trace.calls.target_object(call);
@@ -212,7 +212,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Write a wait. A wait without a recorded event gets an event of its own, which orders nothing.
+    /// Write the statement of a wait. A wait without a recorded event becomes an event of its own, which orders
+    /// nothing.
     fn wait(&mut self, call: MemoryCallId) {
         let target = self.trace.calls.target[call.index()] as usize;
         let is_event = self.trace.calls.kind.get(target) == Some(&MemoryCallKind::EventRecord);
@@ -255,7 +256,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Accesses of a call to live objects; other accesses are counted.
+    /// Accesses of a call to live objects; other accesses are counted as omitted.
     fn accesses(&mut self, call: MemoryCallId) -> Vec<MemoryAccess> {
         let (trace, row) = (self.trace, call.index());
         let all = trace.accesses_of(call);
@@ -349,7 +350,7 @@ impl Writer<'_> {
     }
 }
 
-/// Name of the event that the call at `row` records.
+/// Name in the text for the event that the call with index `row` records.
 fn event(row: usize) -> String {
     format!("event{row}")
 }

@@ -87,7 +87,7 @@ impl Packed {
         keys.iter().copied().zip(self.values(start)).collect()
     }
 
-    /// Values from `start` on, of this dict and the following ones.
+    /// Decode the packed values from byte `start` on: those of this dict, then those of the following ones.
     fn values(&self, start: u32) -> impl Iterator<Item = Value> + '_ {
         let mut bytes = self.bytes.get(start as usize..).unwrap_or_default().iter();
         std::iter::from_fn(move || {

@@ -27,15 +27,15 @@ pub(super) struct Calls {
     /// CPU limits of the process, if recorded.
     pub(super) processors: Option<Processors>,
     /// CPU use of the threads, in time order.
-    pub(super) loads: Vec<Load>,
+    pub(super) loads: Vec<CpuLoad>,
     /// Cost of recording an operator.
     pub(super) cost: Option<Cost>,
     /// Starts and pauses of the recording; empty if it was never paused.
-    pub(super) windows: Vec<Change>,
+    pub(super) windows: Vec<RecordingChange>,
     /// Names of tensors.
     pub(super) tensor_names: Vec<TensorName>,
     /// Assignments of tensor names to memory, in their order of recording.
-    pub(super) named: Vec<Named>,
+    pub(super) named: Vec<NameAssignment>,
     /// Kinds of dropped records with their numbers.
     pub(super) lost: Vec<(String, u64)>,
     /// True if the process has an end record.
@@ -48,7 +48,7 @@ pub(super) struct Calls {
     holes: Holes,
 }
 
-/// Missing data of unreadable parts of a stream.
+/// Definitions that are missing in unreadable parts of a stream.
 #[derive(Debug, Default)]
 struct Holes {
     /// Skipped bytes so far.
@@ -71,17 +71,17 @@ pub(super) struct TensorName {
     pub(super) part: TensorPart,
 }
 
-/// Assignment of a tensor name to memory ([`Record::Named`]).
+/// Assignment of a tensor name to an address at a time ([`Record::Named`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct NameAssignment {
     pub(super) at: i64,
     pub(super) address: u64,
     pub(super) name: u32,
 }
 
-/// CPU use of the threads of a process up to a time ([`Record::Load`]).
+/// Cumulative CPU and waiting time of a process's threads up to a time ([`Record::Load`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Load {
+pub(super) struct CpuLoad {
     pub(super) at: i64,
     pub(super) ran_ns: u64,
     pub(super) waited_ns: u64,
@@ -89,7 +89,7 @@ pub(super) struct Load {
 
 /// Start or pause of the recording ([`Record::Window`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct RecordingChange {
     pub(super) at: i64,
     pub(super) step: u64,
     pub(super) open: bool,
@@ -165,7 +165,7 @@ impl Calls {
         let mut calls: Option<Self> = None;
         while let Some(record) = reader.next() {
             report.records += 1;
-            calls.iter_mut().for_each(|calls| calls.skip(reader.skipped()));
+            calls.iter_mut().for_each(|calls| calls.note_skipped(reader.skipped()));
             match (record, &mut calls) {
                 (Record::Process(mut process), None) => {
                     process.start_unix_ns = process.start_unix_ns.clamp(-MAX_NS, MAX_NS);
@@ -212,16 +212,16 @@ impl Calls {
         calls
     }
 
-    /// Apply a record; `None` if it refers to an undefined entry.
+    /// Apply a stream record; `None` if it refers to an undefined entry.
     fn apply(&mut self, record: Record) -> Option<()> {
         let lost = self.holes.skipped;
         match record {
-            Record::Text { id, text } => place((&mut self.texts, &mut self.holes.texts), id, lost, text),
+            Record::Text { id, text } => store((&mut self.texts, &mut self.holes.texts), id, lost, text),
             Record::Frame { id, key } => {
                 let frame = self.frame(key)?;
-                place_with((&mut self.frames, &mut self.holes.frames), id, lost, frame, || FrameKey::Overflow)
+                store_with((&mut self.frames, &mut self.holes.frames), id, lost, frame, || FrameKey::Overflow)
             }
-            Record::Library { id, path, .. } => place((&mut self.libraries, &mut self.holes.libraries), id, lost, path),
+            Record::Library { id, path, .. } => store((&mut self.libraries, &mut self.holes.libraries), id, lost, path),
             Record::Thread(thread) => match self.thread(thread.id) {
                 Some(known) => {
                     known.thread = thread;
@@ -230,7 +230,7 @@ impl Calls {
                 None => {
                     let id = thread.id;
                     let thread = ThreadCalls { thread, nodes: vec![(0, 0)], ..ThreadCalls::default() };
-                    place((&mut self.threads, &mut self.holes.threads), id, lost, thread)
+                    store((&mut self.threads, &mut self.holes.threads), id, lost, thread)
                 }
             },
             Record::Node { thread, id, parent, frame } => {
@@ -241,8 +241,8 @@ impl Calls {
                 if parent >= id || !has_frame || thread.holes.contains(&parent) {
                     return None;
                 }
-                let parent = thread.seen(parent);
-                place((&mut thread.nodes, &mut thread.holes), id, lost, (parent, frame))?;
+                let parent = thread.visible_node(parent);
+                store((&mut thread.nodes, &mut thread.holes), id, lost, (parent, frame))?;
                 if is_own {
                     thread.own.insert(id, parent);
                 }
@@ -250,12 +250,12 @@ impl Calls {
             }
             Record::Running { thread, .. } | Record::Sampled { thread, .. } | Record::LastSample { thread, .. } => {
                 self.thread(thread)?;
-                self.last_seen.put(&record);
+                self.last_seen.store(&record);
                 Some(())
             }
             Record::Restart => {
                 self.holes.differences = false;
-                self.threads.iter_mut().for_each(ThreadCalls::restart);
+                self.threads.iter_mut().for_each(ThreadCalls::restart_deltas);
                 Some(())
             }
             // These records contain differences from skipped records.
@@ -289,7 +289,7 @@ impl Calls {
             }
             Record::Window { at_ns, step, open, at_step } => {
                 let at = time(0, at_ns).filter(|&at| self.windows.last().is_none_or(|last| last.at <= at))?;
-                self.windows.push(Change { at, step: step.min(MAX_STEP), open, at_step });
+                self.windows.push(RecordingChange { at, step: step.min(MAX_STEP), open, at_step });
                 Some(())
             }
             Record::Processors(processors) => {
@@ -302,19 +302,19 @@ impl Calls {
             }
             Record::Load { at_ns, ran_ns, waited_ns, .. } => {
                 let at = time(0, at_ns)?;
-                self.loads.push(Load { at, ran_ns, waited_ns });
+                self.loads.push(CpuLoad { at, ran_ns, waited_ns });
                 Some(())
             }
             Record::TensorName { id, module, name, part } => {
                 let name = TensorName { module, name, part };
                 let unknown = name.clone();
-                place_with((&mut self.tensor_names, &mut self.holes.tensor_names), id, lost, name, || unknown.clone())
+                store_with((&mut self.tensor_names, &mut self.holes.tensor_names), id, lost, name, || unknown.clone())
             }
             Record::Named { at_ns, address, name } => {
                 let at = time(0, at_ns).filter(|_| {
                     (name as usize) < self.tensor_names.len() && !self.holes.tensor_names.contains(&name)
                 })?;
-                self.named.push(Named { at, address, name });
+                self.named.push(NameAssignment { at, address, name });
                 Some(())
             }
             // These records belong to the tree, where unknown kinds were counted.
@@ -322,8 +322,8 @@ impl Calls {
         }
     }
 
-    /// Note bytes that the reader skipped, after which time differences cannot be continued.
-    fn skip(&mut self, skipped: usize) {
+    /// Store the number of skipped bytes. Time differences cannot be continued after them.
+    fn note_skipped(&mut self, skipped: usize) {
         if skipped > self.holes.skipped {
             (self.holes.skipped, self.holes.differences) = (skipped, true);
         }
@@ -334,7 +334,7 @@ impl Calls {
         self.threads.get_mut(id as usize).filter(|_| !self.holes.threads.contains(&id))
     }
 
-    /// Canonical form of a frame; `None` if the frame refers to a skipped definition.
+    /// Frame in the form in which this reader stores it; `None` if it refers to a skipped definition.
     fn frame(&self, key: FrameKey) -> Option<FrameKey> {
         let has = |text: u32| !self.holes.texts.contains(&text);
         let is_whole = match key {
@@ -380,8 +380,8 @@ impl Calls {
 }
 
 impl ThreadCalls {
-    /// Visible node: frames of the recorder are replaced by another node.
-    fn seen(&self, node: u32) -> u32 {
+    /// Node that is shown for a call-tree node: nodes of the recorder's own frames are replaced.
+    fn visible_node(&self, node: u32) -> u32 {
         self.own.get(&node).copied().unwrap_or(node)
     }
 
@@ -401,10 +401,10 @@ impl ThreadCalls {
         let start = time(self.last_end, start_delta_ns)?;
         let end = time(start, i64::try_from(duration_ns).ok()?)?;
         self.last_end = end;
-        if !self.has(node) {
+        if !self.has_node(node) {
             return None;
         }
-        let node = self.seen(node);
+        let node = self.visible_node(node);
         self.calls.push(Call { start, end, node, sequence, name });
         Some(())
     }
@@ -412,10 +412,10 @@ impl ThreadCalls {
     fn sample(&mut self, node: u32, delta_ns: i64, metric: Metric, value: u64) -> Option<()> {
         let at = time(self.last_sample, delta_ns)?;
         self.last_sample = at;
-        if !self.has(node) {
+        if !self.has_node(node) {
             return None;
         }
-        let node = self.seen(node);
+        let node = self.visible_node(node);
         self.samples.push(Sample { at, node, metric, value });
         Some(())
     }
@@ -424,27 +424,27 @@ impl ThreadCalls {
         let (before, last) = self.last_touch;
         let (at, address) = (time(before, delta_ns)?, last.wrapping_add_signed(delta));
         self.last_touch = (at, address);
-        if !self.has(node) {
+        if !self.has_node(node) {
             return None;
         }
         // Accesses are kept in their recorded order, even if clock values decrease.
         let at = self.touches.last().map_or(at, |before| at.max(before.at));
-        let node = self.seen(node);
+        let node = self.visible_node(node);
         self.touches.push(TensorAccess { at, node, kind, address, bytes });
         Some(())
     }
 
     /// Check if the stream has defined a call-tree node of this thread.
-    fn has(&self, node: u32) -> bool {
+    fn has_node(&self, node: u32) -> bool {
         (node as usize) < self.nodes.len() && !self.holes.contains(&node)
     }
 
-    /// Restart the differences of times, numbers and addresses from 0.
-    fn restart(&mut self) {
+    /// Reset the bases of the differences of times, sequence numbers and addresses to 0.
+    fn restart_deltas(&mut self) {
         (self.last_end, self.last_sample, self.last_number, self.last_touch) = (0, 0, 0, (0, 0));
     }
 
-    /// Collect the nodes from the root (exclusive) to `node` in `path`.
+    /// Store the nodes from the root (exclusive) to `node` in `path`.
     pub(super) fn path(&self, node: u32, path: &mut Vec<u32>) {
         path.clear();
         let mut at = node;
@@ -465,14 +465,14 @@ fn is_of_calls(what: &str) -> bool {
     ["calls_", "samples_", "threads_"].iter().any(|prefix| what.starts_with(prefix))
 }
 
-/// Store a value at its ID. IDs are dense, except for at most `lost` ones that skipped bytes may have defined. A later
-/// value replaces an earlier one.
-fn place<T: Default>(table: (&mut Vec<T>, &mut FxHashSet<u32>), id: u32, lost: usize, value: T) -> Option<()> {
-    place_with(table, id, lost, value, T::default)
+/// Store a value in a table at its ID. IDs are dense, except for at most `lost` ones that skipped bytes may have
+/// defined. A later value replaces an earlier one.
+fn store<T: Default>(table: (&mut Vec<T>, &mut FxHashSet<u32>), id: u32, lost: usize, value: T) -> Option<()> {
+    store_with(table, id, lost, value, T::default)
 }
 
-/// Store a value like [`place`], with a placeholder for missing IDs.
-fn place_with<T>(
+/// Store a value like [`store`], with a placeholder for missing IDs.
+fn store_with<T>(
     (table, holes): (&mut Vec<T>, &mut FxHashSet<u32>),
     id: u32,
     lost: usize,

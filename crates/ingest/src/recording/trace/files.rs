@@ -17,13 +17,13 @@ impl Files {
         Self { root: root(calls) }
     }
 
-    /// Path of a file of the program, relative to the directory in which it ran.
+    /// Path of a program's file relative to the program's root folder; `None` for files outside of it.
     fn program_path<'b>(&self, file: &'b str) -> Option<&'b str> {
         file.strip_prefix(&self.root).filter(|_| !self.root.is_empty())
     }
 
-    /// Name of a library's file. Programs that run inside a library's folder are not libraries; an environment below
-    /// the program's folder is.
+    /// Name of a library's file below its search path; `None` for other files. Programs that run inside a library's
+    /// folder are not libraries; an environment below the program's folder is.
     fn library<'b>(&self, file: &'b str) -> Option<&'b str> {
         let slash = self.root.len().saturating_sub(1);
         library(if self.program_path(file).is_some() { &file[slash..] } else { file })
@@ -64,7 +64,7 @@ fn root(calls: &Calls) -> String {
     files.into_iter().find_map(short_name).unwrap_or_default()
 }
 
-/// Name of a file of an installed package or of Python, below its search path.
+/// Name of a file of an installed package or of Python, below its search path; `None` for other files.
 fn library(file: &str) -> Option<&str> {
     let package = LIBRARIES.iter().filter_map(|folder| file.rfind(folder).map(|at| &file[at + folder.len()..]));
     let standard = || file.rfind("/lib/python3.").and_then(|at| file[at + 1..].splitn(3, '/').nth(2));

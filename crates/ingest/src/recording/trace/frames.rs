@@ -27,7 +27,7 @@ pub(super) struct InferredFrame {
 /// A node of one of the process's call trees: index of the tree, and node.
 pub(super) type Place = (usize, u32);
 
-/// An element of the stack around an operator.
+/// An element of a thread's stack: a recorded call, or an inferred Python function or module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
     /// A call, by its index.
@@ -36,7 +36,7 @@ enum Element {
     Frame { frame: u32, identity: Identity, at: Place },
 }
 
-/// A function independent of the line, or a module.
+/// Identity of a function (independent of the line) or of a module, for comparisons of stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Identity {
     Function {
@@ -52,7 +52,7 @@ enum Identity {
 }
 
 impl Identity {
-    /// Check if two identities may belong to the same call.
+    /// Check if two identities may be the same function or module.
     fn may_equal(self, other: Self) -> bool {
         match (self, other) {
             (Self::Module { class: a, path }, Self::Module { class: b, path: of }) => {
@@ -97,20 +97,20 @@ pub(super) fn infer(
     let mut depths = Vec::with_capacity(thread.calls.len());
     let (mut path, mut elements) = (Vec::new(), Vec::new());
     for (index, call) in thread.calls.iter().enumerate() {
-        inference.see_before(call.start, &mut path, &mut elements);
-        inference.end_before(call.start, call.end);
+        inference.apply_samples_before(call.start, &mut path, &mut elements);
+        inference.pop_ended_calls(call.start, call.end);
         inference.end_functions_until(call.start);
         thread.path(call.node, &mut path);
-        inference.elements(&path, &mut elements);
-        inference.enter((call.start, call.end), Some(call.node), &elements);
+        inference.stack_around_call(&path, &mut elements);
+        inference.change_stack((call.start, call.end), Some(call.node), &elements);
         let open = Open { element: Element::Call(index), start: call.start, end: call.end };
         depths.push(inference.open.len() as u32);
         inference.open.push(open);
         inference.running.push(index);
         *inference.nodes.entry(call.node).or_default() += 1;
     }
-    inference.see_before(i64::MAX, &mut path, &mut elements);
-    inference.close(0);
+    inference.apply_samples_before(i64::MAX, &mut path, &mut elements);
+    inference.close_from(0);
     (inference.found, depths)
 }
 
@@ -132,8 +132,8 @@ struct Inference<'a> {
 }
 
 impl Inference<'_> {
-    /// Remove calls that ended before a time. Outer running calls end no sooner than inner ones.
-    fn end_before(&mut self, start: i64, to: i64) {
+    /// Remove the running calls that ended before a time range. Outer running calls end no sooner than inner ones.
+    fn pop_ended_calls(&mut self, start: i64, to: i64) {
         while let Some(&last) = self.running.last() {
             let Call { end, node, .. } = self.thread.calls[last];
             if end >= to && end > start {
@@ -146,7 +146,7 @@ impl Inference<'_> {
         }
     }
 
-    /// End the open functions at each cut up to a time.
+    /// End the open functions at each cut up to a time, in ns.
     fn end_functions_until(&mut self, time: i64) {
         while let [cut, rest @ ..] = self.cuts
             && *cut <= time
@@ -156,21 +156,21 @@ impl Inference<'_> {
         }
     }
 
-    /// End the open functions, except those around a call that continues.
+    /// End the open functions at a time, except those around a call that continues.
     fn end_functions(&mut self, at: i64) {
         let continues = |open: &Open| matches!(open.element, Element::Call(call) if self.thread.calls[call].end > at);
         let from = self.open.iter().rposition(continues).map_or(0, |innermost| innermost + 1);
-        self.close(from);
+        self.close_from(from);
     }
 
-    /// Check if a call is among the running ones.
+    /// Check if the call with this index is among the running ones.
     fn is_running(&self, at: usize) -> bool {
         self.running.binary_search(&at).is_ok()
     }
 
-    /// Stack around a call with this path (the call excluded). Calls on the path that are not running are excluded:
-    /// they were not recorded, or they are the forward operators above a backward node.
-    fn elements(&self, path: &[u32], elements: &mut Vec<Element>) {
+    /// Collect the stack around a call with this path (the call excluded). Calls on the path that are not running are
+    /// excluded: they were not recorded, or they are the forward operators above a backward node.
+    fn stack_around_call(&self, path: &[u32], elements: &mut Vec<Element>) {
         elements.clear();
         let mut running = self.running.iter().copied().peekable();
         let above = &path[..path.len().saturating_sub(1)];
@@ -181,7 +181,7 @@ impl Inference<'_> {
             match self.running.iter().rposition(|&at| self.thread.calls[at].node == node) {
                 // Elements below the node.
                 Some(place) => {
-                    elements.extend(self.surroundings(self.running[place]));
+                    elements.extend(self.stack_down_to(self.running[place]));
                     running.nth(place);
                 }
                 // The node itself is not running, or its record is missing: it is on the thread's current stack, as far
@@ -211,19 +211,19 @@ impl Inference<'_> {
                         elements.push(Element::Call(at));
                     }
                 }
-                _ => elements.extend(self.frame((self.tree, node))),
+                _ => elements.extend(self.frame_element((self.tree, node))),
             }
         }
     }
 
-    /// Open elements down to a running call, inclusive.
-    fn surroundings(&self, at: usize) -> Vec<Element> {
+    /// Open stack elements from the outermost one to a running call, inclusive.
+    fn stack_down_to(&self, at: usize) -> Vec<Element> {
         let last = self.open.iter().rposition(|open| open.element == Element::Call(at));
         self.open[..last.map_or(0, |last| last + 1)].iter().map(|open| open.element).collect()
     }
 
-    /// A function or module at a node of a tree; `None` for other frames.
-    fn frame(&self, (tree, node): Place) -> Option<Element> {
+    /// Stack element for the Python function or module at a call-tree node; `None` for other frames.
+    fn frame_element(&self, (tree, node): Place) -> Option<Element> {
         let frame = self.calls.threads[tree].nodes.get(node as usize)?.1;
         let identity = match *self.calls.frames.get(frame as usize)? {
             FrameKey::Python { function, file, first_line, .. } => Identity::Function { function, file, first_line },
@@ -235,22 +235,23 @@ impl Inference<'_> {
         Some(Element::Frame { frame, identity, at: (tree, node) })
     }
 
-    /// Process the samples before a time, except those that contradict the running calls.
-    fn see_before(&mut self, time: i64, path: &mut Vec<u32>, elements: &mut Vec<Element>) {
+    /// Apply the samples before a time to the open stack, except those that contradict the running calls.
+    fn apply_samples_before(&mut self, time: i64, path: &mut Vec<u32>, elements: &mut Vec<Element>) {
         while let [glimpse, rest @ ..] = self.sampled_spans
             && glimpse.start < time
         {
             self.sampled_spans = rest;
-            self.end_before(glimpse.start, glimpse.end);
+            self.pop_ended_calls(glimpse.start, glimpse.end);
             self.end_functions_until(glimpse.start);
             self.calls.threads[glimpse.tree].path(glimpse.node, path);
             if self.stack_around_sample(glimpse.tree, path, elements) {
-                self.enter((glimpse.start, glimpse.end), None, elements);
+                self.change_stack((glimpse.start, glimpse.end), None, elements);
             }
         }
     }
 
-    /// Stack around a sample with this path. Returns true if exactly the running calls are on the path, in their order.
+    /// Collect the stack around a sample with this path. Returns true if exactly the running calls are on the path, in
+    /// their order.
     fn stack_around_sample(&self, tree: usize, path: &[u32], elements: &mut Vec<Element>) -> bool {
         elements.clear();
         let frame_of = |nodes: &[(u32, u32)], node: u32| nodes.get(node as usize).map(|&(_, frame)| frame);
@@ -258,7 +259,9 @@ impl Inference<'_> {
         for &node in path {
             let frame = frame_of(&self.calls.threads[tree].nodes, node);
             match frame.and_then(|frame| self.calls.frames.get(frame as usize)) {
-                Some(FrameKey::Python { .. } | FrameKey::Module { .. }) => elements.extend(self.frame((tree, node))),
+                Some(FrameKey::Python { .. } | FrameKey::Module { .. }) => {
+                    elements.extend(self.frame_element((tree, node)));
+                }
                 Some(FrameKey::Native { .. } | FrameKey::Unmapped { .. }) => {}
                 _ => match running.next() {
                     Some(at) if frame_of(&self.thread.nodes, self.thread.calls[at].node) == frame => {
@@ -279,8 +282,8 @@ impl Inference<'_> {
         self.calls.frames.get(self.thread.nodes.get(node as usize)?.1 as usize)
     }
 
-    /// Change the open stack to the one around a time range, that of a call at a node or of a sample.
-    fn enter(&mut self, (start, end): (i64, i64), call: Option<u32>, elements: &[Element]) {
+    /// Change the open stack to the one around a call or sample in this time range.
+    fn change_stack(&mut self, (start, end): (i64, i64), call: Option<u32>, elements: &[Element]) {
         let mut same = 0;
         let mut moved = false;
         for (open, element) in self.open.iter_mut().zip(elements) {
@@ -308,7 +311,7 @@ impl Inference<'_> {
                 break;
             }
         }
-        self.close(same);
+        self.close_from(same);
         // Frames from before autograd's engine took over may have ended: only an operator of their own extends them.
         let is_backward = |at: usize| self.is_backward(self.thread.calls[at].node);
         let engine = elements.iter().rposition(|element| matches!(element, &Element::Call(at) if is_backward(at)));
@@ -326,8 +329,8 @@ impl Inference<'_> {
         self.open.extend(new);
     }
 
-    /// End all open elements from this depth on.
-    fn close(&mut self, from: usize) {
+    /// Remove all open elements from this depth on, and store the frames among them as found.
+    fn close_from(&mut self, from: usize) {
         for (depth, open) in self.open.drain(from.min(self.open.len())..).enumerate() {
             if let Element::Frame { frame, at, .. } = open.element {
                 let depth = (from + depth) as u32;

@@ -5,18 +5,18 @@ use super::calls::{Calls, ThreadCalls};
 use stackline_model::{ReadReport, thread_words};
 use stackline_recording::FrameKey;
 
-/// Count the calls that never returned, with their callers.
+/// Count the calls that never returned, with their callers as example.
 pub(super) fn note(calls: &Calls, stream: &str, report: &mut ReadReport, ends: &Ends) {
     let lasted_ns = ends.lasted_ns(calls.process.pid, calls.process.start_unix_ns);
     calls.last_seen.note(stream, report, lasted_ns, |(thread, node)| {
         let thread = calls.threads.get(thread as usize)?;
         let described = &thread.thread;
-        Some((described.tid, thread_words(&described.name, described.tid), path(calls, thread, node)))
+        Some((described.tid, thread_words(&described.name, described.tid), path_text(calls, thread, node)))
     });
 }
 
-/// Frames of a call-tree node as words, innermost first.
-fn path(calls: &Calls, thread: &ThreadCalls, node: u32) -> Vec<String> {
+/// Frames of a call-tree node and its callers as text, innermost first.
+fn path_text(calls: &Calls, thread: &ThreadCalls, node: u32) -> Vec<String> {
     let parent = |&node: &u32| thread.nodes.get(node as usize).map(|&(parent, _)| parent);
     let up = |node: &u32| parent(node).filter(|&parent| parent != 0 && parent < *node);
     let frames = std::iter::successors(Some(node), up).filter_map(|node| thread.nodes.get(node as usize));

@@ -14,7 +14,7 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Inputs of a frame; `None` if none are recorded.
+    /// Create the input attributes of an operator's frame; `None` if no inputs are recorded.
     pub(super) fn new(calls: &Calls, frame: u32, strings: &mut StringTable) -> Option<Self> {
         let (FrameKey::ShapedOperator { inputs, .. } | FrameKey::ShapedBackward { inputs, .. }) =
             calls.frames.get(frame as usize)?
@@ -33,8 +33,8 @@ impl Inputs {
     }
 }
 
-/// Sizes and type of an argument. As in the profiler, undefined tensors, tensors without sizes of their own, and lists
-/// with such tensors have an empty type.
+/// `Input Dims` and `Input type` of one argument, as JSON values. As in the profiler, undefined tensors, tensors
+/// without sizes of their own, and lists with such tensors have an empty type.
 fn argument(input: &Input<'_>) -> (Value, Value) {
     let nothing = || (json!([]), json!(""));
     match input {

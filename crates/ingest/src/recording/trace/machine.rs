@@ -10,7 +10,7 @@
 //! since the base) with the total running and CPU-wait time of all threads of the process up to then. The trace of each
 //! rank has all processes of its machine, so the samples of long recordings are thinned out.
 
-use super::calls::{Calls, Load};
+use super::calls::{Calls, CpuLoad};
 use serde_json::{Value, json};
 use stackline_model::RECORDING;
 use stackline_recording::Processors;
@@ -23,7 +23,7 @@ const LEAST_LOADS: usize = 16;
 /// A process in the metadata entry on CPU limits, CPU use and recording cost.
 pub(super) struct MachineProcess {
     /// Load samples with ascending times, in ns since the base.
-    loads: Vec<Load>,
+    loads: Vec<CpuLoad>,
     boot: Option<u64>,
     rank: Option<u32>,
     value: Value,
@@ -32,7 +32,7 @@ pub(super) struct MachineProcess {
 impl MachineProcess {
     /// Describe a process for the metadata entry. `offset` is added to its times to get ns since the base.
     pub(super) fn new(calls: &Calls, offset: i64) -> Self {
-        let loads = calls.loads.iter().map(|load| Load { at: load.at.saturating_add(offset), ..*load }).collect();
+        let loads = calls.loads.iter().map(|load| CpuLoad { at: load.at.saturating_add(offset), ..*load }).collect();
         let mut value = json!({ "pid": calls.process.pid });
         if let Some(processors) = &calls.processors {
             value["machine"] = processors.machine.into();
@@ -54,9 +54,9 @@ impl MachineProcess {
     }
 }
 
-/// At most `most` load samples, including the first and last one. Values are cumulative, so only the distribution
-/// between two samples is lost.
-fn thin_out(loads: &[Load], most: usize) -> impl Iterator<Item = &Load> {
+/// Select at most `most` load samples, including the first and last one. Values are cumulative, so only the
+/// distribution between two samples is lost.
+fn thin_out(loads: &[CpuLoad], most: usize) -> impl Iterator<Item = &CpuLoad> {
     let (count, last) = (loads.len().min(most), loads.len().saturating_sub(1));
     (0..count).filter_map(move |index| loads.get(index * last / (count - 1).max(1)))
 }

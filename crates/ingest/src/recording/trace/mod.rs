@@ -32,7 +32,7 @@ use std::path::Path;
 /// differences come from adjustments of the system time.
 const SAME_MACHINE_NS: i64 = 1_000_000_000;
 
-/// Content of one stream.
+/// Calls of one stream, with its start, PID and read report.
 struct Stream {
     start: i64,
     pid: u32,
@@ -143,7 +143,7 @@ fn traces(name: &str, mut read: Vec<Stream>, ends: &Ends, options: &ReadOptions)
     TraceSet { traces }
 }
 
-/// Name of a rank's trace; the rank is added if there are several.
+/// Name of a rank's trace; the rank is added to the run's name if there are several.
 fn label(name: &str, rank: Option<u32>, several: bool) -> String {
     match rank {
         Some(rank) if several => format!("{name}:rank{rank}"),
@@ -151,7 +151,7 @@ fn label(name: &str, rank: Option<u32>, several: bool) -> String {
     }
 }
 
-/// Properties of a process that determine the trace that shows it.
+/// Rank and content of a process, which determine the trace that shows it.
 #[derive(Clone, Copy)]
 struct TraceMatch {
     rank: Option<u32>,
@@ -175,8 +175,8 @@ fn has_ranks(mut processes: impl Iterator<Item = TraceMatch>) -> bool {
     processes.any(|shown| shown.rank.is_some() && shown.has_events)
 }
 
-/// Offsets of the processes' times to ns since 1970. Processes of one machine share a clock, independent of adjustments
-/// of the system time.
+/// Offsets in ns that convert the monotonic times of each process to ns since 1970. Processes of one machine share a
+/// clock, independent of adjustments of the system time.
 fn offsets(processes: &[Calls]) -> Vec<i64> {
     // The reader limits both values.
     let own = |calls: &Calls| calls.process.start_unix_ns - calls.process.start_monotonic_ns;
@@ -206,15 +206,15 @@ fn trace(
     }
     let (mut backward, mut has_numbers) = (Vec::new(), false);
     // If several processes train, concurrently or one after another, the one with most steps provides the steps.
-    let training = (0..processes.len()).max_by_key(|&at| (steps::count(&processes[at].1), Reverse(at)));
+    let training = (0..processes.len()).max_by_key(|&at| (steps::count_optimizer_spans(&processes[at].1), Reverse(at)));
     for (at, (offset, mut calls)) in processes.into_iter().enumerate() {
         if training == Some(at) {
-            trace.meta.entries.extend(steps::unrecorded(&calls, offset));
+            trace.meta.entries.extend(steps::pauses_entry(&calls, offset));
         }
         let mut rows = Rows::new(&mut trace, offset);
         rows.add(&mut calls, training == Some(at));
-        backward.extend(rows.backward().into_iter().map(|(from, to)| (from, to, StrId::NONE)));
-        has_numbers |= rows.has_numbers();
+        backward.extend(rows.backward_links().into_iter().map(|(from, to)| (from, to, StrId::NONE)));
+        has_numbers |= rows.has_sequence_numbers();
     }
     trace.meta.format = RECORDING_FORMAT.to_owned();
     resolve::resolve(&mut trace, Vec::new(), &ByteOffsets::default(), options);

@@ -69,20 +69,21 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Pairs of forward operators and their backward nodes, for links of the trace.
-    pub(super) fn backward(&self) -> Vec<(EventId, EventId)> {
+    /// Links from forward operators to their backward nodes, as pairs of events.
+    pub(super) fn backward_links(&self) -> Vec<(EventId, EventId)> {
         let pair = |(forward_key, to): &((i64, i64), EventId)| Some((*self.forward.get(forward_key)?, *to));
         let mut pairs: Vec<(EventId, EventId)> = self.backward_nodes.iter().filter_map(pair).collect();
         pairs.sort_unstable_by_key(|&(from, to)| (to, from));
         pairs
     }
 
-    /// Check if any call has a sequence number.
-    pub(super) fn has_numbers(&self) -> bool {
+    /// Check if any call of the process has an autograd sequence number.
+    pub(super) fn has_sequence_numbers(&self) -> bool {
         !self.forward.is_empty() || !self.backward_nodes.is_empty()
     }
 
-    /// Add all records of the process. `has_steps` is true if its steps are those of the trace.
+    /// Add the calls, samples and inferred frames of the process to the trace. `has_steps` is true if its steps are
+    /// those of the trace.
     pub(super) fn add(&mut self, calls: &mut Calls, has_steps: bool) {
         for thread in &mut calls.threads {
             // A call ends before its caller and was written first: of equal spans the last one is the outermost.
@@ -143,7 +144,7 @@ impl<'a> Rows<'a> {
         for (start, Reverse(end), _, span) in spans {
             let (row, attrs, at) = self.describe(calls, tree, &span);
             let event = self.push(row, start, end - start, track, &attrs);
-            self.attach(calls, event, at);
+            self.set_caller_stack(calls, event, at);
             if let Span::Call(Call { sequence: Some(sequence), .. }) = span {
                 match sequence.forward_thread {
                     // Operators without a node have the number of the next one with a node, so the last one is kept.
@@ -154,7 +155,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Kind, attributes and tree node of a span.
+    /// Row (name, category, kind), attributes and call-tree node of a span.
     fn describe(
         &mut self,
         calls: &Calls,
@@ -223,7 +224,7 @@ impl<'a> Rows<'a> {
                 self.trace.stacks.event.push(event);
                 self.trace.stacks.stack.push(stack);
             } else {
-                self.attach(calls, event, Some((tree, node)));
+                self.set_caller_stack(calls, event, Some((tree, node)));
             }
         }
     }
@@ -245,7 +246,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Set the stack (call path) of a trace event to that of the caller of its call-tree node.
-    fn attach(&mut self, calls: &Calls, event: EventId, at: Option<Place>) {
+    fn set_caller_stack(&mut self, calls: &Calls, event: EventId, at: Option<Place>) {
         let Some((tree, node)) = at else { return };
         let caller = calls.threads[tree].nodes.get(node as usize).map_or(0, |&(parent, _)| parent);
         if caller != 0 {

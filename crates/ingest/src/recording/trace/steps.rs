@@ -1,9 +1,9 @@
 //! Inference of training steps: a step ends with an optimizer step, as `record --steps` counts them. With several
 //! optimizers, it ends with the last one before the first one repeats.
 
-use super::calls::{Call, Calls, Change, ThreadCalls};
+use super::calls::{Call, Calls, RecordingChange, ThreadCalls};
 use super::frames::InferredFrame;
-use crate::resolve::optimizer_cycles::{self, Kinds};
+use crate::resolve::optimizer_cycles::{self, OptimizerHashes};
 use crate::resolve::optimizer_steps::NEXT_BATCH;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use stackline_model::UNRECORDED;
@@ -22,7 +22,7 @@ pub(super) struct Step {
     pause: Option<i64>,
 }
 
-/// Steps of a process, with the index of their thread; `None` if the program itself marks steps.
+/// Infer the training steps of a process, and the index of their thread; `None` if the program itself marks steps.
 pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
     if calls.texts.iter().any(|text| text.starts_with(STEP_PREFIX)) {
         return None;
@@ -36,12 +36,15 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
     let batches = batches(calls, thread);
     // If the recording paused, calls between two others may be missing, so only names are compared.
     let is_whole = calls.windows.is_empty();
-    let places =
-        || Kinds::Places(spans.iter().filter(|_| is_whole).map(|span| place(calls, thread, span.node)).collect());
+    let places = || {
+        OptimizerHashes::Places(
+            spans.iter().filter(|_| is_whole).map(|span| location_hash(calls, thread, span.node)).collect(),
+        )
+    };
     let last = optimizer_cycles::ends(&names, places, &ends, if is_whole { &batches } else { &[] });
     let ends: Vec<i64> = last.into_iter().map(|at| ends[at]).collect();
     let ends = optimizer_cycles::extend_to_batches(&ends, &batches);
-    let first = begin(calls, thread, &ends)?;
+    let first = first_step_start(calls, thread, &ends)?;
     if calls.windows.is_empty() {
         return Some((at, steps(first, 0, &ends, None)));
     }
@@ -58,9 +61,9 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
     Some((at, found))
 }
 
-/// Metadata entry with the time ranges between recorded parts, in ns since the trace's base; `None` without such ranges.
-/// `offset` is added to the process's times.
-pub(super) fn unrecorded(calls: &Calls, offset: i64) -> Option<(String, String)> {
+/// Metadata entry with the pauses between recorded parts, as time ranges in ns since the trace's base; `None` without
+/// pauses. `offset` is added to the process's times.
+pub(super) fn pauses_entry(calls: &Calls, offset: i64) -> Option<(String, String)> {
     let gaps = calls.windows.windows(2).filter(|pair| !pair[0].open && pair[1].open);
     let ranges: Vec<[i64; 2]> =
         gaps.map(|pair| [pair[0].at.saturating_add(offset), pair[1].at.saturating_add(offset)]).collect();
@@ -69,7 +72,13 @@ pub(super) fn unrecorded(calls: &Calls, offset: i64) -> Option<(String, String)>
 
 /// Complete steps of a recording window; a step in progress at its start is excluded. `first` is the start of the very
 /// first step, if it is in this window.
-fn in_window(opened: &Change, first: Option<i64>, optimizers: u64, ends: &[i64], pause: Option<i64>) -> Vec<Step> {
+fn in_window(
+    opened: &RecordingChange,
+    first: Option<i64>,
+    optimizers: u64,
+    ends: &[i64],
+    pause: Option<i64>,
+) -> Vec<Step> {
     let number = opened.step / optimizers.max(1);
     match ends {
         [cut, ends @ ..] if !opened.at_step => steps(*cut, number + 1, ends, pause),
@@ -77,7 +86,7 @@ fn in_window(opened: &Change, first: Option<i64>, optimizers: u64, ends: &[i64],
     }
 }
 
-/// Consecutive steps, from `start` to each of `ends`.
+/// Create consecutive steps, from `start` to each of `ends` (ns); `first` is the number of the first one.
 fn steps(mut start: i64, first: u64, ends: &[i64], pause: Option<i64>) -> Vec<Step> {
     let step = |(number, (at, &end))| {
         let pause = pause.filter(|_| at + 1 == ends.len());
@@ -112,9 +121,9 @@ pub(super) fn extend(steps: &[Step], frames: &[InferredFrame]) -> Vec<Step> {
 
 /// Start of the first step: the first call that is repeated from the same location in the second step. Earlier calls
 /// prepare the training. A single step starts at the first call outside of imports and garbage collection.
-fn begin(calls: &Calls, thread: &ThreadCalls, ends: &[i64]) -> Option<i64> {
+fn first_step_start(calls: &Calls, thread: &ThreadCalls, ends: &[i64]) -> Option<i64> {
     let works = |call: &&Call| {
-        let is_collection = name(calls, thread, call).is_some_and(|name| calls.text(name) == COLLECTION);
+        let is_collection = span_name(calls, thread, call).is_some_and(|name| calls.text(name) == COLLECTION);
         !is_collection && !is_import(calls, thread, call)
     };
     let first = thread.calls.iter().find(works).or(thread.calls.first())?.start;
@@ -135,20 +144,21 @@ fn is_import(calls: &Calls, thread: &ThreadCalls, call: &Call) -> bool {
 /// Times at which a thread requests batches from a data loader, ascending.
 fn batches(calls: &Calls, thread: &ThreadCalls) -> Vec<i64> {
     let is_batch =
-        |call: &&Call| name(calls, thread, call).is_some_and(|name| calls.text(name).starts_with(NEXT_BATCH));
+        |call: &&Call| span_name(calls, thread, call).is_some_and(|name| calls.text(name).starts_with(NEXT_BATCH));
     thread.calls.iter().filter(is_batch).map(|call| call.start).collect()
 }
 
 /// Number of optimizer spans of a recorded process.
-pub(super) fn count(calls: &Calls) -> usize {
-    let is_optimizer =
-        |thread: &ThreadCalls, call: &Call| name(calls, thread, call).is_some_and(|name| is_optimizer(calls, name));
+pub(super) fn count_optimizer_spans(calls: &Calls) -> usize {
+    let is_optimizer = |thread: &ThreadCalls, call: &Call| {
+        span_name(calls, thread, call).is_some_and(|name| is_optimizer(calls, name))
+    };
     let optimizer_calls = |thread: &ThreadCalls| thread.calls.iter().filter(|call| is_optimizer(thread, call)).count();
     calls.threads.iter().map(optimizer_calls).sum()
 }
 
-/// Name of a call that is a span.
-fn name(calls: &Calls, thread: &ThreadCalls, call: &Call) -> Option<u32> {
+/// Text ID of the name of a call that is a span; `None` for other calls.
+fn span_name(calls: &Calls, thread: &ThreadCalls, call: &Call) -> Option<u32> {
     let &(_, frame) = thread.nodes.get(call.node as usize)?;
     match calls.frames.get(frame as usize) {
         Some(&FrameKey::Span { name }) => Some(name),
@@ -161,7 +171,7 @@ fn is_optimizer(calls: &Calls, name: u32) -> bool {
 }
 
 /// Hash of the functions and lines that lead to a node, without spans, whose names may contain numbers.
-fn place(calls: &Calls, thread: &ThreadCalls, node: u32) -> u64 {
+fn location_hash(calls: &Calls, thread: &ThreadCalls, node: u32) -> u64 {
     let is_span = |frame: u32| matches!(calls.frames.get(frame as usize), Some(FrameKey::Span { .. }));
     FxBuildHasher.hash_one(frames_to(thread, node).filter(|&frame| !is_span(frame)).collect::<Vec<u32>>())
 }
@@ -188,7 +198,7 @@ fn optimizers(calls: &Calls, thread: &ThreadCalls) -> Vec<Optimizer> {
     let mut all: Vec<Optimizer> = Vec::new();
     let mut running: Vec<(i64, i64)> = Vec::new();
     for call in &thread.calls {
-        let Some(name) = name(calls, thread, call) else { continue };
+        let Some(name) = span_name(calls, thread, call) else { continue };
         while running.last().is_some_and(|&(_, end)| end < call.end || end <= call.start) {
             running.pop();
         }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use stackline_recording::FrameKey;
 
 impl Calls {
-    /// Replace names that threads inherited from their creators.
+    /// Replace thread names that were inherited from the thread's creator.
     pub(super) fn name_threads(&mut self, is_damaged: bool) {
         let is_python = |&(_, frame): &(u32, u32)| {
             matches!(self.frames.get(frame as usize), Some(FrameKey::Python { .. })) && !self.is_own(frame)

@@ -124,16 +124,16 @@ impl Builder {
         self.trace.report.records += 1;
     }
 
-    /// Store a member of the top-level object, whose value ends at `offset`.
-    pub(super) fn header(&mut self, key: String, json: String, offset: u64) {
+    /// Store a member of the top-level object as a metadata entry. Its value ends at byte `offset`.
+    pub(super) fn store_member(&mut self, key: String, json: String, offset: u64) {
         if !self.header_keys.insert(key.clone()) {
             diagnostics::DUPLICATE_KEY.count(&mut self.trace.report, Some(offset), &key);
         }
-        self.places.member(&key, offset);
+        self.places.set_member_end(&key, offset);
         self.trace.meta.entries.push((key, json));
     }
 
-    /// Add the scratch record that was read last to the trace.
+    /// Convert the scratch record, which was read last, to an event, an arrow point or metadata of the trace.
     pub(super) fn commit(&mut self, offset: u64) {
         let index = self.next_index;
         self.next_index = self.next_index.saturating_add(1);
@@ -347,7 +347,7 @@ impl Builder {
             let track = self.trace.tracks.find(pid, tid, k)?;
             self.open.get_mut(&track)?.pop()
         });
-        self.close(found, offset);
+        self.end_span(found, offset);
     }
 
     fn begin_async(&mut self, index: u32, offset: u64) {
@@ -379,11 +379,11 @@ impl Builder {
             let at = own.or_else(|| inner.iter().rposition(|e| fits(e) && !is_local))?;
             Some(open.remove(recent + at))
         });
-        self.close(found, offset);
+        self.end_span(found, offset);
     }
 
-    /// End an open span at the record's time.
-    fn close(&mut self, found: Option<EventId>, offset: u64) {
+    /// End an open span at the time of the scratch record; without such a span, count an unmatched end.
+    fn end_span(&mut self, found: Option<EventId>, offset: u64) {
         let (at, bits) = self.start(offset);
         let Some(event) = found else {
             let name = self.trace.strings.get(self.raw.head.name);

@@ -13,7 +13,7 @@ const MAX_START_NS: u64 = 3_000_000_000_000_000_000;
 /// Limit on durations in ns (31 years); larger ones are overflowed counters.
 const MAX_DURATION_NS: u64 = 1_000_000_000_000_000_000;
 
-/// State of an event reader except the bytes.
+/// Reader of event records into the scratch record of a builder.
 pub(super) struct EventReader<'b> {
     pub(super) builder: &'b mut Builder,
     /// Stream offset of the slice.
@@ -91,7 +91,7 @@ impl EventReader<'_> {
         }
     }
 
-    /// Next key; `None` after foreign text was skipped.
+    /// Read the next key; `None` if foreign text was skipped instead.
     #[inline]
     fn key<'a>(&mut self, cursor: &mut Cursor<'a>) -> Result<Option<RawStr<'a>>, Fail> {
         match cursor.key() {
@@ -179,7 +179,7 @@ impl EventReader<'_> {
         Ok(())
     }
 
-    /// Drop the arguments read so far: a second list follows, and the last one is valid.
+    /// Drop the arguments of the record read so far: a second `args` object follows, and the last one is valid.
     #[cold]
     fn forget_args(&mut self) {
         let range = std::mem::take(&mut self.builder.raw.args);
@@ -349,7 +349,7 @@ impl EventReader<'_> {
     }
 }
 
-/// Diagnostics of the repairs of a text (bits of [`dirt`]).
+/// Diagnostics for the repairs of a text (bits of [`dirt`]).
 pub(super) fn codes_of(marks: u8) -> impl Iterator<Item = Code> {
     let codes = [
         (dirt::INVALID_UTF8, diagnostics::INVALID_UTF8),

@@ -16,7 +16,7 @@ pub(crate) enum FlowPhase {
     Finish,
 }
 
-/// A flow record.
+/// Point of a flow arrow, from a flow record: its thread, arrow ID, time and type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowPoint {
     pub(crate) pid: Key,
@@ -28,7 +28,8 @@ pub(crate) struct FlowPoint {
     pub(crate) phase: FlowPhase,
 }
 
-/// Bind points to events, and fill the arrows of `trace.links`. Points of the `skip` categories are only counted.
+/// Bind flow points to events, and store the arrows between events in `trace.links`. Points of the `skip` categories
+/// are only counted.
 pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
     let skipped: Vec<StrId> = skip.iter().filter_map(|c| trace.strings.find(c)).collect();
     // Arrows are sorted by their first occurrence in the file; the points of an arrow may be in any order. Kineto
@@ -65,7 +66,7 @@ pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
     diagnostics::DANGLING_FLOW.count_many(&mut trace.report, dangling, None, "");
 }
 
-/// Event of a point: the innermost one of its track around that time.
+/// Event to which a flow point belongs: the innermost one of its track around its time.
 fn bind(trace: &Trace, point: &FlowPoint) -> Option<EventId> {
     [TrackKind::Thread, TrackKind::Stream, TrackKind::Async].into_iter().find_map(|kind| {
         let track = trace.tracks.find(point.pid, point.tid, kind)?;

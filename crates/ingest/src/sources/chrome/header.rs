@@ -2,7 +2,7 @@
 
 use super::builder::Builder;
 use super::event::codes_of;
-use super::{MAX_EXAMPLE, MAX_RECORD, Place, Step};
+use super::{MAX_EXAMPLE, MAX_RECORD, ReaderState, Step};
 use crate::Error;
 use crate::diagnostics::{self, Code};
 use crate::scan::{Cursor, Fail, RawValue};
@@ -10,7 +10,8 @@ use crate::text;
 use stackline_model::{LOST_DATA, Severity, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Read members of the top-level JSON object until the event list begins or the object ends.
+/// Read members of the top-level JSON object until the event list begins or the object ends. `base` is the stream
+/// offset of `bytes`; `last` is true if no text follows.
 pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder) -> Step {
     let mut cursor = Cursor::new(bytes);
     loop {
@@ -28,13 +29,13 @@ pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder
                     return Step::More(done);
                 }
                 if !builder.count_unused_bytes(looked.saturating_sub(done), base + at as u64) {
-                    return Step::Go(Place::Done, at);
+                    return Step::Go(ReaderState::Done, at);
                 }
                 let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 80)]).into_owned();
                 diagnostics::DAMAGED_HEADER.count(&mut builder.trace.report, Some(base + at as u64), &example);
                 match next {
                     Some(next) => cursor.at = next,
-                    None if last => return Step::Go(Place::Done, bytes.len()),
+                    None if last => return Step::Go(ReaderState::Done, bytes.len()),
                     None => return Step::More((rest.len() - 128).max(done + 1)),
                 }
             }
@@ -42,7 +43,7 @@ pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder
     }
 }
 
-/// Start of the next text that looks like a member; none if that cannot be seen before more text is there.
+/// Position of the next text that looks like a member; `None` if there is none yet, or more text is needed to decide.
 fn next_member(bytes: &[u8], from: usize, last: bool) -> Option<usize> {
     // A longer limit would allow hostile text to cause long scans at each quote.
     const LOOK_AHEAD: usize = 512;
@@ -61,7 +62,7 @@ fn next_member(bytes: &[u8], from: usize, last: bool) -> Option<usize> {
     None
 }
 
-fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<Option<Place>, Fail> {
+fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<Option<ReaderState>, Fail> {
     // Diagnostics are counted once the member is complete: a member at the window's end is read again.
     let mut met = Vec::new();
     let mut commas = 0;
@@ -76,7 +77,7 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
             }
             b'}' => {
                 cursor.at += 1;
-                return Ok(Some(Place::Done));
+                return Ok(Some(ReaderState::Done));
             }
             _ => break,
         }
@@ -92,7 +93,7 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
         count(builder, met, base + cursor.at as u64, &key);
         builder.saw_events = true;
         builder.commas = 1;
-        return Ok(Some(Place::Events { member: true }));
+        return Ok(Some(ReaderState::Events { member: true }));
     }
     let value = cursor.value()?;
     // The value must be complete, which its delimiter shows.
@@ -107,7 +108,7 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
     }
     let json = json_text(value, &mut met);
     count(builder, met, at, &key);
-    builder.header(key, json, at);
+    builder.store_member(key, json, at);
     Ok(None)
 }
 

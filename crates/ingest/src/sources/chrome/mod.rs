@@ -68,8 +68,8 @@ fn is_json(first: &[u8]) -> bool {
     starts || document_start(text).is_some_and(|at| memchr::memmem::find(&text[at..], b"\"ph\"").is_some())
 }
 
-/// Start of the document: a bracket at the start of a line, followed by a key, a record or the end of the list. A log
-/// line may start with a bracket, too (`[W123 file.cpp]`).
+/// Position of the first bracket of the document: a bracket at the start of a line, followed by a key, a record or the
+/// end of the list. A log line may start with a bracket, too (`[W123 file.cpp]`).
 fn document_start(text: &[u8]) -> Option<usize> {
     let mut line = 0;
     loop {
@@ -89,9 +89,9 @@ fn document_start(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// State of the reader within the document.
+/// State of the reader: its position in the structure of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ReaderState {
     /// Before the first bracket.
     Start,
     /// Between the members of the top-level object.
@@ -104,22 +104,22 @@ enum Place {
     Done,
 }
 
-/// Result of one pass over the window.
+/// Result of a parser's pass over the available text: the next state, or the need for more text.
 enum Step {
     /// Continue in this state, after this many bytes.
-    Go(Place, usize),
+    Go(ReaderState, usize),
     /// This many bytes are processed; the rest needs more text.
     More(usize),
 }
 
-/// Text from which other threads may already have read records.
-trait Source: Text {
-    /// Add records that were read ahead, and return the next parser position; `None` if there are none here.
-    fn add_ready(&mut self, place: Place, builder: &mut Builder) -> Option<Place>;
+/// Text of a document from which other threads may already have read records.
+trait TextSource: Text {
+    /// Add records that were read ahead to the trace, and return the next state; `None` if there are none here.
+    fn add_ready(&mut self, place: ReaderState, builder: &mut Builder) -> Option<ReaderState>;
 }
 
-impl<R: Read> Source for Window<R> {
-    fn add_ready(&mut self, _: Place, _: &mut Builder) -> Option<Place> {
+impl<R: Read> TextSource for Window<R> {
+    fn add_ready(&mut self, _: ReaderState, _: &mut Builder) -> Option<ReaderState> {
         None
     }
 }
@@ -133,9 +133,9 @@ pub(crate) fn read(name: &str, mut input: impl Read, options: &ReadOptions) -> R
 }
 
 /// Read a trace. The result does not depend on the positions at which the text is cut into pieces.
-fn read_text(name: &str, text: &mut impl Source, options: &ReadOptions) -> Result<Trace, Error> {
+fn read_text(name: &str, text: &mut impl TextSource, options: &ReadOptions) -> Result<Trace, Error> {
     let mut builder = Builder::new(name);
-    let mut place = Place::Start;
+    let mut place = ReaderState::Start;
     text.refill();
     if text.bytes().starts_with(b"\xef\xbb\xbf") {
         text.consume(3);
@@ -143,11 +143,11 @@ fn read_text(name: &str, text: &mut impl Source, options: &ReadOptions) -> Resul
     loop {
         let (offset, last) = (text.offset(), text.is_final());
         let step = match place {
-            Place::Start => start(text.bytes(), name, offset, last, &mut builder)?,
-            Place::Members => header::members(text.bytes(), offset, last, &mut builder),
-            Place::Events { member } => events(text.bytes(), offset, Tail { last, member }, &mut builder),
-            Place::Lost { member, before } => resync::find_record(text.bytes(), member, before, last),
-            Place::Done => break,
+            ReaderState::Start => start(text.bytes(), name, offset, last, &mut builder)?,
+            ReaderState::Members => header::members(text.bytes(), offset, last, &mut builder),
+            ReaderState::Events { member } => events(text.bytes(), offset, SliceContext { last, member }, &mut builder),
+            ReaderState::Lost { member, before } => resync::find_record(text.bytes(), member, before, last),
+            ReaderState::Done => break,
         };
         match step {
             Step::Go(next, consumed) => {
@@ -158,7 +158,7 @@ fn read_text(name: &str, text: &mut impl Source, options: &ReadOptions) -> Resul
                 text.consume(consumed);
                 match text.add_ready(place, &mut builder) {
                     Some(next) => place = next,
-                    None if more(text, place, &mut builder) => {}
+                    None if read_more(text, place, &mut builder) => {}
                     None => break,
                 }
             }
@@ -168,7 +168,7 @@ fn read_text(name: &str, text: &mut impl Source, options: &ReadOptions) -> Resul
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let (counted, limit) = trailing(text, place, &mut builder);
+    let (counted, limit) = read_trailing(text, place, &mut builder);
     let end = text.offset() + text.bytes().len() as u64;
     if let Some(error) = text.take_failure().filter(|_| end <= limit) {
         builder.garbled = error.kind() != std::io::ErrorKind::UnexpectedEof;
@@ -178,8 +178,8 @@ fn read_text(name: &str, text: &mut impl Source, options: &ReadOptions) -> Resul
     builder.finish(name, options)
 }
 
-/// Read more text; false if the document ends here.
-fn more(text: &mut impl Source, place: Place, builder: &mut Builder) -> bool {
+/// Read more text; false if the document ends here, or an element is too large.
+fn read_more(text: &mut impl TextSource, place: ReaderState, builder: &mut Builder) -> bool {
     match text.refill() {
         Refill::More => true,
         // One more pass, because the text is now known to be final.
@@ -200,8 +200,8 @@ fn more(text: &mut impl Source, place: Place, builder: &mut Builder) -> bool {
 
 /// Read text after the document. Returns the offset up to which it counts as read, and the offset up to which damage of
 /// its compression counts.
-fn trailing(text: &mut impl Source, place: Place, builder: &mut Builder) -> (u64, u64) {
-    if place != Place::Done && !builder.gave_up {
+fn read_trailing(text: &mut impl TextSource, place: ReaderState, builder: &mut Builder) -> (u64, u64) {
+    if place != ReaderState::Done && !builder.gave_up {
         return (u64::MAX, u64::MAX);
     }
     // Damage of the compression explains damaged text, and may be found only later in the stream.
@@ -236,8 +236,8 @@ fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builde
         cursor.at += length;
     }
     match cursor.peek() {
-        Ok(b'{') => Ok(Step::Go(Place::Members, cursor.at + 1)),
-        Ok(b'[') => Ok(Step::Go(Place::Events { member: false }, cursor.at + 1)),
+        Ok(b'{') => Ok(Step::Go(ReaderState::Members, cursor.at + 1)),
+        Ok(b'[') => Ok(Step::Go(ReaderState::Events { member: false }, cursor.at + 1)),
         Ok(_) => {
             let reason = "the text starts with neither an object nor a list".to_owned();
             Err(Error::Malformed { path: name.into(), reason, offset: offset + cursor.at as u64 })
@@ -249,9 +249,9 @@ fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builde
     }
 }
 
-/// Position of a slice in the text.
+/// Context of a slice of the event list: if text follows the slice, and what contains the list.
 #[derive(Clone, Copy)]
-struct Tail {
+struct SliceContext {
     /// True if no text follows the slice.
     last: bool,
     /// True if the list is a member of the top-level object.
@@ -259,7 +259,7 @@ struct Tail {
 }
 
 /// Read all complete event records in a slice of Chrome trace JSON, which starts at offset `base`.
-fn events(bytes: &[u8], base: u64, tail: Tail, builder: &mut Builder) -> Step {
+fn events(bytes: &[u8], base: u64, tail: SliceContext, builder: &mut Builder) -> Step {
     let mut at = 0;
     loop {
         let mut cursor = Cursor { bytes, at };
@@ -281,7 +281,7 @@ fn events(bytes: &[u8], base: u64, tail: Tail, builder: &mut Builder) -> Step {
                     Err(fail) if needs_more(fail, bytes.len() - at, tail) => return Step::More(at),
                     Err(fail) => {
                         let vain = token_end(fail, cursor.bytes).saturating_sub(at);
-                        return damaged(bytes, base, at, vain, tail, builder);
+                        return handle_damaged(bytes, base, at, vain, tail, builder);
                     }
                 }
             }
@@ -296,7 +296,7 @@ fn events(bytes: &[u8], base: u64, tail: Tail, builder: &mut Builder) -> Step {
                 if builder.commas > 0 && builder.trace.report.records > 0 {
                     diagnostics::EXTRA_COMMA.count(&mut builder.trace.report, Some(base + at as u64), "");
                 }
-                return Step::Go(if tail.member { Place::Members } else { Place::Done }, at + 1);
+                return Step::Go(if tail.member { ReaderState::Members } else { ReaderState::Done }, at + 1);
             }
             _ => return not_an_event(bytes, base, at, tail, builder),
         }
@@ -308,12 +308,12 @@ fn up_to_limit(bytes: &[u8], at: usize) -> &[u8] {
     &bytes[..bytes.len().min(at.saturating_add(MAX_RECORD))]
 }
 
-/// Check if more text may change a failure, or its example; `length` bytes are there.
-fn needs_more(fail: Fail, length: usize, tail: Tail) -> bool {
+/// Check if more text may change the failure of a token, or its example; `length` bytes are available.
+fn needs_more(fail: Fail, length: usize, tail: SliceContext) -> bool {
     !tail.last && length < if fail == Fail::End { MAX_RECORD } else { MAX_EXAMPLE }
 }
 
-/// End of the text that a failed token covered.
+/// End position of the text that a failed token covered.
 fn token_end(fail: Fail, bytes: &[u8]) -> usize {
     match fail {
         Fail::End => bytes.len(),
@@ -321,28 +321,28 @@ fn token_end(fail: Fail, bytes: &[u8]) -> usize {
     }
 }
 
-/// Handle an unreadable record, or the last one of a truncated file.
+/// Count an unreadable record, or the truncation of the file if no later record follows, and return the next state.
 #[cold]
-fn damaged(bytes: &[u8], base: u64, at: usize, vain: usize, tail: Tail, builder: &mut Builder) -> Step {
-    let Tail { last, member } = tail;
+fn handle_damaged(bytes: &[u8], base: u64, at: usize, vain: usize, tail: SliceContext, builder: &mut Builder) -> Step {
+    let SliceContext { last, member } = tail;
     if !builder.count_unused_bytes(vain, base + at as u64) {
-        return Step::Go(Place::Done, at);
+        return Step::Go(ReaderState::Done, at);
     }
     let found = resync::find_record(&bytes[at + 1..], member, None, last);
     if last && matches!(found, Step::More(_)) {
         diagnostics::TRUNCATED.count(&mut builder.trace.report, Some(base + at as u64), "");
         builder.truncated = true;
-        return Step::Go(Place::Done, bytes.len());
+        return Step::Go(ReaderState::Done, bytes.len());
     }
     let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + MAX_EXAMPLE)]).into_owned();
     diagnostics::DAMAGED_EVENT.count(&mut builder.trace.report, Some(base + at as u64), &example);
     builder.skip_record();
     builder.commas = 1;
-    Step::Go(Place::Lost { member, before: None }, at + 1)
+    Step::Go(ReaderState::Lost { member, before: None }, at + 1)
 }
 
 #[cold]
-fn not_an_event(bytes: &[u8], base: u64, at: usize, tail: Tail, builder: &mut Builder) -> Step {
+fn not_an_event(bytes: &[u8], base: u64, at: usize, tail: SliceContext, builder: &mut Builder) -> Step {
     let member = tail.member;
     let mut cursor = Cursor { bytes: up_to_limit(bytes, at), at };
     let value = cursor.value();
@@ -352,7 +352,7 @@ fn not_an_event(bytes: &[u8], base: u64, at: usize, tail: Tail, builder: &mut Bu
             return Step::More(at);
         }
         if !builder.count_unused_bytes(token_end(fail, cursor.bytes).saturating_sub(at), base + at as u64) {
-            return Step::Go(Place::Done, at);
+            return Step::Go(ReaderState::Done, at);
         }
     }
     match follows {
@@ -360,13 +360,13 @@ fn not_an_event(bytes: &[u8], base: u64, at: usize, tail: Tail, builder: &mut Bu
             diagnostics::NOT_AN_EVENT.count(&mut builder.trace.report, Some(base + at as u64), "");
             builder.skip_record();
             builder.commas = 0;
-            Step::Go(Place::Events { member }, cursor.at)
+            Step::Go(ReaderState::Events { member }, cursor.at)
         }
         _ if !tail.last && bytes.len() - at < MAX_EXAMPLE => Step::More(at),
         _ => {
             let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + MAX_EXAMPLE)]).into_owned();
             diagnostics::FOREIGN_TEXT.count(&mut builder.trace.report, Some(base + at as u64), &example);
-            Step::Go(Place::Lost { member, before: None }, at)
+            Step::Go(ReaderState::Lost { member, before: None }, at)
         }
     }
 }
@@ -393,7 +393,7 @@ mod tests {
         let mut builder = Builder::new("t");
         prepare(&mut builder);
         let mut window = Window::new(LongText { left: 4 << 30 });
-        let (counted, _) = trailing(&mut window, Place::Done, &mut builder);
+        let (counted, _) = read_trailing(&mut window, ReaderState::Done, &mut builder);
         (window.offset(), counted)
     }
 

@@ -5,7 +5,7 @@ use crate::scan::RawStr;
 use crate::text::TextReader;
 use stackline_model::{AttrType, AttrValue, Key, StrId, StringTable};
 
-/// A time of a record.
+/// Time field of a record: missing, invalid or valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Time {
     /// The record has no time.
@@ -17,7 +17,7 @@ pub(super) enum Time {
     At(Nanos),
 }
 
-/// Members of a record that every record may have.
+/// Members that every record may have: phase, name, category, IDs and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordHead {
     /// Phase letter; 0 if there is none.
@@ -68,6 +68,7 @@ impl Default for RawEvent {
 }
 
 impl RawEvent {
+    /// Remove all members of the record.
     pub(super) fn clear(&mut self) {
         self.head = RecordHead::EMPTY;
         self.fields.clear();
@@ -75,6 +76,7 @@ impl RawEvent {
         self.args = 0..0;
     }
 
+    /// Append an attribute to the record.
     pub(super) fn push(&mut self, key: StrId, value: AttrValue) {
         let (kind, raw) = value.to_raw();
         self.fields.push((key, kind));

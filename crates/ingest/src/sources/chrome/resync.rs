@@ -1,6 +1,6 @@
 //! Search for the next event record after damage in Chrome trace JSON.
 
-use super::{Place, Step};
+use super::{ReaderState, Step};
 use crate::scan::{Cursor, is_space};
 use memchr::memchr2;
 
@@ -38,8 +38,8 @@ const NEXT_KEYS: &[&str] = &[
 /// Limit on the bytes that a decision examines.
 const LOOK_AHEAD: usize = 256;
 
-/// Move to the next record, or to the end of the event list. `before` is the last byte before `bytes` that is not white
-/// space. The decisions do not depend on the end of `bytes` if more text follows.
+/// Search for the next event record, or the end of the event list, after damage. `before` is the last byte before
+/// `bytes` that is not white space. The decisions do not depend on the end of `bytes` if more text follows.
 pub(super) fn find_record(bytes: &[u8], member: bool, before: Option<u8>, last: bool) -> Step {
     let mut at = 0;
     while let Some(found) = memchr2(b'{', b']', &bytes[at..]) {
@@ -54,18 +54,18 @@ pub(super) fn find_record(bytes: &[u8], member: bool, before: Option<u8>, last: 
             is_list_end(bytes, here, previous, member)
         };
         if is_place {
-            return Step::Go(Place::Events { member }, here);
+            return Step::Go(ReaderState::Events { member }, here);
         }
         at = here + 1;
     }
     if last { Step::More(bytes.len()) } else { continue_at(bytes, bytes.len(), member, before) }
 }
 
-/// Continue at this position once more text is there.
+/// Step that continues the search at this position once more text is available.
 fn continue_at(bytes: &[u8], here: usize, member: bool, before: Option<u8>) -> Step {
     match here {
         0 => Step::More(0),
-        _ => Step::Go(Place::Lost { member, before: previous(&bytes[..here]).or(before) }, here),
+        _ => Step::Go(ReaderState::Lost { member, before: previous(&bytes[..here]).or(before) }, here),
     }
 }
 

@@ -1,6 +1,6 @@
 //! End of a document: closing of open spans, track names and stacks, then resolution and sealing of the trace.
 
-use super::Place;
+use super::ReaderState;
 use super::builder::Builder;
 use crate::diagnostics;
 use crate::sources::{device_rows, xprof};
@@ -23,11 +23,11 @@ impl Builder {
     }
 
     /// Count that the text ended before the document did.
-    pub(super) fn note_end(&mut self, place: Place, offset: u64) {
+    pub(super) fn note_end(&mut self, place: ReaderState, offset: u64) {
         let report = &mut self.trace.report;
         match place {
-            Place::Events { member: false } => diagnostics::UNCLOSED.count(report, Some(offset), ""),
-            Place::Lost { .. } | Place::Events { .. } | Place::Members if !self.truncated => {
+            ReaderState::Events { member: false } => diagnostics::UNCLOSED.count(report, Some(offset), ""),
+            ReaderState::Lost { .. } | ReaderState::Events { .. } | ReaderState::Members if !self.truncated => {
                 diagnostics::TRUNCATED.count(report, Some(offset), "");
             }
             _ => {}
@@ -48,8 +48,8 @@ impl Builder {
             diagnostics::TABLE_FULL.count(&mut self.trace.report, None, "text");
         }
         self.name_tracks();
-        device_rows::find(&mut self.trace);
-        xprof::find(&mut self.trace);
+        device_rows::convert_rows(&mut self.trace);
+        xprof::interpret(&mut self.trace);
         resolve::unset::mark(&mut self.trace, &self.places);
         if self.trace.report.count_of(diagnostics::DAMAGED_STREAM.code) > 0 {
             resolve::garbled::mark(&mut self.trace, &self.places, self.garbled);

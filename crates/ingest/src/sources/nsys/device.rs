@@ -26,7 +26,7 @@ const COMMON: [&str; 7] = ["start", "end", "deviceId", "contextId", "streamId", 
 /// CUPTI's number for a missing stream or event: the largest 32-bit number.
 const NO_ID: i64 = u32::MAX as i64;
 
-/// Shared columns of a row.
+/// Columns that all tables of GPU activity have.
 struct Common {
     times: (Option<i64>, Option<i64>),
     device: Option<i64>,
@@ -72,12 +72,13 @@ impl Common {
     }
 }
 
+/// Read the GPU activity of an export into the traces of its processes.
 pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
     kernels(export, processes);
     copies(export, processes);
     fills(export, processes);
     graphs(export, processes);
-    records(export, processes);
+    store_event_records(export, processes);
     waits(export, processes);
 }
 
@@ -187,8 +188,8 @@ fn graphs(export: &Export<'_>, processes: &mut Processes<'_>) {
     });
 }
 
-/// Store the recording call of each event, for later waits.
-fn records(export: &Export<'_>, processes: &mut Processes<'_>) {
+/// Store the call that recorded each CUDA event, for later waits.
+fn store_event_records(export: &Export<'_>, processes: &mut Processes<'_>) {
     let columns = ["globalPid", "eventSyncId", "streamId", "correlationId"];
     export.rows(RECORDS, &columns, processes, |row, processes| {
         if let [Some(record), Some(stream), Some(correlation)] =

@@ -17,6 +17,7 @@ const PROFILER_OVERHEAD: &str = "PROFILER_OVERHEAD";
 /// `eventClass` of driver calls (`ENUM_NSYS_EVENT_CLASS`).
 const DRIVER: i64 = 1;
 
+/// Read the API calls, system calls and profiler overhead on threads into the traces of their processes.
 pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
     calls(export, processes);
     system_calls(export, processes);

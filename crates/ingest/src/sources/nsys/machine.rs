@@ -48,7 +48,7 @@ pub(super) fn name_tracks(export: &Export<'_>, processes: &mut Processes<'_>) ->
     gpus
 }
 
-/// GPUs of the machine by the device numbers of each process, which `CUDA_VISIBLE_DEVICES` changes.
+/// Number in the machine of each process's GPUs, by PID and device number, which `CUDA_VISIBLE_DEVICES` changes.
 fn gpus(export: &Export<'_>, processes: &mut Processes<'_>) -> Gpus {
     let mut gpus = Gpus::new();
     export.rows("TARGET_INFO_CUDA_DEVICE", &["pid", "cudaId", "gpuId"], processes, |row, _| {

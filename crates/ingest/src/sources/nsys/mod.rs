@@ -108,7 +108,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     Ok(traces.into_iter().map(|(_, trace)| trace).collect())
 }
 
-/// The tables of an export.
+/// Tables of an Nsight Systems export in the selected versions, with its strings.
 struct Export<'f> {
     file: &'f Database,
     /// Tables that are read, by the name without a version.
@@ -147,7 +147,8 @@ impl<'f> Export<'f> {
         self.texts.get(&id?).map(|text| &**text)
     }
 
-    /// Text of the first string id that exists, else `otherwise`. The reason for a missing name is counted.
+    /// Name of a row: the text of the first string ID that exists, else `otherwise`. The reason for a missing name is
+    /// counted.
     fn name<'n>(&'n self, ids: &[Option<i64>], otherwise: &'n str, processes: &mut Processes<'_>) -> &'n str {
         match ids.iter().find_map(|&id| self.text(id)) {
             Some(name) => name,

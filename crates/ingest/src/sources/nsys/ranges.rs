@@ -23,6 +23,7 @@ fn phase_of(event_type: i64) -> Option<Phase> {
     }
 }
 
+/// Read NVTX ranges and marks into the traces of their processes.
 pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
     let columns = ["start", "end", "eventType", "text", "textId", "globalTid", "domainId"];
     export.rows(EVENTS, &columns, processes, |row, processes| {

@@ -28,14 +28,14 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(EXAMINED_LINES).collect();
     // Logs end with fractions, too: `epoch 1; loss 0.5`.
     let is_stack =
-        |line: &&str| stack(line).is_some_and(|(frames, value)| value.fract() == 0.0 || !frames.contains("; "));
+        |line: &&str| parse_line(line).is_some_and(|(frames, value)| value.fract() == 0.0 || !frames.contains("; "));
     let are_stacks =
         lines.iter().all(|line| line.starts_with('#') || is_stack(line)) && lines.iter().any(|line| line.contains(';'));
     if are_stacks && !lines.is_empty() { Sniff::Maybe } else { Sniff::No }
 }
 
-/// Frames of a line, and its number of samples or other value.
-fn stack(line: &str) -> Option<(&str, f64)> {
+/// Parse a line into its frames and its number of samples or other value.
+fn parse_line(line: &str) -> Option<(&str, f64)> {
     let (frames, value) = line.trim_end().rsplit_once([' ', '\t'])?;
     // Words such as `nan` are not values.
     let is_number = value.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit());
@@ -70,7 +70,7 @@ pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Resu
     }))
 }
 
-/// Stacks of a text with their values. Fractions are only known at its end.
+/// Stacks of a collapsed text with their values. Only its end shows if values have fractions.
 #[derive(Default)]
 struct Stacks {
     numbers: FxHashMap<Box<str>, u32>,
@@ -96,7 +96,7 @@ impl Stacks {
             if text.trim().is_empty() || text.starts_with('#') {
                 continue;
             }
-            match stack(&text) {
+            match parse_line(&text) {
                 Some((frames, value)) => {
                     let path = self.path(frames, profile);
                     self.values.push((path, value));
@@ -128,22 +128,22 @@ impl Stacks {
 
 #[cfg(test)]
 mod tests {
-    use super::super::with_place;
+    use super::super::split_location;
     use super::*;
 
     #[test]
     fn frames_with_places() {
         let parts = |name| {
-            let FrameText { function, file, line, .. } = with_place(name);
+            let FrameText { function, file, line, .. } = split_location(name);
             (function.to_owned(), file.to_owned(), line)
         };
         assert_eq!(parts("forward (model.py:12)"), ("forward".to_owned(), "model.py".to_owned(), 12));
         assert_eq!(parts("forward (model.py)"), ("forward".to_owned(), "model.py".to_owned(), 0));
         assert_eq!(parts("operator() (int)").0, "operator() (int)");
         assert_eq!(parts("start_thread").0, "start_thread");
-        assert_eq!(stack("a;b c 12\r\n"), Some(("a;b c", 12.0)));
-        assert_eq!(stack("a;b 1.5"), Some(("a;b", 1.5)));
-        assert_eq!(stack("a;b"), None);
-        assert_eq!(stack("a; nan"), None);
+        assert_eq!(parse_line("a;b c 12\r\n"), Some(("a;b c", 12.0)));
+        assert_eq!(parse_line("a;b 1.5"), Some(("a;b", 1.5)));
+        assert_eq!(parse_line("a;b"), None);
+        assert_eq!(parse_line("a; nan"), None);
     }
 }

@@ -42,7 +42,7 @@ struct Meta {
     product: String,
 }
 
-/// Tables of a thread, or of all threads.
+/// Tables of strings, frames, functions, resources and stacks of a thread, or of all threads.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Tables {
@@ -201,7 +201,8 @@ impl<'d> OfThread<'d> {
         }
     }
 
-    /// Metric of the weights, with a factor. Sample counts are converted to time by the sampling interval.
+    /// Metric of the sample weights, with the factor to its unit. Sample counts are converted to time by the sampling
+    /// interval.
     fn metric(&self, interval: f64, profile: &mut Profile) -> (CallMetric, f64) {
         match self.thread.samples.weight_type.as_deref() {
             Some("bytes") => profile.metric("", "bytes"),

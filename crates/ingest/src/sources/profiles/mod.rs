@@ -29,7 +29,7 @@ pub(super) struct FrameText<'a> {
     pub(super) library: &'a str,
 }
 
-/// A profile while it is read.
+/// Builder of a calling context tree from the stacks and values of a profile.
 pub(super) struct Profile {
     /// Parent and frame of each path except the empty one.
     paths: Vec<(Path, u32)>,
@@ -67,6 +67,7 @@ impl Profile {
         self.process = self.builder.process(process);
     }
 
+    /// Add a thread to the current process.
     pub(super) fn thread(&mut self, tid: u32, name: &str) -> CallThreadId {
         let name = self.builder.text(name);
         self.builder.thread(CallThread { process: self.process, tid, torch_id: 0, name })
@@ -82,12 +83,12 @@ impl Profile {
         path
     }
 
-    /// Path of frames from the outermost to the innermost.
+    /// Path number for frames from the outermost to the innermost.
     pub(super) fn path(&mut self, frames: impl Iterator<Item = u32>) -> Path {
         frames.fold(0, |path, frame| self.child(path, frame))
     }
 
-    /// Add a value at the end of a path.
+    /// Add a value of a thread and metric at the end of a path.
     pub(super) fn add(&mut self, path: Path, thread: CallThreadId, metric: CallMetric, value: u64) {
         if value > 0 {
             let path = if path == 0 { self.child(0, NO_FRAMES) } else { path };
@@ -118,11 +119,13 @@ impl Profile {
         self.paths.iter().map(|&(_, frame)| frame).filter(|&frame| frame != NO_FRAMES).max()
     }
 
+    /// Read report of the profile.
     pub(super) fn report(&mut self) -> &mut ReadReport {
         self.builder.report()
     }
 
-    /// Metric and scale for a kind of values; a second kind with the same metric becomes a separate counter.
+    /// Metric for values with this name and unit, and the factor to the metric's unit. Values of another name with the
+    /// same metric become a separate counter.
     pub(super) fn metric(&mut self, what: &str, unit: &str) -> (CallMetric, f64) {
         let (metric, scale) = self.metric_of(what, unit);
         match self.taken.iter().find(|(_, taken)| *taken == metric) {
@@ -135,7 +138,7 @@ impl Profile {
         }
     }
 
-    /// Metric of a kind by its name and unit, with the factor to the metric's unit.
+    /// Metric by the name and unit of values, and the factor to the metric's unit.
     fn metric_of(&mut self, what: &str, unit: &str) -> (CallMetric, f64) {
         let with_suffix =
             |names: &[(&[&str], f64)]| names.iter().find(|(names, _)| names.contains(&unit)).map(|&(_, scale)| scale);
@@ -201,9 +204,9 @@ const BYTES: &[(&[&str], f64)] = &[
 /// Names of allocated bytes in memory profiles.
 const ALLOCATED: &[&str] = &["", "alloc_space", "allocated", "space"];
 
-/// Parts of a name such as `forward (model.py:12)`, which many tools write if their format has no source files. Any
-/// other text is a name without location.
-fn with_place(name: &str) -> FrameText<'_> {
+/// Split a name such as `forward (model.py:12)` into function, file and line. Many tools write such names if their
+/// format has no source files. Any other text is a name without location.
+fn split_location(name: &str) -> FrameText<'_> {
     let plain = FrameText { function: name, ..FrameText::default() };
     let Some((function, place)) = name.strip_suffix(')').and_then(|name| name.rsplit_once(" (")) else { return plain };
     let (file, line) = match place.rsplit_once(':') {
@@ -215,7 +218,7 @@ fn with_place(name: &str) -> FrameText<'_> {
 }
 
 fn call_frame(frame: &FrameText<'_>, builder: &mut CallingContextTreeBuilder) -> Frame {
-    let placed = if frame.file.is_empty() { with_place(frame.function) } else { *frame };
+    let placed = if frame.file.is_empty() { split_location(frame.function) } else { *frame };
     let line = if placed.line > 0 { placed.line } else { frame.line };
     let frame = &FrameText { library: frame.library, first_line: frame.first_line, line, ..placed };
     let function = builder.text(if frame.function.is_empty() { "function without a name" } else { frame.function });

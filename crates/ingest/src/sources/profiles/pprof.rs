@@ -15,7 +15,7 @@ const LONGEST: u64 = 2 << 30;
 #[derive(Clone, PartialEq, Message)]
 struct Document {
     #[prost(message, repeated, tag = "1")]
-    sample_type: Vec<Kind>,
+    sample_type: Vec<ValueType>,
     #[prost(message, repeated, tag = "2")]
     sample: Vec<Sample>,
     #[prost(message, repeated, tag = "3")]
@@ -34,7 +34,7 @@ struct Document {
 
 /// Type and unit of a value, as string numbers.
 #[derive(Clone, Copy, PartialEq, Message)]
-struct Kind {
+struct ValueType {
     #[prost(int64, tag = "1")]
     name: i64,
     #[prost(int64, tag = "2")]
@@ -97,7 +97,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
     let Some(([0x0a, length @ 2..=12], rest)) = head.split_first_chunk() else { return Sniff::No };
     let Some(kind) = rest.get(..usize::from(*length)) else { return Sniff::No };
-    let is_kind = kind[0] == 0x08 && Kind::decode(kind).is_ok_and(|kind| kind.name > 0);
+    let is_kind = kind[0] == 0x08 && ValueType::decode(kind).is_ok_and(|kind| kind.name > 0);
     let next_is_known =
         rest.get(usize::from(*length)).is_some_and(|tag| matches!(tag, 0x0a | 0x12 | 0x1a | 0x22 | 0x2a | 0x32));
     if is_kind && next_is_known { Sniff::Yes("it begins with the value type of a pprof profile") } else { Sniff::No }

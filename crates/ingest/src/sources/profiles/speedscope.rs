@@ -3,7 +3,7 @@
 //! The file is read element by element, and each stack is stored as one number.
 
 use super::{FrameText, Path, Profile};
-use crate::sources::streamed_json::{Fields, Into};
+use crate::sources::streamed_json::{Fields, FieldsSeed};
 use crate::sources::{Content, Sniff};
 use crate::{Error, ReadOptions, diagnostics};
 use memchr::memmem;
@@ -37,7 +37,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     let mut document =
         Document { profile: Profile::new(CallProcess::default()), frames: Vec::new(), threads: 0, has_values: false };
     let mut parser = serde_json::Deserializer::from_reader(BufReader::with_capacity(256 << 10, stream));
-    let read = Into(&mut document).deserialize(&mut parser);
+    let read = FieldsSeed(&mut document).deserialize(&mut parser);
     let unnamed = document.profile.largest_frame().filter(|&number| number as usize >= document.frames.len());
     if let Err(error) = read {
         if options.is_cancelled() {
@@ -56,19 +56,21 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         diagnostics::DANGLING_RECORD.count(document.profile.report(), None, &example);
     }
     let frames = document.frames;
-    Ok(document.profile.finish(|number| frames.get(number as usize).map_or_else(FrameText::default, Shared::frame)))
+    Ok(document
+        .profile
+        .finish(|number| frames.get(number as usize).map_or_else(FrameText::default, SharedFrame::frame)))
 }
 
-/// A frame that the profiles of a file share.
+/// Frame of the frame table that all profiles of a file share.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Shared {
+struct SharedFrame {
     name: String,
     file: Option<String>,
     line: Option<u32>,
 }
 
-impl Shared {
+impl SharedFrame {
     fn frame(&self) -> FrameText<'_> {
         let file = self.file.as_deref().unwrap_or_default();
         FrameText { function: &self.name, file, line: self.line.unwrap_or(0), ..FrameText::default() }
@@ -76,7 +78,7 @@ impl Shared {
 }
 
 struct Document {
-    frames: Vec<Shared>,
+    frames: Vec<SharedFrame>,
     profile: Profile,
     threads: u32,
     /// True if any profile was read to its end.
@@ -86,19 +88,19 @@ struct Document {
 impl<'de> Fields<'de> for Document {
     fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
-            "shared" => map.next_value_seed(Into(&mut SharedFrames(&mut self.frames))),
-            "profiles" => map.next_value_seed(Into(&mut Profiles(self))),
+            "shared" => map.next_value_seed(FieldsSeed(&mut SharedFrames(&mut self.frames))),
+            "profiles" => map.next_value_seed(FieldsSeed(&mut Profiles(self))),
             _ => map.next_value::<IgnoredAny>().map(|_| ()),
         }
     }
 }
 
-struct SharedFrames<'f>(&'f mut Vec<Shared>);
+struct SharedFrames<'f>(&'f mut Vec<SharedFrame>);
 
 impl<'de> Fields<'de> for SharedFrames<'_> {
     fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
-            "frames" => map.next_value_seed(Into(self.0)),
+            "frames" => map.next_value_seed(FieldsSeed(self.0)),
             _ => map.next_value::<IgnoredAny>().map(|_| ()),
         }
     }
@@ -108,7 +110,7 @@ struct Profiles<'d>(&'d mut Document);
 
 impl<'de> Fields<'de> for Profiles<'_> {
     fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
-        let mut one = One {
+        let mut one = OneProfile {
             profile: &mut self.0.profile,
             name: String::new(),
             unit: String::new(),
@@ -117,8 +119,8 @@ impl<'de> Fields<'de> for Profiles<'_> {
             weights: Vec::new(),
             events: Vec::new(),
         };
-        let read = list.next_element_seed(Into(&mut one));
-        let One { name, unit, end, stacks, weights, events, .. } = one;
+        let read = list.next_element_seed(FieldsSeed(&mut one));
+        let OneProfile { name, unit, end, stacks, weights, events, .. } = one;
         if !stacks.is_empty() || !events.is_empty() {
             self.0.threads += 1;
             self.0.has_values = true;
@@ -128,8 +130,8 @@ impl<'de> Fields<'de> for Profiles<'_> {
     }
 }
 
-/// One profile of a file: sampled, or evented.
-struct One<'p> {
+/// Receiver of one profile of a file: sampled, or evented.
+struct OneProfile<'p> {
     profile: &'p mut Profile,
     name: String,
     unit: String,
@@ -142,14 +144,14 @@ struct One<'p> {
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct Event {
-    r#type: Kind,
+    r#type: EventType,
     at: f64,
     frame: u32,
 }
 
 /// Type of an event: a frame opens or closes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-enum Kind {
+enum EventType {
     O,
     C,
     #[default]
@@ -157,7 +159,7 @@ enum Kind {
     Other,
 }
 
-impl<'de> Fields<'de> for One<'_> {
+impl<'de> Fields<'de> for OneProfile<'_> {
     fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
             "name" => self.name = map.next_value::<Option<String>>()?.unwrap_or_default(),
@@ -165,17 +167,17 @@ impl<'de> Fields<'de> for One<'_> {
             "endValue" => self.end = map.next_value()?,
             "samples" => {
                 let Self { profile, stacks, .. } = self;
-                map.next_value_seed(Into(&mut Stacks { profile, stacks }))?;
+                map.next_value_seed(FieldsSeed(&mut Stacks { profile, stacks }))?;
             }
-            "weights" => map.next_value_seed(Into(&mut self.weights))?,
-            "events" => map.next_value_seed(Into(&mut self.events))?,
+            "weights" => map.next_value_seed(FieldsSeed(&mut self.weights))?,
+            "events" => map.next_value_seed(FieldsSeed(&mut self.events))?,
             _ => drop(map.next_value::<IgnoredAny>()?),
         }
         Ok(())
     }
 }
 
-/// Stacks of a sampled profile, each starting with the outermost frame.
+/// Receiver of the stacks of a sampled profile, each starting with the outermost frame.
 struct Stacks<'s> {
     profile: &'s mut Profile,
     stacks: &'s mut Vec<Path>,
@@ -184,13 +186,13 @@ struct Stacks<'s> {
 impl<'de> Fields<'de> for Stacks<'_> {
     fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
         let mut stack = Stack { profile: self.profile, path: 0 };
-        let read = list.next_element_seed(Into(&mut stack))?;
+        let read = list.next_element_seed(FieldsSeed(&mut stack))?;
         self.stacks.extend(read.map(|()| stack.path));
         Ok(read.is_some())
     }
 }
 
-/// One stack.
+/// Receiver of the frames of one stack, which are added to its path.
 struct Stack<'s> {
     profile: &'s mut Profile,
     path: Path,
@@ -242,13 +244,13 @@ impl Document {
             }
             last = event.at;
             match event.r#type {
-                Kind::O => open.push((profile.child(path, event.frame), event.frame)),
+                EventType::O => open.push((profile.child(path, event.frame), event.frame)),
                 // Frames that are still open within this one close with it.
-                Kind::C => match open.iter().rposition(|&(_, frame)| frame == event.frame) {
+                EventType::C => match open.iter().rposition(|&(_, frame)| frame == event.frame) {
                     Some(at) => open.truncate(at),
                     None => diagnostics::UNMATCHED_END.count(profile.report(), None, name),
                 },
-                Kind::Other => diagnostics::UNKNOWN_RECORD.count(profile.report(), None, name),
+                EventType::Other => diagnostics::UNKNOWN_RECORD.count(profile.report(), None, name),
             }
         }
         if let Some(&(path, _)) = open.last() {

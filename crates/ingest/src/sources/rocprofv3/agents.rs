@@ -45,7 +45,7 @@ pub(super) struct Gpu<'a> {
     pub(super) group: Option<i64>,
 }
 
-/// Agents that are GPUs.
+/// GPUs of a machine by the agent identifiers of records.
 #[derive(Debug, Default)]
 pub(super) struct Agents {
     /// Number among GPUs, by agent.
@@ -91,7 +91,7 @@ impl Agents {
         }
     }
 
-    /// GPU of a kernel; an undescribed GPU has the agent's number.
+    /// Device number for the agent of a kernel; an undescribed GPU has the agent's number.
     pub(super) fn of_kernel(&self, agent: Option<Agent>) -> i64 {
         match agent {
             Some(Agent::Number(number)) => self.gpu(Agent::Number(number)).unwrap_or(number),
@@ -100,7 +100,7 @@ impl Agents {
         }
     }
 
-    /// Metadata entries of a trace about its GPUs.
+    /// Metadata entries that describe the GPUs, for a trace.
     pub(super) fn described(&self) -> Vec<(String, String)> {
         if self.described.is_empty() {
             return Vec::new();

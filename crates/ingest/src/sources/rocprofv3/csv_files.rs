@@ -78,7 +78,7 @@ pub(super) fn run_of(name: &str) -> Option<&str> {
     Some(ENDINGS.iter().find_map(|ending| stem.strip_suffix(ending)).unwrap_or(name))
 }
 
-/// Table of a file that begins with these bytes.
+/// Detect the table of a CSV file by its first bytes, the header line; `None` if the table is unknown.
 pub(super) fn table(head: &[u8]) -> Option<Table> {
     let line = head.split(|&byte| byte == b'\n').next()?;
     if !line.starts_with(b"\"") && !line.first().is_some_and(u8::is_ascii_uppercase) {
@@ -93,7 +93,7 @@ fn table_of(has: impl Fn(&str) -> bool) -> Option<Table> {
     TABLES.iter().find(|(needed, _)| needed.iter().all(|column| has(column))).map(|&(_, table)| table)
 }
 
-/// State of a run from the files that were read before.
+/// Data of a run's files that were read before: agents, counters and processes.
 #[derive(Default)]
 struct Run {
     agents: Agents,
@@ -138,7 +138,7 @@ pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
     processes.all().for_each(|process| process.trace.meta.entries.clone_from(&described));
 }
 
-/// Process in a name: `908_kernel_trace.csv` belongs to process 908.
+/// PID in the name of a file: `908_kernel_trace.csv` belongs to process 908.
 fn pid_of(name: &str) -> Option<i64> {
     run_of(name)?.rsplit('/').next()?.parse().ok()
 }
@@ -362,7 +362,7 @@ impl Run {
         });
     }
 
-    /// Values of the [`KERNEL`] columns except the name.
+    /// Kernel from the [`KERNEL`] columns of a row, except its name.
     fn kernel<const N: usize>(&self, row: &Row<'_, N>) -> Kernel<'static> {
         Kernel {
             device: self.agents.of_kernel(row.agent(3)),

@@ -64,7 +64,7 @@ pub(super) fn note_unread(file: &Database, report: &mut ReadReport) {
     tables::note_unread(file, is_known, report);
 }
 
-/// Fields of an event to which rows refer.
+/// Domain, correlation ID and message of an event to which rows refer.
 struct EventInfo {
     /// String number of its domain.
     domain: Option<i64>,
@@ -73,9 +73,9 @@ struct EventInfo {
     message: Option<Box<str>>,
 }
 
-/// Location of a row: process, thread, device and stream.
+/// Process, thread, device and stream of a row.
 #[derive(Clone, Copy, Default)]
-struct Track {
+struct RowLocation {
     pid: Option<i64>,
     tid: Option<i64>,
     agent: Option<i64>,
@@ -88,7 +88,7 @@ struct KernelSymbol {
     registers: Option<i64>,
 }
 
-/// Tables of one process to which others refer.
+/// Lookup tables of one process, such as strings, agents and events, to which other tables refer.
 struct ProcessTables<'f> {
     file: &'f Database,
     identifier: &'f str,
@@ -98,7 +98,7 @@ struct ProcessTables<'f> {
     agents: Agents,
     symbols: FxHashMap<i64, KernelSymbol>,
     events: FxHashMap<i64, EventInfo>,
-    tracks: FxHashMap<i64, Track>,
+    tracks: FxHashMap<i64, RowLocation>,
     times: FxHashMap<i64, i64>,
     /// Counters by the number of the counted event.
     counters: FxHashMap<i64, Counters>,
@@ -142,7 +142,7 @@ impl<'f> ProcessTables<'f> {
         id.and_then(|id| self.texts.get(&id)).map_or("", |text| text)
     }
 
-    /// Read the numbers of processes, threads, tracks and times.
+    /// Read the PIDs, thread IDs, times and tracks to which rows refer by number.
     fn numbers(&mut self, processes: &mut Processes<'_>) {
         let mut pairs = |table: &str, columns: [&str; 2]| {
             let mut found = FxHashMap::default();
@@ -162,7 +162,7 @@ impl<'f> ProcessTables<'f> {
         let columns = ["id", "pid", "tid", "agent_id", "queue_id", "stream_id"];
         self.rows("rocpd_track", &columns, processes, |row, _| {
             let [pid, tid, agent, queue, stream] = [1, 2, 3, 4, 5].map(|column| row.i64(column));
-            tracks.extend(row.i64(0).map(|id| (id, Track { pid, tid, agent, queue, stream })));
+            tracks.extend(row.i64(0).map(|id| (id, RowLocation { pid, tid, agent, queue, stream })));
         });
         self.tracks = tracks;
     }
@@ -242,11 +242,11 @@ impl<'f> ProcessTables<'f> {
     }
 
     /// Location and times of a row that begins with the columns of [`PLACE`].
-    fn place(&self, row: &Row<'_>) -> (Track, Times) {
+    fn location(&self, row: &Row<'_>) -> (RowLocation, Times) {
         let number = |column: usize| row.i64(column);
         let mapped_id = |ids: &FxHashMap<i64, i64>, id: Option<i64>| id.map(|id| ids.get(&id).copied().unwrap_or(id));
         let by_number = number(7).and_then(|id| self.tracks.get(&id).copied()).unwrap_or_default();
-        let track = Track {
+        let track = RowLocation {
             pid: mapped_id(&self.pids, number(0).or(by_number.pid)),
             tid: mapped_id(&self.tids, number(1).or(by_number.tid)),
             agent: number(2).or(by_number.agent),
@@ -276,7 +276,7 @@ impl<'f> ProcessTables<'f> {
         let columns = [&PLACE[..], &["name_id", "event_id", "timestamp", "timestamp_id"]].concat();
         for table in ["rocpd_region", "rocpd_sample"] {
             self.rows(table, &columns, processes, |row, processes| {
-                let (track, (start, end)) = self.place(row);
+                let (track, (start, end)) = self.location(row);
                 let about = self.about(row.i64(11));
                 let instant = row.i64(12).or_else(|| self.times.get(&row.i64(13)?).copied());
                 let call = Call {
@@ -308,7 +308,7 @@ impl<'f> ProcessTables<'f> {
         let columns = [&PLACE[..], &own].concat();
         let mut counters = std::mem::take(&mut self.counters);
         self.rows("rocpd_kernel_dispatch", &columns, processes, |row, processes| {
-            let (track, times) = self.place(row);
+            let (track, times) = self.location(row);
             let symbol = row.i64(10).and_then(|id| self.symbols.get(&id));
             let sizes = |first: usize| Some([row.i64(first)?, row.i64(first + 1)?, row.i64(first + 2)?]);
             let kernel = Kernel {
@@ -333,7 +333,7 @@ impl<'f> ProcessTables<'f> {
     fn copies(&self, processes: &mut Processes<'_>) {
         let columns = [&PLACE[..], &["name_id", "event_id", "src_agent_id", "dst_agent_id", "size"]].concat();
         self.rows("rocpd_memory_copy", &columns, processes, |row, processes| {
-            let (track, times) = self.place(row);
+            let (track, times) = self.location(row);
             let gpu = |column: usize| row.i64(column).and_then(|agent| self.agents.gpu(Agent::Number(agent)));
             let copy = Copy {
                 direction: self.text(row.i64(10)),

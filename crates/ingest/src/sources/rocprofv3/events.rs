@@ -16,6 +16,7 @@ pub(super) type Times = (Option<i64>, Option<i64>);
 pub(super) struct Counters(BTreeMap<Box<str>, f64>);
 
 impl Counters {
+    /// Add a value to the sum of a counter.
     pub(super) fn add(&mut self, name: &str, value: f64) {
         match self.0.get_mut(name) {
             Some(sum) => *sum += value,
@@ -33,7 +34,7 @@ impl Counters {
     }
 }
 
-/// Total number of vector registers, accumulation registers included.
+/// Total number of vector registers of a work-item, accumulation registers included.
 pub(super) fn registers(vector: Option<i64>, accumulation: Option<i64>) -> Option<i64> {
     Some(vector?.saturating_add(accumulation.unwrap_or(0)))
 }
@@ -47,7 +48,7 @@ pub(super) fn count_without_kernel(dispatches: usize, processes: &mut Processes<
     );
 }
 
-/// An executed kernel.
+/// A kernel execution, independent of the file format.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kernel<'a> {
     pub(super) name: &'a str,
@@ -70,6 +71,7 @@ pub(super) struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
+    /// Add the kernel to the trace of its process.
     pub(super) fn push(&self, pid: Option<i64>, processes: &mut Processes<'_>) {
         let name = if self.name.is_empty() { "kernel without a name" } else { self.name };
         // Grids have sizes in work-items here, but in groups for all analyses.
@@ -130,6 +132,7 @@ const COPIES: &[(&str, &str)] = &[
 ];
 
 impl Copy<'_> {
+    /// Add the copy to the trace of its process.
     pub(super) fn push(&self, pid: Option<i64>, processes: &mut Processes<'_>) {
         let known = COPIES.iter().find(|(direction, _)| self.direction.ends_with(direction));
         let name = known.map_or(self.direction, |(_, name)| name);
@@ -190,6 +193,7 @@ const ENDS: &[&str] = &["roctxRangePop", "roctxRangeStop", "roctxGetThreadId"];
 const ACROSS_THREADS: &[&str] = &["roctxProcessRangeA", "roctxRangeStartA"];
 
 impl Call<'_> {
+    /// Add the call, mark or range to the trace of its process.
     pub(super) fn push(&self, pid: Option<i64>, processes: &mut Processes<'_>) {
         let domain = DOMAINS.iter().find(|(prefix, ..)| self.domain.starts_with(prefix));
         let &(_, category, kind) = domain.unwrap_or(&("", "", EventKind::Other));

@@ -7,7 +7,7 @@ use super::agents::{Agent, Agents, Gpu};
 use super::events::{Call, Copy, Counters, Kernel, count_without_kernel, registers};
 use crate::diagnostics;
 use crate::sources::processes::Processes;
-use crate::sources::streamed_json::{Fields, Into, Whole};
+use crate::sources::streamed_json::{Fields, FieldsSeed, Whole};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess};
@@ -29,7 +29,7 @@ pub(super) fn is_document(head: &[u8]) -> bool {
 pub(super) fn read(stream: &mut dyn Read, processes: &mut Processes<'_>) -> (Vec<Process>, Option<String>) {
     let mut document = Document::default();
     let mut parser = serde_json::Deserializer::from_reader(std::io::BufReader::with_capacity(256 << 10, stream));
-    let error = Into(&mut document).deserialize(&mut parser).err();
+    let error = FieldsSeed(&mut document).deserialize(&mut parser).err();
     if let Some(error) = &error {
         let code = if error.is_eof() || error.is_io() { diagnostics::TRUNCATED } else { diagnostics::TOO_DAMAGED };
         processes.count(code, &error.to_string());
@@ -45,13 +45,13 @@ struct Document {
 impl<'de> Fields<'de> for Document {
     fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
-            ROOT => map.next_value_seed(Into(&mut List(&mut self.processes))),
+            ROOT => map.next_value_seed(FieldsSeed(&mut List(&mut self.processes))),
             _ => map.next_value::<IgnoredAny>().map(|_| ()),
         }
     }
 }
 
-/// The processes of a document: a list, or a single one.
+/// Receiver of the processes of a document: a list, or a single one.
 struct List<'p>(&'p mut Vec<Process>);
 
 impl<'de> Fields<'de> for List<'_> {
@@ -64,7 +64,7 @@ impl<'de> Fields<'de> for List<'_> {
 
     fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
         let mut process = Process::default();
-        let read = list.next_element_seed(Into(&mut process));
+        let read = list.next_element_seed(FieldsSeed(&mut process));
         // Of a truncated process, the records before the cut are kept.
         if !matches!(read, Ok(None)) {
             self.0.push(process);
@@ -97,31 +97,31 @@ impl<'de> Fields<'de> for Process {
     fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
             "metadata" => self.metadata = map.next_value()?,
-            "agents" => map.next_value_seed(Into(&mut self.agents))?,
-            "counters" => map.next_value_seed(Into(&mut self.counters))?,
+            "agents" => map.next_value_seed(FieldsSeed(&mut self.agents))?,
+            "counters" => map.next_value_seed(FieldsSeed(&mut self.counters))?,
             "strings" => self.strings = map.next_value()?,
-            "kernel_symbols" => map.next_value_seed(Into(&mut self.symbols))?,
-            "callback_records" | "buffer_records" => map.next_value_seed(Into(&mut Records(self)))?,
+            "kernel_symbols" => map.next_value_seed(FieldsSeed(&mut self.symbols))?,
+            "callback_records" | "buffer_records" => map.next_value_seed(FieldsSeed(&mut Records(self)))?,
             _ => drop(map.next_value::<IgnoredAny>()?),
         }
         Ok(())
     }
 }
 
-/// Lists of records of a process.
+/// Receiver of the record lists of a process.
 struct Records<'p>(&'p mut Process);
 
 impl<'de> Fields<'de> for Records<'_> {
     fn field<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         let process = &mut *self.0;
         match key {
-            "kernel_dispatch" => map.next_value_seed(Into(&mut process.dispatches)),
-            "memory_copy" => map.next_value_seed(Into(&mut process.copies)),
-            "counter_collection" => map.next_value_seed(Into(&mut process.counted)),
-            key if CALLS.contains(&key) => map.next_value_seed(Into(&mut process.calls)),
+            "kernel_dispatch" => map.next_value_seed(FieldsSeed(&mut process.dispatches)),
+            "memory_copy" => map.next_value_seed(FieldsSeed(&mut process.copies)),
+            "counter_collection" => map.next_value_seed(FieldsSeed(&mut process.counted)),
+            key if CALLS.contains(&key) => map.next_value_seed(FieldsSeed(&mut process.calls)),
             key => {
                 let mut records: Vec<IgnoredAny> = Vec::new();
-                map.next_value_seed(Into(&mut records))?;
+                map.next_value_seed(FieldsSeed(&mut records))?;
                 if !records.is_empty() {
                     process.unread.insert(key.to_owned());
                 }
@@ -342,7 +342,7 @@ impl Process {
         agents
     }
 
-    /// Names of a kind of records and of one of its operations.
+    /// Names of a record's kind and operation, by their numbers; empty if unknown.
     fn operation(&self, kind: Whole, operation: Whole) -> (&str, &str) {
         let at = |number: Whole| number.0.and_then(|number| usize::try_from(number).ok());
         let Some(domain) = at(kind).and_then(|kind| self.strings.buffer_records.get(kind)) else { return ("", "") };

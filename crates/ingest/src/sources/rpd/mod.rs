@@ -70,7 +70,7 @@ struct Recording<'f> {
     texts: Texts,
 }
 
-/// Properties of a launch call.
+/// Properties of a launch call, for the GPU operations that it launched.
 #[derive(Clone, Default)]
 struct Launch {
     pid: Option<i64>,
@@ -87,7 +87,7 @@ struct Launch {
 const LAUNCHES_BY_WORK_ITEMS: &[&str] = &["hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"];
 
 impl Launch {
-    /// Convert the grid of a launch from work-items to groups.
+    /// Convert the grid of a launch from work-items to groups, for calls that give it in work-items.
     fn count_groups(&mut self, call: &str) {
         if let (true, Some(grid), Some(block)) = (LAUNCHES_BY_WORK_ITEMS.contains(&call), &mut self.grid, &self.block) {
             for (items, &size) in grid.iter_mut().zip(block).filter(|(_, size)| **size > 0) {

@@ -20,8 +20,8 @@ const HOST: i64 = 701;
 const OTHERS: i64 = 2000;
 const HOST_NAME: &str = "/host:CPU";
 
-/// Start of the earliest line in ns, if most lines have epoch times: all times are relative to it. 0 if they are
-/// relative to the profile's start.
+/// Origin of all times in ns: the start of the earliest line, if most lines have epoch times. 0 if they are relative to
+/// the profile's start.
 pub(super) fn origin(planes: &[Plane<'_>]) -> i64 {
     let lines = planes.iter().flat_map(|plane| &plane.lines);
     let began: Vec<i64> = lines.filter(|line| !line.events.is_empty()).map(|line| line.began_ns).collect();
@@ -55,6 +55,7 @@ impl<'p> Writer<'p> {
         Self { trace, rows, programs, stacks, contexts, origin, others: 0, threads, events_read: 0 }
     }
 
+    /// Finish the trace, and count damaged XLA programs. Returns the trace and the contexts for its arrows.
     pub(super) fn finish(mut self) -> (Trace, Contexts) {
         let damaged = self.programs.damaged();
         diagnostics::DAMAGED_HEADER.count_many(&mut self.trace.report, damaged, None, "a program of XLA");
@@ -183,7 +184,8 @@ impl<'p> Writer<'p> {
         self.contexts.note(&found, id, time.start);
     }
 
-    /// Rounding of start and end, not of the duration, so that adjacent events stay adjacent.
+    /// Start and duration of an event in ns. Start and end are rounded, not the duration, so that adjacent events stay
+    /// adjacent.
     fn time(&mut self, began_ns: i64, event: &EventMessage, is_host: bool, name: &str) -> Time {
         let report = &mut self.trace.report;
         let no_time = Time { start: 0, dur: 0, flags: flags::NO_TIME, is_point: false };
@@ -314,7 +316,8 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Contexts that one event passes to others: XProf writes a kind and a number at both. Numbers are reused.
+/// Producing and consuming events of XProf's contexts, to link them by arrows. XProf writes a kind and a number at
+/// both; numbers are reused.
 #[derive(Default)]
 pub(super) struct Contexts {
     /// Producing events, with their starts in ns.

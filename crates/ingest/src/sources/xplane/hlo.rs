@@ -42,7 +42,7 @@ struct Instruction {
     called: Vec<i64>,
 }
 
-/// `OpMetadata`.
+/// `OpMetadata` of an instruction: operator, source file and line, and stack frame.
 #[derive(Clone, PartialEq, Message)]
 struct Origin {
     #[prost(bytes = "vec", tag = "2")]
@@ -55,7 +55,7 @@ struct Origin {
     frame: i32,
 }
 
-/// Numbers in it start at 1.
+/// Source files, functions, locations and frames of a module. Numbers in it start at 1.
 #[derive(Clone, PartialEq, Message)]
 struct FrameIndex {
     #[prost(bytes = "vec", repeated, tag = "1")]
@@ -109,7 +109,7 @@ pub(super) struct Source {
 /// An instruction: indexes of its computation and of itself.
 pub(super) type Position = (usize, usize);
 
-/// A module with indexes of its instructions.
+/// An XLA module with indexes of its instructions by name and by kernel.
 #[derive(Debug, Default)]
 pub(super) struct Module {
     message: ModuleMessage,
@@ -230,7 +230,7 @@ fn kernel_name(instruction: &str) -> String {
     instruction.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// Entry with a number that starts at 1.
+/// Element of a table by its number, which starts at 1.
 fn entry<T>(entries: &[T], number: i32) -> Option<&T> {
     entries.get(usize::try_from(number).ok()?.checked_sub(1)?)
 }

@@ -85,8 +85,8 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if trace.events.is_empty() {
         return Err(no_events(name, &space, &trace));
     }
-    device_rows::find(&mut trace);
-    xprof::find(&mut trace);
+    device_rows::convert_rows(&mut trace);
+    xprof::interpret(&mut trace);
     processes::seal(&mut trace, options);
     contexts.link(&mut trace);
     trace.report.sort();
@@ -105,7 +105,7 @@ fn no_events(name: &str, space: &Space<'_>, trace: &Trace) -> Error {
     Error::Malformed { path: name.into(), reason, offset: 0 }
 }
 
-/// Planes and metadata of a file.
+/// Planes and host names of an XSpace file.
 struct Space<'a> {
     planes: Vec<Plane<'a>>,
     hosts: Vec<String>,

@@ -73,7 +73,7 @@ pub(super) enum At {
     Occurrences(i64),
 }
 
-/// Common data of events of a kind, as text.
+/// Common data of all events of a kind: names and arguments.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kind {
     pub(super) name: String,
@@ -129,11 +129,13 @@ pub(super) struct Plane<'a> {
     pub(super) damaged: u64,
 }
 
+/// Convert bytes to text, with U+FFFD in place of invalid UTF-8.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 impl<'a> Plane<'a> {
+    /// Parse a plane from its protobuf message; unreadable parts are counted.
     pub(super) fn parse(message: &'a [u8]) -> Self {
         let mut plane = Self::default();
         let mut fields = Fields::new(message);
@@ -177,7 +179,7 @@ impl<'a> Plane<'a> {
         }
     }
 
-    /// Name of a number; empty if the plane has none.
+    /// Name of an argument or property by its number; empty if the plane has none.
     pub(super) fn name_of(&self, number: i64) -> &str {
         self.names.get(&number).map_or("", |name| name)
     }
@@ -187,6 +189,7 @@ impl<'a> Plane<'a> {
         self.stats.iter().find(|stat| self.name_of(stat.name) == name)?.value.as_ref()
     }
 
+    /// Integer value of the plane's property with this name.
     pub(super) fn int(&self, name: &str) -> Option<i64> {
         match self.stat(name)? {
             StatValue::Unsigned(number) => i64::try_from(*number).ok(),
@@ -195,6 +198,7 @@ impl<'a> Plane<'a> {
         }
     }
 
+    /// Floating-point value of the plane's property with this name.
     pub(super) fn float(&self, name: &str) -> Option<f64> {
         match self.stat(name)? {
             StatValue::Float(number) => Some(*number),
@@ -204,6 +208,7 @@ impl<'a> Plane<'a> {
         }
     }
 
+    /// Text value of the plane's property with this name.
     pub(super) fn words(&self, name: &str) -> Option<String> {
         match self.stat(name)? {
             StatValue::Text(bytes) => Some(text(bytes)),

@@ -19,7 +19,7 @@ struct Program<'p> {
     sources: RefCell<FxHashMap<Position, Option<Rc<Source>>>>,
 }
 
-/// Programs by number and by name.
+/// Compiled XLA programs of a file, by number and by name.
 pub(super) struct Programs<'p> {
     programs: Vec<Program<'p>>,
     by_number: FxHashMap<i64, usize>,
@@ -27,7 +27,7 @@ pub(super) struct Programs<'p> {
     by_name: FxHashMap<&'p str, Option<Named>>,
 }
 
-/// The only program with a name.
+/// Index of the only program with a name.
 #[derive(Clone, Copy)]
 struct Named {
     at: usize,
@@ -49,7 +49,7 @@ impl<'p> Programs<'p> {
                 let at = found.programs.len();
                 found.programs.push(Program { serialized, module: OnceCell::new(), sources: RefCell::default() });
                 // `jit_step(5973)` is the program 5973 of `jit_step`.
-                let (name, own) = numbered(&kind.name).map_or((&*kind.name, None), |(name, own)| (name, Some(own)));
+                let (name, own) = split_number(&kind.name).map_or((&*kind.name, None), |(name, own)| (name, Some(own)));
                 found.by_number.insert(own.unwrap_or(number), at);
                 let named = Named { at, has_number: own.is_some() };
                 found.by_name.entry(name).and_modify(|only| *only = None).or_insert(Some(named));
@@ -73,7 +73,7 @@ impl<'p> Programs<'p> {
         self.programs.iter().filter(|program| matches!(program.module.get(), Some(None))).count() as u64
     }
 
-    /// Source of an operator: from the program with this number, else with this name.
+    /// Source of an instruction, from the program with this number, else from the one with this name.
     pub(super) fn source(
         &self,
         (program, module): (Option<i64>, Option<&str>),
@@ -88,7 +88,7 @@ impl<'p> Programs<'p> {
     }
 }
 
-/// Source of an operator, with the program that contains the operator.
+/// Source of an instruction, with its program and position.
 pub(super) struct Found {
     program: usize,
     position: Position,
@@ -96,7 +96,7 @@ pub(super) struct Found {
 }
 
 /// Split a name such as `jit_step(5973)` into program name and number.
-fn numbered(name: &str) -> Option<(&str, i64)> {
+fn split_number(name: &str) -> Option<(&str, i64)> {
     let (name, number) = name.strip_suffix(')')?.rsplit_once('(')?;
     // Program IDs of TPUs use all 64 bits.
     let number = number.parse().or_else(|_| number.parse().map(u64::cast_signed));
@@ -129,7 +129,8 @@ impl Stacks {
         trace.stacks.stack.push(stack);
     }
 
-    /// Frame names are those of Kineto's Python frames: `train.py(12): loss`.
+    /// Add the source lines of an instruction to the trace as a stack. Frame names are those of Kineto's Python frames:
+    /// `train.py(12): loss`.
     fn intern(&mut self, trace: &mut Trace, source: &Source) -> StackId {
         let mut stack = StackId::NONE;
         for place in source.places.iter().rev() {
@@ -152,10 +153,10 @@ mod tests {
 
     #[test]
     fn program_numbers_follow_names() {
-        assert_eq!(numbered("jit_step(5973)"), Some(("jit_step", 5973)));
-        assert_eq!(numbered("jit__unstack(-7)"), Some(("jit__unstack", -7)));
-        assert_eq!(numbered("f(x)(3)"), Some(("f(x)", 3)));
-        assert_eq!(numbered("jit_step"), None);
-        assert_eq!(numbered("jit_f(18446744073709551615)"), Some(("jit_f", -1)));
+        assert_eq!(split_number("jit_step(5973)"), Some(("jit_step", 5973)));
+        assert_eq!(split_number("jit__unstack(-7)"), Some(("jit__unstack", -7)));
+        assert_eq!(split_number("f(x)(3)"), Some(("f(x)", 3)));
+        assert_eq!(split_number("jit_step"), None);
+        assert_eq!(split_number("jit_f(18446744073709551615)"), Some(("jit_f", -1)));
     }
 }

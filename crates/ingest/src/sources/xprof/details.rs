@@ -11,7 +11,7 @@ const BYTES: [&str; 2] = ["memcpy_details", "memset_details"];
 const MOST_REGISTERS: i64 = 1024;
 
 /// Add sizes from XProf's text of details to GPU operations as arguments.
-pub(super) fn add(trace: &mut Trace) {
+pub(super) fn add_arguments(trace: &mut Trace) {
     let kernels = trace.attr(KERNEL);
     let copies = BYTES.map(|key| trace.attr(key));
     let text = |value: Option<AttrValue>| match value? {
@@ -51,7 +51,7 @@ enum Detail {
     Json(String),
 }
 
-/// Value after `key:` in XProf's text of sizes.
+/// Value after `key:` in XProf's text of sizes; `None` without the key.
 fn value_of<'d>(details: &'d str, key: &str) -> Option<&'d str> {
     details.split_ascii_whitespace().find_map(|part| part.strip_prefix(key)?.strip_prefix(':'))
 }
@@ -84,7 +84,8 @@ fn of_kernel(details: &str) -> Vec<(&'static str, Detail)> {
     found
 }
 
-/// Sizes of a copy. Bytes per ns are GB/s. The size 0 means that the profiler did not record it.
+/// Arguments of a copy: its bytes, and its bandwidth in GB/s (bytes per ns). The size 0 means that the profiler did not
+/// record it.
 fn of_copy(details: &str, ns: i64) -> Vec<(&'static str, Detail)> {
     let Some(bytes) = number(details, "size").filter(|&bytes| bytes > 0) else { return Vec::new() };
     let mut found = vec![("bytes", Detail::Int(bytes))];

@@ -28,11 +28,11 @@ const OVERHEADS: &[&str] = &["<UNKNOWN>", "BUFFER_FLUSH", "DRIVER_COMPILER", "IN
 const COMPILED: &str = "PjitFunction(";
 
 /// Set the kinds of host spans, and convert sizes in texts into separate arguments.
-pub(super) fn find(trace: &mut Trace) {
+pub(super) fn interpret(trace: &mut Trace) {
     if is_xprof(trace) {
         find_kinds(trace);
         mark_profiler(trace);
-        details::add(trace);
+        details::add_arguments(trace);
     }
 }
 
@@ -46,7 +46,7 @@ fn find_kinds(trace: &mut Trace) {
             && trace.events.has(e, flags::HAS_DURATION)
     };
     let kind = |e: EventId| match columns.each_ref().map(|column| column.get(e).is_some()) {
-        [true, ..] => Some(call(trace.name(e))),
+        [true, ..] => Some(call_kind(trace.name(e))),
         [_, true, _] => Some(EventKind::Annotation),
         [.., true] => Some(EventKind::Operator),
         _ => kind_by_name(trace, e),
@@ -100,8 +100,8 @@ fn mark_profiler(trace: &mut Trace) {
     }
 }
 
-/// API of a call: XProf also names calls that launch kernels like this.
-fn call(name: &str) -> EventKind {
+/// Event kind of a GPU API call by its name: runtime or driver. XProf also names calls that launch kernels like this.
+fn call_kind(name: &str) -> EventKind {
     let is_runtime = name.starts_with("cuda") || name.starts_with("hip");
     if is_runtime { EventKind::Runtime } else { EventKind::Driver }
 }
@@ -116,7 +116,7 @@ fn kind_by_name(trace: &Trace, event: EventId) -> Option<EventKind> {
     match () {
         () if name.starts_with('$') => Some(EventKind::PythonFunction),
         () if name.starts_with(COMPILED) => Some(EventKind::Operator),
-        () if is_call() => Some(call(name)),
+        () if is_call() => Some(call_kind(name)),
         () if OVERHEADS.contains(&name) && trace.strings.get(row()).starts_with(OVERHEAD_ROWS) => {
             Some(EventKind::Overhead)
         }

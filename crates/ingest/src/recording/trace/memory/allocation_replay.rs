@@ -1,14 +1,14 @@
 //! Replay of the allocations and accesses of a process in time order.
 
-use super::super::calls::{Calls, Named, TensorAccess};
+use super::super::calls::{Calls, NameAssignment, TensorAccess};
 use super::super::files::Files;
 use super::super::steps;
 use super::object_kinds::{ObservedUses, classify};
 use super::operator_effects::{Effect, only_returns_numbers, updates};
 use super::operators::{Input, Operator, Operators};
-use super::paths::{NodeContext, places};
+use super::paths::{NodeContext, node_contexts};
 use super::tensor_names::TensorNames;
-use super::tensor_types::{TensorDescription, described};
+use super::tensor_types::{TensorDescription, tensor_descriptions};
 use crate::diagnostics;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
@@ -21,9 +21,10 @@ use stackline_recording::TouchKind;
 /// Limit of the recorder on tensors per call.
 const MOST_INPUTS: usize = 4096;
 
-/// A kind of event. Of events with the same time, ends come last, after the allocation of their results.
+/// Event of the replay. Of events with the same time, ends of operators come last, after the allocation of their
+/// results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum EventOrder {
+enum ReplayEvent {
     Touch {
         touch: usize,
     },
@@ -87,7 +88,7 @@ pub(super) fn replay(calls: &Calls) -> MemoryTrace {
     let saw_end = calls.ended && !lost_some;
     let mut trace = MemoryTrace { saw_end, has_accesses, ..MemoryTrace::default() };
     let device = trace.device("cpu");
-    let (described, files) = (described(calls, &mut trace), Files::new(calls));
+    let (described, files) = (tensor_descriptions(calls, &mut trace), Files::new(calls));
     let mut threads = Vec::new();
     for thread in &calls.threads {
         let operators = Operators::new(calls, thread);
@@ -95,7 +96,7 @@ pub(super) fn replay(calls: &Calls) -> MemoryTrace {
         threads.push(Thread {
             touches: &thread.touches,
             operators,
-            places: places((calls, &files), thread, &mut trace),
+            places: node_contexts((calls, &files), thread, &mut trace),
             nodes: &thread.nodes,
             stream: trace.stream(device, thread.thread.tid.into()),
             handed: vec![Vec::new(); count],
@@ -119,39 +120,39 @@ pub(super) fn replay(calls: &Calls) -> MemoryTrace {
         times: Vec::new(),
         read_in_modules: FxHashSet::default(),
     };
-    let mut order = replay.order();
+    let mut order = replay.events();
     if lost_some {
         // The position of the missing records is unknown.
-        let ends = [order.first(), order.last()].map(|end| end.map(|&(time, ..)| (time, 0, EventOrder::Unseen)));
+        let ends = [order.first(), order.last()].map(|end| end.map(|&(time, ..)| (time, 0, ReplayEvent::Unseen)));
         order.splice(0..0, ends[0]);
         order.extend(ends[1]);
     }
-    order.extend(calls.named.iter().enumerate().map(|(named, one)| (one.at, 0, EventOrder::Name { named })));
-    order.extend(calls.windows.iter().map(|change| (change.at, 0, EventOrder::Unseen)));
-    order.sort_by_key(|&(time, _, what)| (time, matches!(what, EventOrder::End { .. })));
+    order.extend(calls.named.iter().enumerate().map(|(named, one)| (one.at, 0, ReplayEvent::Name { named })));
+    order.extend(calls.windows.iter().map(|change| (change.at, 0, ReplayEvent::Unseen)));
+    order.sort_by_key(|&(time, _, what)| (time, matches!(what, ReplayEvent::End { .. })));
     for (time, thread, what) in order {
         match what {
-            EventOrder::Touch { touch } => replay.touch(time, thread, touch),
-            EventOrder::Name { named } => replay.name(named),
-            EventOrder::Begin { operator } => replay.begin(thread, operator),
-            EventOrder::End { operator } => replay.end(time, thread, operator),
-            EventOrder::Unseen => replay.add_opaque_call(time),
+            ReplayEvent::Touch { touch } => replay.touch(time, thread, touch),
+            ReplayEvent::Name { named } => replay.assign_name(named),
+            ReplayEvent::Begin { operator } => replay.begin_operator(thread, operator),
+            ReplayEvent::End { operator } => replay.end_operator(time, thread, operator),
+            ReplayEvent::Unseen => replay.add_opaque_call(time),
         }
     }
-    replay.steps(calls);
+    replay.add_steps(calls);
     classify(&mut replay.trace, &replay.seen);
     replay.tensor_names.write(&mut replay.trace, calls);
     replay.trace
 }
 
 impl AllocationReplay<'_> {
-    /// All events in time order; accesses of a thread keep their own order.
-    fn order(&self) -> Vec<(i64, usize, EventOrder)> {
+    /// Collect the allocations and frees, and the begins and ends of operators, of all threads, to be sorted by time.
+    fn events(&self) -> Vec<(i64, usize, ReplayEvent)> {
         let mut all = Vec::new();
         for (at, thread) in self.threads.iter().enumerate() {
             for (touch, one) in thread.touches.iter().enumerate() {
                 if !matches!(one.kind, TouchKind::Input(_)) {
-                    all.push((one.at, at, EventOrder::Touch { touch }));
+                    all.push((one.at, at, ReplayEvent::Touch { touch }));
                 }
             }
             let owners: FxHashSet<usize> = thread.operators.owners.values().copied().collect();
@@ -159,8 +160,8 @@ impl AllocationReplay<'_> {
             let operators = if self.trace.has_accesses { &thread.operators.list[..] } else { &[] };
             for (operator, one) in operators.iter().enumerate() {
                 if !one.inputs.is_empty() || owners.contains(&operator) {
-                    all.push((one.start, at, EventOrder::Begin { operator }));
-                    all.push((one.end, at, EventOrder::End { operator }));
+                    all.push((one.start, at, ReplayEvent::Begin { operator }));
+                    all.push((one.end, at, ReplayEvent::End { operator }));
                 }
             }
         }
@@ -183,8 +184,8 @@ impl AllocationReplay<'_> {
     }
 
     /// Assign a recorded tensor name to the live memory object at its address.
-    fn name(&mut self, named: usize) {
-        let Named { address, name, .. } = self.calls.named[named];
+    fn assign_name(&mut self, named: usize) {
+        let NameAssignment { address, name, .. } = self.calls.named[named];
         let object = self.live.find(address).map(|(object, _)| object);
         let begins_there = |object: &MemoryObjectId| self.trace.objects.address[object.index()] == address;
         self.tensor_names.set_name(object.filter(begins_there), address, name);
@@ -229,7 +230,7 @@ impl AllocationReplay<'_> {
         };
         let object = self.trace.allocate(object, call);
         self.live.insert(address, bytes, object);
-        self.tensor_names.is_gone(address);
+        self.tensor_names.forget(address);
         let owner = self.threads[thread].operators.owners.get(&touch).copied();
         let outermost = owner.map_or(i64::MIN, |owner| self.threads[thread].operators.list[owner].outermost_end);
         self.object(
@@ -259,7 +260,7 @@ impl AllocationReplay<'_> {
         });
     }
 
-    /// End objects at an address range that is allocated now: their free was not recorded.
+    /// Free the objects in an address range that is allocated now: their free was not recorded.
     fn end_overlapped(&mut self, time: i64, thread: usize, place: NodeContext, (address, bytes): (u64, u64)) {
         let lost: Vec<MemoryObjectId> = self.live.find_all(address, bytes).map(|(object, _)| object).collect();
         for object in lost {
@@ -289,8 +290,8 @@ impl AllocationReplay<'_> {
         }
     }
 
-    /// Look up the inputs of an operator at its begin: at its end, another object may be at the address.
-    fn begin(&mut self, thread: usize, operator: usize) {
+    /// Look up the objects of an operator's inputs at its begin: at its end, another object may be at the address.
+    fn begin_operator(&mut self, thread: usize, operator: usize) {
         let Operator { node, effect, ref inputs, .. } = self.threads[thread].operators.list[operator];
         let (place, count) = (self.place(thread, node), inputs.len());
         self.threads[thread].objects_before[operator] = self.trace.objects.len();
@@ -298,7 +299,7 @@ impl AllocationReplay<'_> {
             let input = self.threads[thread].operators.list[operator].inputs[position];
             let object = match self.live.find(input.address) {
                 Some((object, _)) => object,
-                None => self.foreign(input.address, input.bytes),
+                None => self.add_foreign(input.address, input.bytes),
             };
             self.describe(object, (thread, node), input);
             if effect == Effect::Nothing {
@@ -319,7 +320,7 @@ impl AllocationReplay<'_> {
         }
     }
 
-    /// Apply an operator's description of a tensor; sizes only if the tensor covers the object.
+    /// Set an object's type, and its sizes if the tensor covers it, from an operator's recorded input.
     fn describe(&mut self, object: MemoryObjectId, (thread, node): (usize, u32), input: Input) {
         let frame = self.threads[thread].nodes.get(node as usize).map_or(u32::MAX, |(_, frame)| *frame);
         let arguments = self.described.get(frame as usize);
@@ -333,8 +334,8 @@ impl AllocationReplay<'_> {
         }
     }
 
-    /// Object for memory that PyTorch's allocator did not allocate, or allocated before the recording.
-    fn foreign(&mut self, address: u64, bytes: u64) -> MemoryObjectId {
+    /// Create an object for memory that PyTorch's allocator did not allocate, or allocated before the recording.
+    fn add_foreign(&mut self, address: u64, bytes: u64) -> MemoryObjectId {
         // An expanded tensor occupies fewer bytes than its elements would one by one.
         let next =
             self.live.find_all(address, bytes).map(|(object, _)| self.trace.objects.address[object.index()]).min();
@@ -342,11 +343,11 @@ impl AllocationReplay<'_> {
         let object = self.trace.add_older(NewObject { address, bytes, device: self.device, ..NewObject::default() });
         self.live.insert(address, bytes, object);
         self.object(ObservedUses { is_foreign: true, ..ObservedUses::default() }, i64::MIN);
-        self.tensor_names.appears(object, address);
+        self.tensor_names.assign_waiting(object, address);
         object
     }
 
-    fn end(&mut self, time: i64, thread: usize, operator: usize) {
+    fn end_operator(&mut self, time: i64, thread: usize, operator: usize) {
         let handed = std::mem::take(&mut self.threads[thread].handed[operator]);
         let made = std::mem::take(&mut self.threads[thread].made[operator]);
         let results = self.results(made, !handed.is_empty());
@@ -371,8 +372,9 @@ impl AllocationReplay<'_> {
         self.note_first_uses(row, time);
     }
 
-    /// Live results of an operator: it wrote those that no other operator took. Results that others only filled for an
-    /// operator with accesses of its own were updated by it, such as a bias to which `aten::addmm` adds.
+    /// Live results of an operator, with their access modes: it wrote those that no other operator took. Results that
+    /// others only filled for an operator with accesses of its own were updated by it, such as a bias to which
+    /// `aten::addmm` adds.
     fn results(&self, made: Vec<MemoryObjectId>, touches: bool) -> Vec<(MemoryObjectId, AccessMode)> {
         let mode = |object: MemoryObjectId| match (self.was_handed[object.index()], self.was_used[object.index()]) {
             (false, _) => Some(AccessMode::Write),
@@ -418,7 +420,7 @@ impl AllocationReplay<'_> {
         }
     }
 
-    /// Accesses to the inputs of an operator, at most one per object.
+    /// Add the accesses of an operator to its inputs, at most one per object.
     fn access_inputs(&mut self, thread: usize, operator: usize, handed: &[(Input, MemoryObjectId)]) {
         let open_operator = &self.threads[thread].operators.list[operator];
         let effect = open_operator.effect;
@@ -462,8 +464,8 @@ impl AllocationReplay<'_> {
         new.any(|object| self.is_alive(object) && self.trace.objects.stream[object.index()] == stream)
     }
 
-    /// Add the training steps, by the calls in them.
-    fn steps(&mut self, calls: &Calls) {
+    /// Add the training steps to the memory trace as phases, by the calls in them.
+    fn add_steps(&mut self, calls: &Calls) {
         let Some((_, steps)) = steps::infer(calls) else { return };
         for step in steps {
             let at = |time| MemoryCallId::new(self.times.partition_point(|&call| call < time));

@@ -48,11 +48,11 @@ pub fn read_memory(run: &Path, options: &ReadOptions) -> Result<Vec<MemoryTrace>
         found.extend(memory_of_calls(&calls, &stream, report).map(|trace| (calls.process, trace)));
     }
     found.sort_by_key(|(process, _)| (process.start_unix_ns, process.pid));
-    Ok(labelled(&name, &shown, found))
+    Ok(with_labels(&name, &shown, found))
 }
 
-/// Set the names of the traces that show the processes.
-fn labelled(name: &str, shown: &[TraceMatch], found: Vec<(Process, MemoryTrace)>) -> Vec<MemoryTrace> {
+/// Label memory traces with the names of the traces that show their processes.
+fn with_labels(name: &str, shown: &[TraceMatch], found: Vec<(Process, MemoryTrace)>) -> Vec<MemoryTrace> {
     let has_ranks = has_ranks(shown.iter().copied());
     let ranks: BTreeSet<_> = shown.iter().filter(|one| one.has_trace(has_ranks)).map(|one| one.rank).collect();
     let labels: Vec<String> = found.iter().map(|(process, _)| label(name, process.rank, ranks.len() > 1)).collect();

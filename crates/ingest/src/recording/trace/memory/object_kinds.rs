@@ -1,4 +1,4 @@
-//! Classification of objects by their creation, uses and frees.
+//! Classification of memory objects (parameter, gradient, activation …) by their creation, uses and frees.
 
 use stackline_model::{MemoryCallId, MemoryObjectKind, MemoryTrace};
 
@@ -21,11 +21,11 @@ pub(super) struct ObservedUses {
 }
 
 impl ObservedUses {
-    /// Kind of the object. `is_of_a_step`: created in one training step and freed in it or by the end of the next one,
-    /// as a loss in a variable is (or within the recording, if there are no steps). `is_kept`: created in a step other
-    /// than the first, and freed later or never; the first step may begin with the program. `is_freed`: the object is
-    /// freed. Objects that no module created, that modules read repeatedly and that are never freed are their state.
-    /// This also holds without an optimizer: parameters and buffers of inference.
+    /// Classify the object by its uses. `is_of_a_step`: created in one training step and freed in it or by the end of
+    /// the next one, as a loss in a variable is (or within the recording, if there are no steps). `is_kept`: created in
+    /// a step other than the first, and freed later or never; the first step may begin with the program. `is_freed`:
+    /// the object is freed. Objects that no module created, that modules read repeatedly and that are never freed are
+    /// their state. This also holds without an optimizer: parameters and buffers of inference.
     fn kind(self, is_of_a_step: bool, is_kept: bool, is_freed: bool) -> MemoryObjectKind {
         match self {
             Self { is_foreign: true, updated_by_optimizer: false, .. } => MemoryObjectKind::Foreign,

@@ -151,7 +151,7 @@ pub(super) fn only_returns_numbers(name: &str) -> bool {
     name.strip_prefix("aten::").is_some_and(|own| RETURN_NUMBERS.contains(&own))
 }
 
-/// Effect of an operator on its input memory.
+/// Effect of an operator on the memory of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// No access: the operator creates a view or only allocates. Inner operators may do more.
@@ -164,8 +164,8 @@ pub(super) enum Effect {
     Updates,
 }
 
-/// Effect by the name of an operator with its namespace, such as `aten::add_`. A name without a namespace is PyTorch's
-/// own, too (`detach`).
+/// Determine an operator's effect on memory by its name with the namespace, such as `aten::add_`. A name without a
+/// namespace is PyTorch's own, too (`detach`).
 pub(super) fn effect(name: &str) -> Effect {
     let (space, own) = name.split_once("::").unwrap_or(("aten", name));
     let is_aten = space == "aten";

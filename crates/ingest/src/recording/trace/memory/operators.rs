@@ -31,15 +31,15 @@ pub(super) struct Input {
     pub(super) is_passed_on: bool,
 }
 
-/// Operators of a thread sorted by start, callers before callees. For each allocation (by its index among all accesses)
-/// the operator whose result it is, unless it is freed before.
+/// Operator calls of a thread sorted by start, callers before callees. `owners` has the operator to which each
+/// allocation belongs, by the index of the allocation among all accesses.
 #[derive(Debug, Default)]
 pub(super) struct Operators {
     pub(super) list: Vec<Operator>,
     pub(super) owners: FxHashMap<usize, usize>,
 }
 
-/// A call that has begun.
+/// An operator call that has begun but not ended.
 struct Open {
     operator: usize,
     /// End, at most that of the caller, so that calls are nested even if clocks disagree.
@@ -77,7 +77,7 @@ impl Operators {
         operators.assign_inputs(thread);
         operators.sort();
         operators.mark_forwarded();
-        operators.program_path(thread);
+        operators.assign_owners(thread);
         operators
     }
 
@@ -85,8 +85,9 @@ impl Operators {
         self.list.sort_by_key(|operator| (operator.start, Reverse(operator.end)));
     }
 
-    /// Assign inputs to their calls; a call that never ended has none here. Allocations, frees and inputs of a thread
-    /// are in its order even if clock values disagree, so a call began when its inputs were recorded.
+    /// Assign recorded inputs to their operator calls; a call that never ended has none here. Allocations, frees and
+    /// inputs of a thread are in its order even if clock values disagree, so a call began when its inputs were
+    /// recorded.
     fn assign_inputs(&mut self, thread: &ThreadCalls) {
         let mut began: Vec<Option<i64>> = vec![None; self.list.len()];
         let mut to = None;
@@ -110,7 +111,7 @@ impl Operators {
         }
     }
 
-    /// Call of a call-tree node that began at this time.
+    /// Index of the operator call at a call-tree node that began nearest to this time, within a tolerance.
     fn call_at(&self, node: u32, at: i64) -> Option<usize> {
         let first = self.list.partition_point(|operator| operator.start < at - SAME_NS);
         let near = self.list[first..].iter().take_while(|operator| operator.start <= at + SAME_NS);
@@ -118,7 +119,7 @@ impl Operators {
         found.min_by_key(|(_, operator)| operator.start.abs_diff(at)).map(|(position, _)| first + position)
     }
 
-    /// Mark inputs that operators only pass on, and find the outermost call of each operator.
+    /// Mark inputs that operators only pass on, and find the end of the outermost call around each operator.
     fn mark_forwarded(&mut self) {
         let mut open: Vec<Open> = Vec::new();
         for at in 0..self.list.len() {
@@ -139,8 +140,9 @@ impl Operators {
         }
     }
 
-    /// End the innermost open call. Inputs of its inner operators are also those of its caller's inner operators. The
-    /// smaller of both sets moves into the larger, so lists of thousands of tensors cost little more than their length.
+    /// End the innermost open call, and mark its inputs that inner operators take. Inputs of its inner operators are
+    /// also those of its caller's inner operators. The smaller of both sets moves into the larger, so lists of
+    /// thousands of tensors cost little more than their length.
     fn close(&mut self, open: &mut Vec<Open>) {
         let Some(Open { operator, handed_on, .. }) = open.pop() else { return };
         let inputs = self.list[operator].inputs.iter_mut();
@@ -155,8 +157,8 @@ impl Operators {
         }
     }
 
-    /// Find the innermost operator around each allocation that does more than allocate.
-    fn program_path(&mut self, thread: &ThreadCalls) {
+    /// Find the owner of each allocation: the innermost operator around it that does more than allocate.
+    fn assign_owners(&mut self, thread: &ThreadCalls) {
         let mut open: Vec<Open> = Vec::new();
         let mut next = 0;
         for (position, touch) in thread.touches.iter().enumerate() {

@@ -20,8 +20,8 @@ pub(super) struct NodeContext {
     pub(super) in_optimizer: bool,
 }
 
-/// Call path, operator, module and phase of each call-tree node of a thread.
-pub(super) fn places(
+/// Compute the context of each call-tree node of a thread: call path, operator, module and phase.
+pub(super) fn node_contexts(
     (calls, files): (&Calls, &Files),
     thread: &ThreadCalls,
     trace: &mut MemoryTrace,

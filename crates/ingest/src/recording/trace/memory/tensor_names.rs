@@ -34,13 +34,13 @@ impl TensorNames {
         }
     }
 
-    /// Forget the tensor name that waits at an address, because the memory was replaced.
-    pub(super) fn is_gone(&mut self, address: u64) {
+    /// Remove the tensor name that waits at an address, because the memory was allocated again.
+    pub(super) fn forget(&mut self, address: u64) {
         self.waiting.remove(&address);
     }
 
     /// Assign the tensor name that waits at an address to an older memory object, at its first use.
-    pub(super) fn appears(&mut self, object: MemoryObjectId, address: u64) {
+    pub(super) fn assign_waiting(&mut self, object: MemoryObjectId, address: u64) {
         if let Some(name) = self.waiting.remove(&address) {
             self.names.insert(object, name);
         }

@@ -14,8 +14,8 @@ pub(super) struct TensorDescription {
     pub(super) shape: StrId,
 }
 
-/// Descriptions by frame and argument; empty for frames without inputs.
-pub(super) fn described(calls: &Calls, trace: &mut MemoryTrace) -> Vec<Vec<TensorDescription>> {
+/// Types and sizes of the recorded operator inputs, by frame and argument; empty for frames without inputs.
+pub(super) fn tensor_descriptions(calls: &Calls, trace: &mut MemoryTrace) -> Vec<Vec<TensorDescription>> {
     calls.frames.iter().map(|frame| of_frame(calls, frame, trace)).collect()
 }
 
@@ -27,7 +27,7 @@ fn of_frame(calls: &Calls, frame: &FrameKey, trace: &mut MemoryTrace) -> Vec<Ten
     inputs.iter().map(|input| of_input(input, trace)).collect()
 }
 
-/// Description of an input. For a list, only the common properties of its tensors, because the tensor in question is
+/// Type and sizes of one input. For a list, only the common type of its tensors, because the tensor in question is
 /// unknown.
 fn of_input(input: &Input<'_>, trace: &mut MemoryTrace) -> TensorDescription {
     let mut text = |text: String| if text.is_empty() { StrId::NONE } else { trace.strings.intern(&text) };

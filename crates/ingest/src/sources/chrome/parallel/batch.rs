@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Limit on the text that a worker keeps in order to number equal texts equally, in bytes.
 const MAX_TEXT: usize = 16 << 20;
 
-/// A block to read.
+/// Block that a worker is to read, with the channel for its records.
 pub(super) struct Job {
     pub(super) block: Block,
     /// Used batch, whose memory is used again.
@@ -23,7 +23,7 @@ pub(super) struct Job {
     pub(super) done: Sender<Batch>,
 }
 
-/// A record, with the number of its attributes and diagnostics.
+/// Record of a batch, with the number of its attributes and diagnostics.
 struct Record {
     head: RecordHead,
     /// Position in the block.
@@ -32,7 +32,7 @@ struct Record {
     problems: u32,
 }
 
-/// Records of the block's beginning, up to damage or to the end of the list.
+/// Records that a worker read from the start of a block, up to damage or to the end of the list.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) block: Block,
@@ -115,8 +115,8 @@ fn renumbered(head: RecordHead, ids: &[StrId]) -> RecordHead {
     }
 }
 
-/// Read blocks until there are no further ones. `waiting` counts blocks that are not read yet.
-pub(super) fn work(worker: usize, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
+/// Worker thread: read the blocks of a channel until it is closed. `waiting` counts blocks that are not read yet.
+pub(super) fn run_worker(worker: usize, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
     let mut reader = Reader::new(0);
     for Job { block, mut batch, epoch, done } in jobs {
         if reader.epoch != epoch || reader.text_bytes > MAX_TEXT {
@@ -131,7 +131,7 @@ pub(super) fn work(worker: usize, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
     }
 }
 
-/// Reader of blocks with its own texts.
+/// Reader of blocks in a worker thread, with its own string numbers.
 struct Reader {
     /// Used for its texts and its scratch record only.
     builder: Builder,

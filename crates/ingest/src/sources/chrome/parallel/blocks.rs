@@ -13,7 +13,7 @@ const LOOK_AHEAD: usize = 16 << 10;
 /// Limit on white space between records, in bytes.
 const MAX_SPACE: usize = 256;
 
-/// A piece of the text.
+/// A piece of the document's text, with its stream offset.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     /// Initialized once; valid up to `filled`.
@@ -25,6 +25,7 @@ pub(super) struct Block {
 }
 
 impl Block {
+    /// Bytes of the block that are not consumed yet.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buffer[self.from..self.filled]
     }
@@ -40,7 +41,7 @@ impl Block {
     }
 }
 
-/// Stream as blocks.
+/// Splitter of a stream into blocks that end between two event records.
 pub(super) struct Blocks<'r> {
     stream: &'r mut dyn Read,
     /// Usual number of bytes of a block.
@@ -77,7 +78,7 @@ impl<'r> Blocks<'r> {
             if self.ended {
                 break;
             }
-            if let Some(border) = border(block.bytes()) {
+            if let Some(border) = split_position(block.bytes()) {
                 self.rest.extend_from_slice(&block.buffer[border..block.filled]);
                 block.filled = border;
                 break;
@@ -87,7 +88,7 @@ impl<'r> Blocks<'r> {
         (block.filled > 0).then_some(block)
     }
 
-    /// Read as many bytes as a block usually has.
+    /// Append as many bytes from the stream as a block usually has.
     fn fill(&mut self, block: &mut Block) {
         let end = block.filled + self.size;
         if block.buffer.len() < end {
@@ -107,9 +108,9 @@ impl<'r> Blocks<'r> {
     }
 }
 
-/// Start of the last record that visibly follows another one. The text may mislead, for example by a list in an
-/// argument or by a text that contains JSON, so the reader of a block must not rely on it.
-fn border(bytes: &[u8]) -> Option<usize> {
+/// Position at which a block is split: the start of its last record that visibly follows another one. The text may
+/// mislead, for example by a list in an argument or by JSON in a text, so no reader may rely on it.
+fn split_position(bytes: &[u8]) -> Option<usize> {
     let mut end = bytes.len();
     for _ in 0..MAX_BRACES {
         end = memrchr(b'{', &bytes[..end])?;
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn borders_are_between_records() {
-        let place = |text: &str| border(text.as_bytes());
+        let place = |text: &str| split_position(text.as_bytes());
         assert_eq!(place(r#"[{"ph": "X"}, {"ph": "X", "args": {"a": 1}}, {"na"#), Some(14));
         assert_eq!(place(r#"[{"ph": "X"}, {"ph": "X", "args": [{"a": 1}, {"b": 2}]}"#), Some(14));
         assert_eq!(place(r#"[{"ph": "X", "args": {"a": {"b": 2}}}"#), None);

@@ -11,10 +11,10 @@ mod blocks;
 mod tests;
 
 use super::builder::Builder;
-use super::{Place, Source, Step, Tail, events, read_text};
+use super::{ReaderState, SliceContext, Step, TextSource, events, read_text};
 use crate::window::{MAX_WINDOW, Refill, Text, Window};
 use crate::{Error, ReadOptions};
-use batch::{Batch, Job, work};
+use batch::{Batch, Job, run_worker};
 use blocks::{Block, Blocks};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use stackline_model::{StrId, Trace};
@@ -32,7 +32,7 @@ const BLOCKS_PER_WORKER: usize = 2;
 const MAX_USELESS: usize = 16;
 const USEFUL_PER_USELESS: usize = 8;
 
-/// Number of threads and blocks.
+/// Number of worker threads, size of a block, and number of blocks in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     workers: usize,
@@ -56,7 +56,7 @@ pub(super) fn read(name: &str, input: &mut dyn Read, plan: &Plan, options: &Read
     std::thread::scope(|scope| read_text(name, &mut ReadAhead::new(input, *plan, scope), options))
 }
 
-/// A block in the order of the text.
+/// Next block of the text, to be read by the trace's thread or by a worker.
 enum Slot {
     /// A block for the thread of the trace.
     Own(Block),
@@ -64,7 +64,7 @@ enum Slot {
     Sent(Receiver<Batch>),
 }
 
-/// Text of which the next blocks are in memory.
+/// Text source that reads blocks ahead and distributes them to worker threads.
 struct ReadAhead<'scope, 'env: 'scope, 'r> {
     plan: Plan,
     scope: &'scope Scope<'scope, 'env>,
@@ -129,7 +129,7 @@ impl<'scope, 'env, 'r> ReadAhead<'scope, 'env, 'r> {
             let (jobs, queue) = unbounded();
             for worker in 0..self.plan.workers {
                 let (queue, waiting) = (queue.clone(), Arc::clone(&self.waiting));
-                self.scope.spawn(move || work(worker, &queue, &waiting));
+                self.scope.spawn(move || run_worker(worker, &queue, &waiting));
             }
             jobs
         });
@@ -143,7 +143,7 @@ impl<'scope, 'env, 'r> ReadAhead<'scope, 'env, 'r> {
         }
     }
 
-    /// Next block of the text, without the records that a worker read.
+    /// Next block as text. If a worker read its records, they are discarded.
     fn next_block(&mut self) -> Option<Block> {
         match self.slots.pop_front() {
             Some(Slot::Own(block)) => Some(block),
@@ -163,7 +163,7 @@ impl<'scope, 'env, 'r> ReadAhead<'scope, 'env, 'r> {
         block
     }
 
-    /// Add the records of a batch; the end of their text in the block, which is returned, too.
+    /// Add the records of a batch to the trace, and return the block with the end of the read text.
     fn add_batch(&mut self, mut batch: Batch, builder: &mut Builder) -> (Block, usize) {
         batch.add_to(builder, &mut self.ids[batch.worker]);
         let block = std::mem::take(&mut batch.block);
@@ -186,9 +186,9 @@ impl<'scope, 'env, 'r> ReadAhead<'scope, 'env, 'r> {
     }
 }
 
-impl Source for ReadAhead<'_, '_, '_> {
-    fn add_ready(&mut self, place: Place, builder: &mut Builder) -> Option<Place> {
-        let Place::Events { member } = place else { return None };
+impl TextSource for ReadAhead<'_, '_, '_> {
+    fn add_ready(&mut self, place: ReaderState, builder: &mut Builder) -> Option<ReaderState> {
+        let ReaderState::Events { member } = place else { return None };
         if !self.window.bytes().is_empty() || builder.commas != 1 {
             return None;
         }
@@ -205,7 +205,7 @@ impl Source for ReadAhead<'_, '_, '_> {
                 Err(_) => return None,
             },
         };
-        let (next, end) = match events(block.bytes(), block.offset(), Tail { last: false, member }, builder) {
+        let (next, end) = match events(block.bytes(), block.offset(), SliceContext { last: false, member }, builder) {
             Step::Go(next, end) => (next, end),
             Step::More(end) => (place, end),
         };
@@ -252,7 +252,7 @@ impl Text for ReadAhead<'_, '_, '_> {
             }
         }
         if self.slots.is_empty() && self.blocks.is_ended() {
-            self.window.end(self.blocks.failure.take());
+            self.window.mark_ended(self.blocks.failure.take());
         }
         if self.window.bytes().len() > have { Refill::More } else { Refill::End }
     }
