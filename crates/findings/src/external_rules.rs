@@ -263,8 +263,7 @@ impl ExternalRules {
         Ok(())
     }
 
-    /// Findings of Python rules on call trees. Replay is impossible there, so only gains that the rules state are
-    /// known.
+    /// Findings of Python rules on call trees, which cannot be replayed: only gains that the rules state are known.
     pub(super) fn findings_of_calls(&self, step_ns: i64) -> Vec<Finding> {
         let finding = |(rule, checked): &(Arc<RuleInfo>, ValidatedFinding)| {
             let Candidate { title, place, support, confidence, gain_estimate, .. } = checked.candidate(Vec::new());
