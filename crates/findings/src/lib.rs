@@ -49,7 +49,7 @@ pub use options::Options;
 pub use path::{files_of, files_of_calls, path_of};
 pub use rank::{Findings, find, find_with};
 pub use ranks::{RankTimes, Slowness, merge, ranges};
-pub use recording::{RemovedOperators, recorded_in};
+pub use recording::{RemovedOperators, removed_operators};
 pub use rule::{AdviceVariant, Area, Programs, Requirement, Rule, RuleInfo, Setting};
 pub use rule_context::RuleContext;
 pub use rules::call_tree::{StepTime, find_in_calls, place_of_call, step_time, steps_of_calls};

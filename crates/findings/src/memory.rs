@@ -4,7 +4,7 @@
 //! time.
 
 use super::finding::Finding;
-use super::rank::{Findings, order};
+use super::rank::{Findings, ranking_key};
 use super::rule::Requirement;
 use super::rules;
 use super::skipped_rules::{Reason, SkippedRule};
@@ -143,7 +143,7 @@ impl Findings {
     pub fn with_memory(mut self, memory: MemoryFindings) -> Self {
         let MemoryFindings { findings, ignored, unchecked, small, peaks } = memory;
         self.findings.extend(findings);
-        self.findings.sort_by(|a, b| order(a).cmp(&order(b)));
+        self.findings.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
         self.ignored.extend(ignored);
         self.unchecked.extend(unchecked);
         // Python rules stay last.

@@ -3,7 +3,7 @@
 use super::finding::{Finding, RankGain};
 use super::identity::rank_identity;
 use super::options::Options;
-use super::rank::{Findings, order};
+use super::rank::{Findings, ranking_key};
 use super::rank_effects::remove_effects;
 use super::rule::Requirement;
 use super::rule_context::SharedContext;
@@ -197,9 +197,9 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     // A finding that is small on one rank may be listed for another.
     let listed: BTreeSet<FindingIdentity> = findings.iter().chain(&ignored).map(rank_identity).collect();
     small.retain(|finding| !listed.contains(&rank_identity(finding)));
-    small.sort_by(|a, b| order(a).cmp(&order(b)));
-    findings.sort_by(|a, b| order(a).cmp(&order(b)));
-    ignored.sort_by(|a, b| order(a).cmp(&order(b)));
+    small.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
+    findings.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
+    ignored.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
     let mut notes = notes(&all);
     notes.extend(unit);
     notes.extend(effects);
@@ -302,7 +302,7 @@ fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding
         Some(Finding { ranks, ..(*worst).clone() })
     };
     let mut merged: Vec<Finding> = by_identity.into_values().filter_map(one).collect();
-    merged.sort_by(|a, b| order(a).cmp(&order(b)));
+    merged.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
     merged
 }
 

@@ -145,8 +145,8 @@ impl<'a> RuleContext<'a> {
 
     /// Overhead of recording all operators in spans, in ns: the spans are shorter by this time without a recorder. 0 if
     /// unknown.
-    pub(crate) fn recording_ns(&self, spans: &[EventId]) -> i64 {
-        let ns = |recorded: &RecordedOperators| recorded.ns_in(self.trace(), spans.iter().copied());
+    pub(crate) fn recording_overhead_ns(&self, spans: &[EventId]) -> i64 {
+        let ns = |recorded: &RecordedOperators| recorded.overhead_ns(self.trace(), spans.iter().copied());
         self.shared.recorded_operators().map_or(0, |recorded| ns(recorded) as i64)
     }
 

@@ -169,7 +169,7 @@ fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Ca
     counts.sort_unstable();
     let parameters = counts[counts.len() / 2];
     let beyond: i64 = operators.iter().map(|&e| (context.dur(e) - OPERATOR_NS).max(0)).sum();
-    let recorded = context.total(spans) - context.recording_ns(spans);
+    let recorded = context.total(spans) - context.recording_overhead_ns(spans);
     let edit = |fused: f64| {
         let left = parameters as f64 * PARAMETER_NS as f64 + beyond as f64 * fused;
         let factor = (left / recorded.max(1) as f64).min(1.0);

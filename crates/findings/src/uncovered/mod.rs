@@ -14,7 +14,7 @@ mod sampled_gaps;
 mod waits;
 
 use super::finding::Candidate;
-use super::gain::{edits_of, recording_ns, scaled, without};
+use super::gain::{edits_of, gain_per_step, recording_overhead_ns, subtract_overhead};
 use super::rank::{RankedCandidate, limit_to_step};
 use super::rule_context::{RuleContext, SharedContext};
 use super::rules;
@@ -320,7 +320,10 @@ fn with_gains<'g>(
     let replayed = gains.compute(choice, &edits, threads)?;
     let price = |(gain, edits): (Option<Gain>, &Vec<Edit>)| {
         let gain = gain.filter(|_| !edits.is_empty())?;
-        let gain = scaled(without(gain, recording_ns(shared, edits, gain.ns)), (shared.steps as i64).max(1));
+        let gain = gain_per_step(
+            subtract_overhead(gain, recording_overhead_ns(shared, edits, gain.ns)),
+            (shared.steps as i64).max(1),
+        );
         Some(limit_to_step(gain, step_ns))
     };
     let mut found: Vec<(&Group, Option<Gain>)> =

@@ -27,8 +27,8 @@ mod thread;
 mod uncovered;
 mod unsampled_time;
 
-use crate::gain::scaled;
-use crate::rank::{limit_to_step, order};
+use crate::gain::gain_per_step;
+use crate::rank::{limit_to_step, ranking_key};
 use crate::{
     ExternalRules, Finding, Findings, MemoryFindings, Options, Programs, Reason, Requirement, Rule, RuleInfo, Settings,
     SkippedRule, Support,
@@ -125,7 +125,7 @@ fn find_for_rank(
     let (found, small): (Vec<Finding>, Vec<Finding>) =
         priced.partition(|finding| is_large_enough(finding, step_ns, options));
     let (mut findings, ignored): (Vec<Finding>, Vec<Finding>) = found.into_iter().partition(keep);
-    findings.sort_by(|a, b| order(a).cmp(&order(b)));
+    findings.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
     let combined = combined_gain(&findings, step_ns);
     Ok(Findings {
         step_ns,
@@ -163,7 +163,7 @@ fn add_external_findings(
         own.partition(|finding| found.step_ns == 0 || is_large_enough(finding, found.step_ns, options));
     let (kept, ignored): (Vec<Finding>, Vec<Finding>) = own.into_iter().partition(keep);
     found.findings.extend(kept);
-    found.findings.sort_by(|a, b| order(a).cmp(&order(b)));
+    found.findings.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
     found.ignored.extend(ignored);
     found.small.extend(small);
     found.rules.extend(others.rules().cloned());
@@ -206,7 +206,7 @@ fn no_times(tree: &CallingContextTree, rank: Option<i64>) -> NoCalls {
 fn to_finding(context: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i64, is_incomplete: bool) -> Finding {
     let facts = candidate.facts.iter().map(|fact| context.words().name(fact));
     let per = i64::try_from(context.per()).unwrap_or(i64::MAX);
-    let gain = limit_to_step(scaled(candidate.gain, per), step_ns);
+    let gain = limit_to_step(gain_per_step(candidate.gain, per), step_ns);
     // Elapsed times of operators may exceed the total of the samples.
     let gain = Gain { ns: gain.ns.min(step_ns), low_ns: gain.low_ns.min(step_ns), high_ns: gain.high_ns };
     // The host may run ahead of a GPU without waiting for it.

@@ -6,7 +6,7 @@ use super::call_rule_context::CallRuleContext;
 use super::frame_classes::FrameClasses;
 use super::python_time::function_times;
 use super::thread::{Time, TimeSource};
-use crate::gain::scaled;
+use crate::gain::gain_per_step;
 use crate::rank::limit_to_step;
 use crate::{LargeGroup, LargeKind, Uncovered};
 use stackline_model::{CallNodeId, Frame, FrameId, FrameKind};
@@ -101,7 +101,7 @@ fn large(context: &CallRuleContext<'_>, kind: LargeKind, name: String, group: Gr
         concurrent_span: None,
         longest_gap_ns: None,
         advice: "",
-        gain: Some(limit_to_step(scaled(all, per), context.per_step(context.window_ns()))),
+        gain: Some(limit_to_step(gain_per_step(all, per), context.per_step(context.window_ns()))),
         // Call trees cannot be replayed.
         edits: Vec::new(),
     }
