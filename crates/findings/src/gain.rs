@@ -12,7 +12,7 @@ pub(super) fn recording_overhead_ns(shared: &SharedContext<'_>, edits: &[Edit], 
 }
 
 /// Subtract `recording`, an overhead in ns, from a gain and its bounds. The overhead was measured while the program
-/// ran, except for the part of `PyTorch`, so the bounds assume half and one and a half times of it. A negative gain
+/// ran, except for the part of `PyTorch`. So the bounds assume half and one and a half times of it. A negative gain
 /// stays unchanged.
 pub(super) fn subtract_overhead(gain: Gain, recording: i64) -> Gain {
     let ns = gain.ns - recording.min(gain.ns.max(0));

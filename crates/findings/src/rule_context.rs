@@ -2,7 +2,7 @@
 
 use super::compilations::Compilations;
 use super::finding::GainEstimate;
-use super::gpu_work_by_launcher::{Launches, is_operators_name};
+use super::gpu_work_by_launcher::{Launches, is_operator_name};
 use super::host_gaps::HostGaps;
 use super::recording::RecordedOperators;
 use super::rule::Rule;
@@ -282,7 +282,7 @@ impl<'a> RuleContext<'a> {
 
     /// Operators in the window.
     pub(crate) fn operators(&self) -> Vec<EventId> {
-        self.named(&[EventKind::Operator], is_operators_name)
+        self.named(&[EventKind::Operator], is_operator_name)
     }
 
     /// Duration of a trace event in ns.

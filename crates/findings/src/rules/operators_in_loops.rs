@@ -1,6 +1,6 @@
 //! SL038: Python loops that call many small operators.
 
-use crate::gpu_work_by_launcher::Loops;
+use crate::gpu_work_by_launcher::LoopWork;
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::{Action, Chosen};
 use stackline_model::{EventId, EventKind, StrId};
@@ -210,8 +210,8 @@ fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
     let calls: Vec<Vec<EventId>> = lines.into_iter().flat_map(|(_, calls)| calls).collect();
     let mut events: Vec<EventId> = calls.iter().flatten().copied().collect();
     events.sort_unstable();
-    let Loops { mut removable, mut runs, mut ns } =
-        context.loops_of(&events, (context.setting("median_us") * 1e3) as i64);
+    let LoopWork { mut removable, mut runs, mut ns } =
+        context.work_of_loops(&events, (context.setting("median_us") * 1e3) as i64);
     // Their backward vanishes too, with the gradient sums between it.
     let backward = context.outermost(&context.backward_of(&events));
     let of_backward = context.consecutive_runs(&backward);

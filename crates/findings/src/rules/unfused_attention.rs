@@ -54,7 +54,7 @@ struct Parts {
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut parts = Parts::default();
     for order in context.launch_order() {
-        let names: Vec<&str> = order.iter().map(|&work| context.operator(work)).collect();
+        let names: Vec<&str> = order.iter().map(|&work| context.operator_name(work)).collect();
         for (at, _) in names.iter().enumerate().filter(|(_, name)| aten::SOFTMAX.contains(name)) {
             let before = distance_to_product(names[..at].iter().rev());
             let after = distance_to_product(names[at + 1..].iter());

@@ -5,7 +5,7 @@
 //! pass is between two of its operators.
 
 use super::{is_in_each_step, is_in_lists, is_of_loader};
-use crate::gpu_work_by_launcher::Runs;
+use crate::gpu_work_by_launcher::OperatorRuns;
 use crate::{Fact, RuleContext};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
@@ -113,7 +113,7 @@ impl Lists {
             return Some(Self::default());
         }
         let events = &context.trace().events;
-        let Runs { runs, neighbors, ns } = context.consecutive_runs(operators);
+        let OperatorRuns { runs, neighbors, ns } = context.consecutive_runs(operators);
         let length = |&(first, last): &(EventId, EventId)| events.end(last) - events.start[first.index()];
         let usual = usual(runs.iter().map(length));
         let second_pass = Self::second_pass(context, operators, (&runs, reads));
@@ -210,7 +210,7 @@ pub(in crate::rules) fn list_lines(context: &RuleContext<'_>) -> BTreeSet<Source
     by_line.retain(|_, of| is_in_each_step(context, of));
     let is_alone = |last_operators: &Vec<EventId>| {
         let first_operators: Vec<EventId> = last_operators.iter().map(|last| reads.0[last]).collect();
-        let Runs { runs, neighbors, .. } = context.consecutive_runs(&first_operators);
+        let OperatorRuns { runs, neighbors, .. } = context.consecutive_runs(&first_operators);
         let events = &trace.events;
         let first_operators = runs.iter().map(|run| run.0).zip(neighbors.iter().map(|(before, _)| *before));
         let gap = |(first, before): (EventId, Option<EventId>)| Some(events.start[first.index()] - events.end(before?));
