@@ -115,8 +115,9 @@ impl<'a> RuleContext<'a> {
     /// GPU work of the window per launching thread, in launch order.
     pub(crate) fn launch_order(&self) -> Vec<Vec<EventId>> {
         let threads = self.launches().0.chunk_by(|a, b| a.0 == b.0);
-        let of_window =
-            |thread: &[(TrackId, i64, EventId)]| thread.iter().map(|&(.., e)| e).filter(|&e| self.counts(e)).collect();
+        let of_window = |thread: &[(TrackId, i64, EventId)]| {
+            thread.iter().map(|&(.., e)| e).filter(|&e| self.is_in_window(e)).collect()
+        };
         threads.map(of_window).collect()
     }
 

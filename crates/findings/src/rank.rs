@@ -295,7 +295,7 @@ fn ranked_candidates<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>
         let context = RuleContext::new(shared, rule);
         let (candidates, is_by_inferred_steps) = shared.track_use_of_steps(|| (rule.check)(&context));
         for mut candidate in candidates {
-            let facts = candidate.facts.iter().map(|fact| context.words().name(fact)).collect();
+            let facts = candidate.facts.iter().map(|fact| context.words().displayed_fact(fact)).collect();
             if is_by_inferred_steps {
                 candidate.confidence = candidate.confidence.lower();
             }

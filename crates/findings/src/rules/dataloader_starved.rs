@@ -82,7 +82,7 @@ const MAX_WORKERS: f64 = 16.0;
 const MIN_HEADROOM: f64 = 1.15;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    let on_path = context.path_of(Category::HostDataLoading);
+    let on_path = context.path_ns_of(Category::HostDataLoading);
     let share = context.percent(on_path);
     let take_calls = take_calls(context);
     if share < context.setting("share") || take_calls.is_empty() {

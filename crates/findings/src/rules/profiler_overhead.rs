@@ -66,7 +66,7 @@ fn candidate(title: String, facts: Vec<Fact>, events: Vec<EventId>, support: Sup
 
 /// Overhead that the profiler recorded itself.
 fn recorded(context: &RuleContext<'_>) -> Option<Candidate> {
-    let share = context.percent(context.path_of(Category::Profiler));
+    let share = context.percent(context.path_ns_of(Category::Profiler));
     if share < context.setting("share") {
         return None;
     }

@@ -60,7 +60,7 @@ pub(crate) fn compiles(name: &str) -> bool {
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let (trace, compilations) = (context.trace(), context.compilations());
-    let is_counted = |&event: &EventId| compilations.is_span(trace, event) && context.counts(event);
+    let is_counted = |&event: &EventId| compilations.is_span(trace, event) && context.is_in_window(event);
     let mut spans: Vec<EventId> = trace.events.ids().filter(is_counted).collect();
     // One step alone may be the first: no step comes after it.
     if trace.steps.len() < 2 {

@@ -452,7 +452,7 @@ fn set_events(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, groups:
             EventKind::PythonFunction => LargeKind::Frame,
             _ => continue,
         };
-        let Some(&i) = at.get(&(kind, trace.events.name[event.index()])).filter(|_| context.counts(event)) else {
+        let Some(&i) = at.get(&(kind, trace.events.name[event.index()])).filter(|_| context.is_in_window(event)) else {
             continue;
         };
         // Calls in a function that is only reported as slow are still listed.
