@@ -403,7 +403,7 @@ impl<'a> RuleContext<'a> {
         events.into_iter().filter_map(|event| self.step_of(steps, event)).collect()
     }
 
-    /// Check if a set of step indexes contains all steps of the window. The first or last step may be missing: if an
+    /// Check if a set of step indexes contains all steps of the window. The first or last step may be missing. If an
     /// optimizer call ends each step, work after it belongs to the next step, and the first step lacks it.
     pub(crate) fn are_all_steps(&self, steps: &BTreeSet<usize>) -> bool {
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };

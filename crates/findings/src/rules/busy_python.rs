@@ -151,7 +151,7 @@ fn sampled_candidate(
         kind: None,
         support: Support::Inferred,
         confidence: seen.confidence(),
-        gain_estimate: seen.speculative(context, &place)?,
+        gain_estimate: seen.speculative_gain(context, &place)?,
         place,
     })
 }
