@@ -79,7 +79,7 @@ pub(super) fn remove_effects<'f>(
     notes
 }
 
-/// Finding that explains best why a rank is late, with its position in the list.
+/// Find the finding that explains best why the last rank is late; returns its position in the list and the cause.
 fn find_cause<'f>(
     last: i64,
     waits: Gain,
@@ -158,14 +158,14 @@ impl Cause {
         })
     }
 
-    /// Order of causes: those that explain at least half of the waits, then repairs, then those that explain most.
+    /// Sort key of causes: those that explain at least half of the waits, then repairs, then those that explain most.
     fn strength(&self, waits: Gain) -> (bool, bool, Reverse<i64>, i64) {
         let rest = unexplained_gain(waits, self.gain, self.excess_ns).ns;
         (2 * rest <= waits.ns, self.is_repair, Reverse(rest), self.gain.ns)
     }
 }
 
-/// Largest difference between a time per step of a finding and the longest such time of others, in ns; `None` if the
+/// Largest excess of a finding's facts on time per step over the same facts of other findings, in ns. `None` if the
 /// finding states no time per step.
 fn excess_ns(finding: &Finding, others: &[&Finding]) -> Option<i64> {
     let elsewhere = |name: &str| {

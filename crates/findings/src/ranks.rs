@@ -84,7 +84,8 @@ impl RankTimes {
         }
     }
 
-    /// Check that no rank is slower: steps and exposed collective times differ by no more than the tolerance of steps.
+    /// Check if all ranks are equally slow: steps and exposed collective times differ by no more than the tolerance of
+    /// steps.
     fn are_equal(ranks: &[Self]) -> bool {
         let range = |of: &dyn Fn(&Self) -> i64| {
             let (least, most) = (ranks.iter().map(of).min(), ranks.iter().map(of).max());
@@ -184,7 +185,7 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let is_listed = |finding: &&mut Finding| finding.gain_ns() >= least_ns && keep(finding);
     let (mut combined, mut effects) = (base.combined, Vec::new());
     if let Some(last) = straggler.as_mut().filter(is_listed) {
-        (combined, effects) = explain_waits(last, &mut findings, &all, least_ns);
+        (combined, effects) = remove_waits_for_straggler(last, &mut findings, &all, least_ns);
     }
     match straggler {
         Some(finding) if finding.gain.is_some_and(|gain| gain.ns < least_ns.max(1)) => small.push(finding),
@@ -207,9 +208,9 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     Some(Findings { findings, ignored, small, combined, unchecked: unchecked(&all), notes, ranks, uncovered, ..base })
 }
 
-/// Remove findings of ranks that only wait for a listed straggler, which are effects. Returns the combined gain of the
-/// straggler's rank, because that of a waiting rank includes its waits, and notes.
-fn explain_waits(
+/// Remove findings of ranks that only wait for a listed straggler. Returns notes, and the combined gain of the
+/// straggler's rank, because that of a waiting rank includes its waits.
+fn remove_waits_for_straggler(
     straggler: &mut Finding,
     findings: &mut Vec<Finding>,
     all: &[(i64, Findings)],
@@ -306,7 +307,7 @@ fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding
     merged
 }
 
-/// Rules that no rank could check. SL040 has several ranks now, so its missing requirement is collectives.
+/// Rules that no rank could check. For SL040, which has several ranks now, the missing requirement becomes collectives.
 fn unchecked(all: &[(i64, Findings)]) -> Vec<SkippedRule> {
     let all_lack = |code: &str| all.iter().all(|(_, found)| found.unchecked.iter().any(|u| u.rule.code == code));
     let no_collectives = all.iter().all(|(_, found)| found.exposed_collectives_ns.is_none());
@@ -324,7 +325,7 @@ fn unchecked(all: &[(i64, Findings)]) -> Vec<SkippedRule> {
     kept
 }
 
-/// Notes of all ranks without duplicates; notes of some ranks name these.
+/// Merge the notes of all ranks without duplicates; notes of only some ranks name these.
 fn notes(all: &[(i64, Findings)]) -> Vec<String> {
     let mut by_note: Vec<(&String, Vec<i64>)> = Vec::new();
     for (rank, found) in all {
@@ -341,7 +342,7 @@ fn notes(all: &[(i64, Findings)]) -> Vec<String> {
     by_note.into_iter().map(one).collect()
 }
 
-/// Text of ascending ranks: `rank 3`, `ranks 0-2, 5`.
+/// Format ascending rank numbers as text, with ranges: `rank 3`, `ranks 0-2, 5`.
 pub fn ranges(ranks: &[i64]) -> String {
     let parts: Vec<String> = ranks
         .chunk_by(|a, b| a + 1 == *b)
