@@ -286,7 +286,7 @@ impl Requirement {
     }
 }
 
-/// Threshold of a rule.
+/// Threshold of a rule that users can change: name, default, range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
     /// Name after the rule's code: `SL001.share` for `share`.
@@ -307,7 +307,7 @@ impl Setting {
     }
 }
 
-/// Kind of program to which a variant of advice applies.
+/// Condition on the analyzed program under which a variant of advice applies.
 #[derive(Clone, Copy)]
 pub enum Programs {
     /// All programs.
@@ -368,7 +368,7 @@ impl AdviceVariant {
     }
 }
 
-/// Registered rule.
+/// Built-in rule: metadata, requirements, thresholds, advice and check.
 #[derive(Clone, Copy)]
 pub struct Rule {
     /// Stable code, such as `SL001`.
@@ -449,12 +449,13 @@ impl Rule {
         })
     }
 
-    /// Printable metadata with the advice variant for candidates of a kind.
+    /// Printable metadata with the advice variant for candidates of a kind in the analyzed program.
     pub(super) fn info_of(&self, context: &RuleContext<'_>, kind: Option<CandidateKind>) -> Arc<RuleInfo> {
         self.info_where(kind, |programs| programs.applies(context))
     }
 
-    /// Printable metadata with the advice variant for candidates of a kind; `holds` decides on the kind of program.
+    /// Printable metadata with the advice variant for candidates of a kind; `holds` tests if its condition on programs
+    /// holds.
     pub(super) fn info_where(&self, kind: Option<CandidateKind>, holds: impl Fn(Programs) -> bool) -> Arc<RuleInfo> {
         let info = self.info();
         let is_for_kind = |other: &AdviceVariant| other.kind.is_none() || other.kind == kind;
