@@ -116,22 +116,22 @@ impl<'a> CallRuleContext<'a> {
         self.window_ns
     }
 
-    /// Divisor of totals: the number of steps; 1 without steps.
-    pub(super) fn per(&self) -> u64 {
+    /// Number of steps, or 1 without steps: the divisor of totals.
+    pub(super) fn steps_or_one(&self) -> u64 {
         self.steps.count.max(1) as u64
     }
 
-    /// Words for titles: per step if steps are known, else for the whole program.
+    /// Phrases for titles, such as "per step"; without steps, for the whole program.
     pub(super) fn words(&self) -> StepWords {
         StepWords::new(self.steps.count)
     }
 
-    /// Time per step, from a time of all steps.
+    /// Divide a time of all steps, in ns, by the number of steps.
     pub(super) fn per_step(&self, ns: u64) -> i64 {
-        i64::try_from(ns / self.per()).unwrap_or(i64::MAX)
+        i64::try_from(ns / self.steps_or_one()).unwrap_or(i64::MAX)
     }
 
-    /// Share of the analyzed time, in percent.
+    /// A time in ns, in percent of the analyzed time.
     pub(super) fn percent(&self, ns: u64) -> f64 {
         (100.0 * ns as f64 / self.window_ns.max(1) as f64).min(100.0)
     }

@@ -205,7 +205,7 @@ fn no_times(tree: &CallingContextTree, rank: Option<i64>) -> NoCalls {
 
 fn to_finding(context: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i64, is_incomplete: bool) -> Finding {
     let facts = candidate.facts.iter().map(|fact| context.words().displayed_fact(fact));
-    let per = i64::try_from(context.per()).unwrap_or(i64::MAX);
+    let per = i64::try_from(context.steps_or_one()).unwrap_or(i64::MAX);
     let gain = limit_to_step(gain_per_step(candidate.gain, per), step_ns);
     // Elapsed times of operators may exceed the total of the samples.
     let gain = Gain { ns: gain.ns.min(step_ns), low_ns: gain.low_ns.min(step_ns), high_ns: gain.high_ns };

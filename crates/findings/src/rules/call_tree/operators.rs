@@ -2,7 +2,7 @@
 //! operators (SL038).
 
 use super::super::{operators_in_loops, unfused_optimizer};
-use super::call_candidate::{CallCandidate, bounded, signed};
+use super::call_candidate::{CallCandidate, bounded_gain, signed};
 use super::call_rule_context::CallRuleContext;
 use super::frame_classes::FrameClasses;
 use super::steps::below;
@@ -195,7 +195,7 @@ fn loops(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCandida
 /// Check if an operator is small, and called many times per step from one line.
 pub(super) fn is_of_loop(context: &CallRuleContext<'_>, calls: &Calls) -> bool {
     let setting = |name| context.setting(&operators_in_loops::RULE, name);
-    let (least, longest) = (setting("calls") * context.per() as f64, setting("median_us") * 1e3);
+    let (least, longest) = (setting("calls") * context.steps_or_one() as f64, setting("median_us") * 1e3);
     context.steps.count > 0 && calls.calls as f64 >= least && calls.ns as f64 <= longest * calls.calls.max(1) as f64
 }
 
@@ -227,7 +227,7 @@ fn loop_candidate(context: &CallRuleContext<'_>, lines: &[Line], python: Time) -
     let (_, place, _) = lines.iter().max_by_key(of_line)?;
     let numbers = || lines.iter().filter_map(|(_, place, _)| place.line);
     let mean_us = ns as f64 / 1e3 / calls.max(1) as f64;
-    let operators = format!("{} small operators{}", calls / context.per(), context.words().per_step_suffix());
+    let operators = format!("{} small operators{}", calls / context.steps_or_one(), context.words().per_step_suffix());
     let title = match (numbers().min(), numbers().max()) {
         (Some(first), Some(last)) if first < last => {
             format!("Python loop (lines {first} to {last}): {operators}, {mean_us:.1} µs each")
@@ -235,10 +235,10 @@ fn loop_candidate(context: &CallRuleContext<'_>, lines: &[Line], python: Time) -
         _ => format!("Python loop: {operators}, {mean_us:.1} µs each"),
     };
     // One call of each operator remains, with its Python.
-    let left: f64 = all().map(|of| of.ns as f64 * context.per() as f64 / of.calls.max(1) as f64).sum();
+    let left: f64 = all().map(|of| of.ns as f64 * context.steps_or_one() as f64 / of.calls.max(1) as f64).sum();
     let part = (1.0 - left / ns.max(1) as f64).max(0.0);
     let likely = (all_ns as f64 * part) as i64;
-    let most = ns.saturating_add(u64::try_from(bounded(context, python).high_ns).unwrap_or(0));
+    let most = ns.saturating_add(u64::try_from(bounded_gain(context, python).high_ns).unwrap_or(0));
     Some(CallCandidate {
         rule,
         title,

@@ -1,7 +1,7 @@
 //! SL043 for call trees: Python time of functions outside of operators.
 
 use super::super::busy_python;
-use super::call_candidate::{CallCandidate, bounded, confidence, facts};
+use super::call_candidate::{CallCandidate, bounded_gain, confidence, facts};
 use super::call_rule_context::CallRuleContext;
 use super::frame_classes::FrameClasses;
 use super::thread::{Time, TimeSource};
@@ -56,7 +56,7 @@ fn candidate(context: &CallRuleContext<'_>, lines: &BTreeMap<SourceLocation, Tim
         return None;
     }
     let (place, _) = lines.iter().max_by_key(|(_, time)| time.ns)?;
-    let all = bounded(context, time);
+    let all = bounded_gain(context, time);
     Some(CallCandidate {
         rule: &busy_python::RULE,
         title: busy_python::title(share),

@@ -1,7 +1,7 @@
 //! Time of the thread that no finding covers.
 
 use super::super::{copy_chains, dataloader_starved, operators_in_loops, unfused_optimizer, zeroed_gradients};
-use super::call_candidate::{CallCandidate, bounded};
+use super::call_candidate::{CallCandidate, bounded_gain};
 use super::call_rule_context::CallRuleContext;
 use super::frame_classes::FrameClasses;
 use super::python_time::function_times;
@@ -86,8 +86,8 @@ fn is_about(candidate: &CallCandidate, operator: &str, place: &SourceLocation) -
 
 fn large(context: &CallRuleContext<'_>, kind: LargeKind, name: String, group: Group) -> LargeGroup {
     let percent = context.percent(group.time.ns);
-    let all = bounded(context, group.time);
-    let per = i64::try_from(context.per()).unwrap_or(i64::MAX);
+    let all = bounded_gain(context, group.time);
+    let per = i64::try_from(context.steps_or_one()).unwrap_or(i64::MAX);
     LargeGroup {
         kind,
         rank: None,
