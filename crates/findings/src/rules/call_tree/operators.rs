@@ -16,6 +16,7 @@ use stackline_timeline::vocabulary::autograd::ENGINE;
 use stackline_timeline::vocabulary::python::{OPTIMIZER, OPTIMIZER_STEP};
 use std::collections::BTreeMap;
 
+/// Candidates for unfused optimizers, and for loops of small operators.
 pub(super) fn find(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
     let context = operators.context;
     let is_fused = |name: &str| name.contains("Fused");
@@ -26,7 +27,7 @@ pub(super) fn find(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<C
     optimizers.chain(loops(operators, kinds)).collect()
 }
 
-/// Outermost operators of the thread.
+/// Outermost operators of the thread in a call tree, with the elapsed time of each node.
 pub(super) struct Operators<'c, 'a> {
     pub(super) context: &'c CallRuleContext<'a>,
     /// Inclusive elapsed time of each node, in ns.
@@ -37,7 +38,7 @@ pub(super) struct Operators<'c, 'a> {
     pub(super) is_of_other_rule: Vec<bool>,
 }
 
-/// Calls of an operator from one line.
+/// Number of calls of operators, and their total time in ns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     pub(super) calls: u64,
@@ -45,6 +46,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
+    /// Add the number and time of other calls.
     pub(super) fn add(&mut self, other: &Self) {
         self.calls = self.calls.saturating_add(other.calls);
         self.ns = self.ns.saturating_add(other.ns);
@@ -71,11 +73,12 @@ impl<'c, 'a> Operators<'c, 'a> {
         Self { context, ns, outermost, is_of_other_rule }
     }
 
+    /// Number of calls of a node, and their inclusive time.
     pub(super) fn calls(&self, node: CallNodeId) -> Calls {
         Calls { calls: self.context.thread.calls[node.index()], ns: self.ns[node.index()] }
     }
 
-    /// Spans with a name prefix, by name.
+    /// Nodes with calls whose name begins with a prefix, by name.
     pub(super) fn spans(&self, prefix: &str) -> BTreeMap<&str, Vec<CallNodeId>> {
         let mut found: BTreeMap<&str, Vec<CallNodeId>> = BTreeMap::new();
         for node in self.context.nodes() {
@@ -87,7 +90,7 @@ impl<'c, 'a> Operators<'c, 'a> {
         found
     }
 
-    /// Outermost operators below the nodes, by name.
+    /// Calls of the outermost operators at or below the nodes `spans`, by operator name.
     pub(super) fn below(&self, spans: &[CallNodeId]) -> BTreeMap<&str, Calls> {
         let mut by_name: BTreeMap<&str, Calls> = BTreeMap::new();
         let inside = below(self.context.tree, |node| spans.binary_search(&node).is_ok());
@@ -183,7 +186,7 @@ fn loops(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCandida
                 .push((line, place, calls));
         }
     }
-    let between = between(context, kinds);
+    let between = time_outside_operators(context, kinds);
     let python = |lines: &[Line]| {
         let mut time = Time::default();
         lines.iter().filter_map(|(line, ..)| between.get(line)).for_each(|of_line| time.add(*of_line));
@@ -202,8 +205,8 @@ pub(super) fn is_of_loop(context: &CallRuleContext<'_>, calls: &Calls) -> bool {
 /// Line with the calls of each operator.
 type Line = (CallNodeId, SourceLocation, Vec<Calls>);
 
-/// Sampled time outside of operators, by line.
-fn between(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> BTreeMap<CallNodeId, Time> {
+/// Sampled computing time outside of operators, by line.
+fn time_outside_operators(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> BTreeMap<CallNodeId, Time> {
     let mut found: BTreeMap<CallNodeId, Time> = BTreeMap::new();
     for node in context.nodes() {
         let time = context.thread.own[node.index()].computing();
