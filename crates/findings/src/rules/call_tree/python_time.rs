@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 /// Divisor of a speculative gain: half of the time, at most all of it.
 const SPECULATIVE_DIVISOR: i64 = 2;
 
+/// Candidates for functions with much Python time outside of operators.
 pub(super) fn find(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
     // For programs with a GPU, sums do not show which work waits for the host.
     if context.thread.known == TimeSource::Operators || !context.thread.knows_computing() || context.uses_gpu {

@@ -52,7 +52,8 @@ pub(super) fn find(
 /// most time. That line may differ between ranks.
 const COMBINES_LINES: [&Rule; 3] = [&busy_python::RULE, &dataloader_starved::RULE, &operators_in_loops::RULE];
 
-/// Identity of findings of those rules, without the line; none for other rules.
+/// Key that merges findings of the rules in [`COMBINES_LINES`] across ranks: their identity without the line. None for
+/// other rules.
 fn merge_key(finding: &Finding) -> Option<(String, SourceLocation, String)> {
     let rule = COMBINES_LINES.iter().find(|rule| rule.code == finding.rule.code)?;
     let is_of_program = rule.code == dataloader_starved::RULE.code;
