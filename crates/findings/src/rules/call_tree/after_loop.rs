@@ -153,7 +153,7 @@ impl Ends {
             process.step_ends.filter(|ends| ends.count >= Self::MIN_STEP_ENDS && ends.first_ns < ends.last_ns)?;
         // The start of the first step is unknown.
         let all = (ends.last_ns - ends.first_ns) as f64 * ends.count as f64 / (ends.count - 1) as f64;
-        let steps_ns = thread.recorded(all as u64);
+        let steps_ns = thread.scale_to_recorded(all as u64);
         let after_ns = process.lasted_ns.map_or(u64::MAX, |lasted| lasted.saturating_sub(ends.last_ns));
         let before_ns = ends.first_ns.saturating_sub(all as u64 / ends.count);
         Some(Self { steps_ns, after_ns, before_ns, count: ends.count })

@@ -7,7 +7,7 @@ use super::call_candidate::{CallCandidate, bounded_gain, confidence, facts, sign
 use super::call_rule_context::{CallRuleContext, NodeTime};
 use super::frame_classes::FrameClasses;
 use super::steps::below;
-use super::thread::is_recorded;
+use super::thread::is_stackline_recording;
 use crate::identity::LOCATION_SEPARATOR;
 use crate::{CandidateKind, Fact, Rule};
 use stackline_critical_path::exact::what_if::Gain;
@@ -55,7 +55,7 @@ fn single_candidate(
 ) -> Option<CallCandidate> {
     let share = context.percent(seen.time.ns);
     // Profiles do not count calls.
-    let counts_calls = is_recorded(context.tree);
+    let counts_calls = is_stackline_recording(context.tree);
     let may_be_rare = rule.code == copy_chains::RULE.code && counts_calls && !is_in_each_step(context, seen);
     if seen.time.ns == 0 || share < least_share(context, rule) || may_be_rare {
         return None;
@@ -189,7 +189,9 @@ fn slowest_line(context: &CallRuleContext<'_>, seen: &NodeTime) -> String {
 /// Number of batches taken from loaders, from PyTorch's spans; 0 without them.
 fn batches(context: &CallRuleContext<'_>) -> u64 {
     let is_take = |node: &CallNodeId| context.name(*node).starts_with(TAKE_BATCH);
-    context.thread.recorded(context.nodes().filter(is_take).map(|node| context.thread.calls[node.index()]).sum())
+    context
+        .thread
+        .scale_to_recorded(context.nodes().filter(is_take).map(|node| context.thread.calls[node.index()]).sum())
 }
 
 #[cfg(test)]

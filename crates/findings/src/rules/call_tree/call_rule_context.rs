@@ -62,7 +62,7 @@ impl<'a> CallRuleContext<'a> {
         let id = thread.id;
         // A few short steps may have no sample.
         Self::for_thread(tree, thread, settings)
-            .or_else(|| Self::for_thread(tree, Thread::with(tree, id, TimeSource::Operators), settings))
+            .or_else(|| Self::for_thread(tree, Thread::from_rows(tree, id, TimeSource::Operators), settings))
     }
 
     fn for_thread(tree: &'a CallingContextTree, mut thread: Thread, settings: &'a Settings) -> Option<Self> {

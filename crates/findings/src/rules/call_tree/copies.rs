@@ -125,7 +125,7 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
     let of_one = all.get(aten::ZERO).cloned().unwrap_or_default();
     let of_lists = all.get(aten::FOREACH_ZERO).cloned().unwrap_or_default();
     let times: u64 = spans.iter().map(|span| context.thread.calls[span.index()]).sum();
-    let times = context.thread.recorded(times).max(1);
+    let times = context.thread.scale_to_recorded(times).max(1);
     // The length of a list is not recorded.
     let per_call = (of_lists.calls == 0).then(|| usize::try_from(of_one.calls / times).unwrap_or(usize::MAX));
     let is_few = |per_call: usize| (per_call as f64) < context.setting(rule, "gradients");

@@ -63,7 +63,7 @@ impl Thread {
         overhead: Option<f64>,
     ) -> Option<f64> {
         let ends = Ends::new(tree, self).filter(|_| self.known == TimeSource::Cpu)?;
-        if steps.count == 0 || self.recorded(ends.count) != steps.count as u64 {
+        if steps.count == 0 || self.scale_to_recorded(ends.count) != steps.count as u64 {
             return None;
         }
         let length = ends.steps_ns as f64 / (1.0 + overhead.unwrap_or(0.0));

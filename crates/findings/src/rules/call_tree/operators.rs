@@ -107,7 +107,8 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCa
     let context = operators.context;
     let rule = &unfused_optimizer::RULE;
     let name = context.name(*spans.first()?);
-    let steps: u64 = context.thread.recorded(spans.iter().map(|span| context.thread.calls[span.index()]).sum());
+    let steps: u64 =
+        context.thread.scale_to_recorded(spans.iter().map(|span| context.thread.calls[span.index()]).sum());
     let by_name = operators.below(spans);
     let backward = |name: &&str| stackline_timeline::vocabulary::autograd::is_node(name);
     let of_many = |name: &&str| unfused_optimizer::MULTI_TENSOR_KERNELS.iter().any(|part| name.contains(part));

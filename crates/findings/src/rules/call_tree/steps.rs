@@ -49,7 +49,7 @@ impl Steps {
             None => vec![true; tree.nodes.len()],
         };
         Self {
-            count: mark.map_or(0, |mark| usize::try_from(thread.recorded(mark.calls)).unwrap_or(usize::MAX)),
+            count: mark.map_or(0, |mark| usize::try_from(thread.scale_to_recorded(mark.calls)).unwrap_or(usize::MAX)),
             marks: mark.map(|mark| mark.name.clone()),
             function: of_loop.as_ref().map(|of_loop| of_loop.function),
             maybe_after: of_loop.map_or_else(Vec::new, |of_loop| of_loop.maybe_after),
@@ -300,7 +300,7 @@ impl RepeatedWork {
     /// Count repeated work. The recorder may skip steps to measure its overhead, and a program may run its steps from
     /// several lines.
     fn new(tree: &CallingContextTree, thread: &Thread, mark: &Mark, is_once: &[bool]) -> Self {
-        let recorded = thread.recorded(mark.calls);
+        let recorded = thread.scale_to_recorded(mark.calls);
         let of_nodes = || mark.nodes.iter().map(|node| thread.calls[node.index()]);
         let counts = distinct_counts(of_nodes().chain([mark.calls, recorded]));
         // Spans are counted in all steps, other calls only in recorded steps.

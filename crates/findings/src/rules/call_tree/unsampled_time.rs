@@ -1,7 +1,7 @@
 //! Time without samples: the recorder does not interrupt a thread in all waits, and a thread may have no processor.
 //! Operators and spans have elapsed times, and some of these exceed the sampled time significantly.
 
-use super::thread::{Thread, Time, TimeSource, inclusive, is_recorded, outermost};
+use super::thread::{Thread, Time, TimeSource, inclusive, is_stackline_recording, outermost};
 use stackline_model::{CallNodeId, CallingContextTree, FrameKind};
 use stackline_timeline::sampling_error::count_bounds;
 
@@ -9,7 +9,7 @@ impl Thread {
     /// Add time without samples, of each outermost operator, and of each outermost span without its operators. The
     /// time is divided among nested operators or spans whose elapsed time exceeds their sampled time.
     pub(super) fn add_unsampled(&mut self, tree: &CallingContextTree) {
-        if self.known != TimeSource::Cpu || !is_recorded(tree) {
+        if self.known != TimeSource::Cpu || !is_stackline_recording(tree) {
             return;
         }
         let operator = self.outermost(tree, |kind| kind == FrameKind::Operator);
