@@ -23,7 +23,7 @@ const MIN_PERCENT: f64 = 3.0;
 /// Largest number of named groups.
 const MAX_GROUPS: usize = 5;
 
-/// Time of one name.
+/// Time of one operator or function, with its calls and the source location with most of the time.
 struct Group {
     time: Time,
     calls: u64,
@@ -33,6 +33,7 @@ struct Group {
     location_ns: u64,
 }
 
+/// Find the operators and functions with most of the time that no candidate covers.
 pub(super) fn find(context: &CallRuleContext<'_>, kinds: &FrameClasses, candidates: &[CallCandidate]) -> Uncovered {
     let covered: u64 =
         candidates.iter().filter(|candidate| !candidate.is_within_other).map(|candidate| candidate.covers_ns).sum();
@@ -107,7 +108,7 @@ fn large(context: &CallRuleContext<'_>, kind: LargeKind, name: String, group: Gr
     }
 }
 
-/// Operators by name, without nested ones: a matrix product is more specific than its module.
+/// Time by operator, without that of nested operators: a matrix product is more specific than its module.
 fn operators(context: &CallRuleContext<'_>, is_classified: &dyn Fn(CallNodeId) -> bool) -> Vec<(String, Group)> {
     let mut found: BTreeMap<&str, (u64, BTreeMap<FrameId, Time>)> = BTreeMap::new();
     let mut innermost: Vec<Option<CallNodeId>> = vec![None; context.tree.nodes.len()];

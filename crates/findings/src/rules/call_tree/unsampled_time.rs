@@ -88,7 +88,7 @@ impl Thread {
         self.operators.iter().zip(seen).map(|(elapsed, seen)| elapsed.saturating_sub(seen)).collect()
     }
 
-    /// For each node: the outermost called frame of the given kinds at or above it.
+    /// For each node: the outermost node with calls and a frame of the given kinds, at or above it.
     fn outermost(&self, tree: &CallingContextTree, is_of: impl Fn(FrameKind) -> bool) -> Vec<Option<CallNodeId>> {
         let is_it = |node: CallNodeId| {
             self.calls[node.index()] > 0 && tree.frame(node).is_some_and(|frame| is_of(frame.kind()))
