@@ -81,7 +81,7 @@ const FIXED_GRID_KERNELS: &[&str] = &[
     "reduce_scatter",
 ];
 
-/// True if the number of blocks was chosen for the GPU instead of the work.
+/// True if a kernel's number of blocks was chosen for the GPU instead of the work, as for persistent kernels.
 fn has_intended_grid(context: &RuleContext<'_>, name: &str, kernels: &[EventId], units: i64) -> bool {
     let name = name.to_ascii_lowercase();
     let trace = context.trace();
