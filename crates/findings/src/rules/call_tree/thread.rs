@@ -121,7 +121,7 @@ impl Thread {
         }
     }
 
-    /// Scale a number of spans in all steps to the recorded steps.
+    /// Scale a count or time of spans in all steps to the recorded steps.
     pub(super) fn scale_to_recorded(&self, spans: u64) -> u64 {
         (spans as f64 * self.recorded_part).round() as u64
     }
