@@ -82,7 +82,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, model.name.as_deref().unwrap_or("the GPU"), kernels).into_iter().collect()
 }
 
-/// NVIDIA GPUs from Volta on, except for the GTX 16 series.
+/// True for NVIDIA GPUs with tensor cores: from Volta on, except for the GTX 16 series.
 fn has_tensor_cores(device: &Device) -> bool {
     let by_name = device.is_named(&["V100", "A100", "H100", "H200", "B200", "RTX"]);
     let by_number = device.compute_capability.is_some_and(|(major, _)| major >= 7);
@@ -118,7 +118,8 @@ fn candidate(context: &RuleContext<'_>, model: &str, kernels: Vec<EventId>) -> O
     })
 }
 
-/// Compute capability 8 or more. If the trace lacks it, all models except known older ones.
+/// True for GPUs that support TF32: compute capability 8 or more. If the trace lacks it, all models except known older
+/// ones.
 fn knows_tf32(device: &Device) -> bool {
     let is_older = device.is_named(&["V100", "T4", "TITAN", "RTX 20", "Quadro RTX"]);
     device.compute_capability.map_or(!is_older, |(major, _)| major >= 8)
