@@ -55,7 +55,7 @@ struct Work {
 }
 
 impl Work {
-    /// Adds `count` sequences of the padded length `longest`.
+    /// Add the work on `count` sequences of the padded length `longest`.
     fn add(&mut self, count: usize, longest: i64) {
         let longest = longest as f64;
         self.elements += count as f64 * longest;

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct BatchShapes(BTreeMap<Option<usize>, Shapes>);
 
 impl BatchShapes {
+    /// Add the shape of a batch that was padded in a step, or outside of any step.
     pub(super) fn add(&mut self, step: Option<usize>, batch: &Batch) {
         self.0.entry(step).or_default().add((batch.count() as i64, batch.longest()));
     }
@@ -134,6 +135,7 @@ impl BatchOperators {
         Self { linear, square }
     }
 
+    /// All operators, of linear and quadratic work.
     pub(super) fn all(&self) -> Vec<EventId> {
         [&self.linear[..], &self.square[..]].concat()
     }
