@@ -128,7 +128,8 @@ fn without_steps(context: &RuleContext<'_>, spans: &[EventId]) -> Vec<Candidate>
     found.chain(note(context, first, are_known)).collect()
 }
 
-/// Note on the time of compilations; `are_first`: they are known to be the first ones of their functions.
+/// Note for the report on the time of compilations. `are_first`: they are known to be the first ones of their
+/// functions.
 fn note(context: &RuleContext<'_>, spans: Vec<EventId>, are_first: bool) -> Option<Candidate> {
     let share = context.percent(context.path_inside(&spans).iter().sum());
     (share >= MIN_NOTED_PERCENT).then(|| Candidate {
@@ -153,7 +154,8 @@ fn note(context: &RuleContext<'_>, spans: Vec<EventId>, are_first: bool) -> Opti
     })
 }
 
-/// By compilation with a known compile id: true if its function was compiled before. The first id in the span counts.
+/// Test, for each compilation with a known compile id, if its function was compiled before. The first id in the span
+/// counts.
 fn repeats(trace: &Trace, spans: &[EventId]) -> FxHashMap<EventId, bool> {
     let ids: Vec<Option<bool>> = trace.strings.iter().map(is_repeat).collect();
     let spans: FxHashSet<EventId> = spans.iter().copied().collect();
