@@ -91,6 +91,7 @@ fn conversions(context: &RuleContext<'_>) -> Vec<EventId> {
     found
 }
 
+/// Part of the loss that a GPU operation belongs to, by the operators around its launch; none for other operations.
 fn part(context: &RuleContext<'_>, work: EventId) -> Option<Part> {
     let trace = context.trace();
     let mut is_in_log_softmax = false;

@@ -109,7 +109,7 @@ const MIN_PASSES: usize = 4;
 /// Remaining share of the kernel time with one pass: likely, least, most.
 const ONE_PASS: [f64; 3] = [0.4, 0.25, 1.0];
 
-/// Optimizer that makes many passes over all parameters, with one operator per pass (foreach).
+/// Candidate for an optimizer that makes many passes over all parameters, with one operator per pass (foreach).
 fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Candidate> {
     let optimizer = name.strip_prefix(OPTIMIZER_STEP)?;
     let trace = context.trace();

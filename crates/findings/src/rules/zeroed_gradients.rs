@@ -90,7 +90,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
     })
 }
 
-/// Title for calls of this name and a number of gradients per call, if known.
+/// Title for calls with this name, and the number of gradients that each fills, if known.
 pub(super) fn title(name: &str, per_call: Option<usize>) -> String {
     let optimizer = name.strip_prefix(ZERO_GRAD).unwrap_or(name);
     match per_call {
