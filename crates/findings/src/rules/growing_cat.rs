@@ -146,7 +146,7 @@ fn restart_sizes(chains: &[Vec<Call>]) -> BTreeSet<i64> {
     chains.iter().filter(is_after).map(|chain| chain[0].largest).collect()
 }
 
-/// Number of elements of the largest input of a call, and of all inputs; none if the largest is all of them, empty or
+/// Number of elements of the largest input of a call, and of all inputs. None if the largest is all of them, empty or
 /// too large.
 fn sizes(dims: &Value) -> Option<(i64, i64)> {
     let sizes: Vec<i64> = dims.get(0)?.as_array()?.iter().map(elements).collect::<Option<_>>()?;

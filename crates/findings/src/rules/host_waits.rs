@@ -174,7 +174,7 @@ const FRAMES: &[(&str, &[&str])] = &[
     (SLEEP, &["<built-in function sleep>"]),
 ];
 
-/// Target of the waits in a frame with this name, such as a lock or the network; `None` for frames that do not wait.
+/// Target of the waits in a frame with this name, such as a lock or the network; `None` for other frames.
 pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
