@@ -1,5 +1,5 @@
-//! Source location of a finding's edit, if it differs from the location of the symptom: the constructor call of an
-//! object, the caller of a shared wrapper, or the library function that the wrapper runs.
+//! Source location of a finding's edit, if it differs from that of the symptom: a constructor call, a caller of a
+//! shared wrapper, or a library function that the wrapper runs.
 
 use super::finding::Finding;
 use super::rules::matches_parts;

@@ -365,7 +365,7 @@ fn combine_gains(
     Ok(best)
 }
 
-/// Edits of several findings, each once in each case: two rules may propose the same change of the same code, and a
+/// Edits of several findings, each once in each case. Two rules may propose the same change of the same code, and a
 /// repeated `scale` would change its time twice.
 fn union_of_edits<'i>(found: &[FindingWithEdits], of: impl Iterator<Item = &'i usize>) -> Vec<Edit> {
     let mut union: Vec<Edit> = Vec::new();

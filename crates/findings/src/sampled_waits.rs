@@ -99,8 +99,8 @@ impl RuleContext<'_> {
         self.sampled_waits(wait_sampling_ns, known, &is_other).into_iter().chain(left_over).collect()
     }
 
-    /// Critical-path time during each waiting call, in ns: in the call and, for a thread with steps that the path
-    /// returns to after the call, in other threads meanwhile. Excludes their operators, which are necessary work.
+    /// Critical-path time during each waiting call, in ns. For a thread with steps that the path returns to after the
+    /// call, this includes the path in other threads meanwhile. Excludes their operators, which are necessary work.
     pub(super) fn path_during(&self, calls: &[EventId]) -> Vec<i64> {
         let trace = self.trace();
         let inside = self.path_inside(calls);

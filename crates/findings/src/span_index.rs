@@ -78,8 +78,8 @@ impl<'a> RuleContext<'a> {
         operators
     }
 
-    /// Calls of the window that wait for the GPU: synchronizations, copies to pageable memory, which return when they
-    /// end, and spans in which JAX reads a value.
+    /// Calls of the window that wait for the GPU. These are synchronizations, copies to pageable memory (which return
+    /// when they end), and spans in which JAX reads a value.
     pub(crate) fn waiting_calls(&self) -> &'a [EventId] {
         &self.waiting().0
     }
@@ -170,8 +170,8 @@ impl<'a> RuleContext<'a> {
         found
     }
 
-    /// For each backward operator, the gap from the end of its backward pass to the next operator of its thread, in
-    /// which autograd frees its graph.
+    /// Gaps after backward passes, in which autograd frees its graph: for each backward operator, from the end of its
+    /// pass to the next operator of its thread.
     pub(crate) fn gaps_after_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
         let trace = self.trace();
         let engine = self.indexes().engine.get_or_init(|| {

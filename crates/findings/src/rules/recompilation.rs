@@ -171,8 +171,8 @@ fn repeats(trace: &Trace, spans: &[EventId]) -> FxHashMap<EventId, bool> {
     found.into_iter().map(|(span, (_, is_repeat))| (span, is_repeat)).collect()
 }
 
-/// Check if a name has the compile id of a repeated compilation: the numbers of the function and of its earlier
-/// compilations, with that of a graph of compiled autograd before them. None without an id.
+/// Check if a name has the compile id of a repeated compilation; none without an id. An id has the numbers of the
+/// function and of its earlier compilations, with that of a graph of compiled autograd before them.
 fn is_repeat(name: &str) -> Option<bool> {
     if is_compilation(name) {
         let is_known = name.split(':').next().is_some_and(|number| number.contains('/'));
