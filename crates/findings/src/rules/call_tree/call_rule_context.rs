@@ -187,7 +187,7 @@ impl<'a> CallRuleContext<'a> {
         self.tree.nodes.parent.get(node.index()).and_then(|parent| parent.some()).unwrap_or(CallingContextTree::ROOT)
     }
 
-    /// Check if a node is work of the user: its innermost Python frame is the user's own, or one of a library that is
+    /// Check if a node is work of the user. Its innermost Python frame is the user's own, or one of a library that is
     /// not a framework and was called by the user's own code.
     pub(super) fn is_users(&self, node: CallNodeId) -> bool {
         self.users.get(node.index()).copied().unwrap_or(false)
@@ -241,8 +241,8 @@ fn note_line(place: &mut SourceLocation, tree: &CallingContextTree, frame: &Fram
     }
 }
 
-/// Source location of a node of a calling context tree: the nearest line of the user's own code at or above it, with
-/// the innermost module and the outermost operator in between.
+/// Source location of a node of a calling context tree: the nearest line of the user's own code at or above it.
+/// Includes the innermost module and the outermost operator in between.
 #[must_use]
 pub fn place_of_call(tree: &CallingContextTree, node: CallNodeId) -> SourceLocation {
     let text = |id| tree.strings.get(id).to_owned();
