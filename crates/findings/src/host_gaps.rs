@@ -119,7 +119,7 @@ impl SampledWork {
         Some(GainEstimate::SpeculativeRange(vec![edit(self.time.ns / 2.0)?], most))
     }
 
-    /// Edit that gives all operators of the threads the duration of their fastest tenth: work between operators evicts
+    /// Edit that gives all operators of the threads the duration of their fastest tenth. Work between operators evicts
     /// their caches, and uses the scheduler's time slices.
     fn fast_operators_edit(&self, context: &RuleContext<'_>) -> Option<Edit> {
         let trace = context.trace();

@@ -20,8 +20,8 @@ const PER_STEP: &str = "per step";
 
 /// Remove findings that the last rank explains, and return notes about them. `same_on_ranks` returns the findings of
 /// all ranks that are the same as a merged one, with the rank of each. Findings of collectives are replaced by those of
-/// the last rank. A finding by which the last rank differs from the others is the cause of the delay: the straggler's
-/// finding keeps only the gain that the cause does not explain.
+/// the last rank. A finding by which the last rank differs from the others is the cause of the delay. The straggler's
+/// finding keeps only the gain that this cause does not explain.
 pub(super) fn remove_effects<'f>(
     straggler: &mut Finding,
     findings: &mut Vec<Finding>,

@@ -103,8 +103,8 @@ impl RankTimes {
     }
 }
 
-/// Exposed collective time per step of the window, in ns: time in which only collectives run on the GPU, or in a
-/// program without a GPU. None without collectives.
+/// Exposed collective time per step of the window, in ns; none without collectives. In this time only collectives run
+/// on the GPU, or on the host in a program without a GPU.
 pub(super) fn exposed_collectives_ns(shared: &SharedContext<'_>) -> Option<i64> {
     let trace = shared.exact.trace();
     if !Requirement::Collectives.is_met(trace) {

@@ -52,8 +52,9 @@ impl Shapes {
         self.counts.entry(shape.1).or_default().insert(shape.0);
     }
 
-    /// Check if one of an operator's inputs begins as a padded batch: `[batch, length, …]`, `[length, batch, …]`, both
-    /// merged into one dimension, or with attention heads `[batch, heads, length, …]`, `[batch × heads, length, …]`.
+    /// Check if one of an operator's inputs begins as a padded batch: `[batch, length, …]` or `[length, batch, …]`, or
+    /// both merged into one dimension. With attention heads, it begins as `[batch, heads, length, …]` or `[batch ×
+    /// heads, length, …]`.
     fn matches_batch(&self, dims: &Value) -> bool {
         let has = |shape: Shape| self.batches.contains(&shape);
         let has_heads = |all: i64, length: i64| {
