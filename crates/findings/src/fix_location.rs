@@ -1,4 +1,4 @@
-//! Source location of a finding's edit, if it differs from that of the symptom: a constructor call, a caller of a
+//! Source location of a finding's edit, if it differs from that of the symptom. It is a constructor call, a caller of a
 //! shared wrapper, or a library function that the wrapper runs.
 
 use super::finding::Finding;

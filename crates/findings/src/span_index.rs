@@ -170,8 +170,8 @@ impl<'a> RuleContext<'a> {
         found
     }
 
-    /// Gaps after backward passes, in which autograd frees its graph: for each backward operator, from the end of its
-    /// pass to the next operator of its thread.
+    /// Gaps from the end of each backward operator's pass to the next operator of its thread, in which autograd frees
+    /// its graph.
     pub(crate) fn gaps_after_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
         let trace = self.trace();
         let engine = self.indexes().engine.get_or_init(|| {

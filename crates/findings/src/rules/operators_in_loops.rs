@@ -179,8 +179,8 @@ fn place_of(context: &RuleContext<'_>, lines: &Loop) -> (SourceLocation, String)
     (most.map(|(place, _)| place.clone()).unwrap_or_default(), description)
 }
 
-/// All work that may vanish with a loop: Python between its iterations, before the first and after the last one;
-/// operators that gather the results, with their backward. Includes the release of tensors that autograd kept.
+/// All work that may vanish with a loop: Python between its iterations, before the first and after the last one.
+/// Includes operators that gather the results, with their backward, and the release of tensors that autograd kept.
 fn enclosing_work(
     context: &RuleContext<'_>,
     calls: &[EventId],

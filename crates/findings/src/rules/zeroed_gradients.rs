@@ -101,8 +101,8 @@ pub(super) fn title(name: &str, per_call: Option<usize>) -> String {
     }
 }
 
-/// Number of gradients that an operator fills. For an operator on a list it is the length of the list, which is unknown
-/// without shapes and for long lists, which Kineto leaves empty.
+/// Number of gradients that an operator fills. For an operator on a list, it is the length of the list. The length is
+/// unknown without shapes, and for long lists, which Kineto leaves empty.
 fn filled_gradients(context: &RuleContext<'_>, operator: EventId) -> Option<usize> {
     if context.trace().name(operator) != aten::FOREACH_ZERO {
         return Some(1);

@@ -187,8 +187,8 @@ impl<'a> CallRuleContext<'a> {
         self.tree.nodes.parent.get(node.index()).and_then(|parent| parent.some()).unwrap_or(CallingContextTree::ROOT)
     }
 
-    /// Check if a node is work of the user. Its innermost Python frame is the user's own, or one of a library that is
-    /// not a framework and was called by the user's own code.
+    /// Check if a node is work of the user. Its innermost Python frame is the user's own, or of a library that the
+    /// user's code called and that is no framework.
     pub(super) fn is_users(&self, node: CallNodeId) -> bool {
         self.users.get(node.index()).copied().unwrap_or(false)
     }
