@@ -273,7 +273,7 @@ fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
     let which = |test: fn(&RankTimes) -> bool| ranks.iter().filter(move |&rank| test(rank));
     let names = |test: fn(&RankTimes) -> bool| {
         let of: Vec<i64> = which(test).map(|rank| rank.rank).collect();
-        (!of.is_empty()).then(|| ranges(&of))
+        (!of.is_empty()).then(|| ranks_text(&of))
     };
     let silent = names(|rank| rank.exposed_collectives_ns.is_none())
         .map(|ranks| format!("SL040 (slowest rank) excludes {ranks}, because no collectives were recorded"));
@@ -337,13 +337,13 @@ fn notes(all: &[(i64, Findings)]) -> Vec<String> {
         }
     }
     let one = |(note, of): (&String, Vec<i64>)| {
-        if of.len() == all.len() { note.clone() } else { format!("{}: {note}", ranges(&of)) }
+        if of.len() == all.len() { note.clone() } else { format!("{}: {note}", ranks_text(&of)) }
     };
     by_note.into_iter().map(one).collect()
 }
 
 /// Format ascending rank numbers as text, with ranges: `rank 3`, `ranks 0-2, 5`.
-pub fn ranges(ranks: &[i64]) -> String {
+pub fn ranks_text(ranks: &[i64]) -> String {
     let parts: Vec<String> = ranks
         .chunk_by(|a, b| a + 1 == *b)
         .map(|run| match run {
@@ -358,7 +358,7 @@ pub fn ranges(ranks: &[i64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::Slowness::{Equal, LastAtCollectives, Longest};
-    use super::{RankTimes, ranges};
+    use super::{RankTimes, ranks_text};
 
     #[test]
     fn slowest_rank_is_compared_with_the_others() {
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn ranks_as_text() {
-        assert_eq!(ranges(&[3]), "rank 3");
-        assert_eq!(ranges(&[0, 1, 2, 5]), "ranks 0-2, 5");
+        assert_eq!(ranks_text(&[3]), "rank 3");
+        assert_eq!(ranks_text(&[0, 1, 2, 5]), "ranks 0-2, 5");
     }
 }

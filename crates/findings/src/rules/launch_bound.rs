@@ -1,7 +1,8 @@
 //! SL012: host that launches kernels more slowly than the GPU runs them.
 
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainMethod, Programs, Requirement, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, Fact, GainMethod, ProgramCondition, Requirement, Rule, RuleContext, Setting,
+    Support,
 };
 use stackline_critical_path::exact::Category;
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
@@ -74,7 +75,7 @@ pub(super) const RULE: Rule = Rule {
         ),
         AdviceVariant {
             programs: "programs that already use torch.compile",
-            condition: Programs::Where(|context| is_compiled(context.trace())),
+            condition: ProgramCondition::Where(|context| is_compiled(context.trace())),
             kind: None,
             advice: "Replay the compiled code as CUDA graphs, which launch all kernels with one call: \
                  torch.compile(mode=\"reduce-overhead\"), or torch.cuda.make_graphed_callables around larger parts. \

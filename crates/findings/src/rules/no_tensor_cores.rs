@@ -1,7 +1,8 @@
 //! SL018: float32 matrix products and convolutions on a GPU with tensor cores.
 
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainMethod, Programs, Requirement, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, Fact, GainMethod, ProgramCondition, Requirement, Rule, RuleContext, Setting,
+    Support,
 };
 use stackline_model::{Device, EventId, EventKind, Vendor};
 use stackline_timeline::confidence::Confidence;
@@ -53,7 +54,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     advice_variants: &[AdviceVariant {
         programs: "programs on GPUs without TF32 and bfloat16 (compute capability below 8, such as V100)",
-        condition: Programs::Where(|context| !context.devices().iter().any(knows_tf32)),
+        condition: ProgramCondition::Where(|context| !context.devices().iter().any(knows_tf32)),
         kind: None,
         advice: "Use autocast with float16: tensor cores of these GPUs support neither TF32 nor bfloat16, which \
              require compute capability 8 (such as A100). Keep dimensions multiples of 8.",

@@ -1,7 +1,8 @@
 //! SL033: the profiler itself takes a large part of the recorded time.
 
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Programs, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, ProgramCondition, Rule, RuleContext, Setting,
+    Support,
 };
 use stackline_critical_path::exact::Category;
 use stackline_model::{EventId, EventKind, TrackId, Unit};
@@ -43,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     advice_variants: &[AdviceVariant {
         programs: "programs without recorded Python frames",
-        condition: Programs::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
+        condition: ProgramCondition::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
         kind: None,
         advice: "Record less: a shorter time, and only the kinds of calls that you need.",
         example: (

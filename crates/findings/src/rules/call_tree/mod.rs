@@ -30,8 +30,8 @@ mod unsampled_time;
 use crate::gain::gain_per_step;
 use crate::rank::{limit_to_step, ranking_key};
 use crate::{
-    ExternalRules, Finding, Findings, MemoryFindings, Options, Programs, Reason, Requirement, Rule, RuleInfo, Settings,
-    SkippedRule, Support,
+    ExternalRules, Finding, Findings, MemoryFindings, Options, ProgramCondition, Reason, Requirement, Rule, RuleInfo,
+    Settings, SkippedRule, Support,
 };
 use call_candidate::{BY_TIME, CallCandidate};
 use call_rule_context::CallRuleContext;
@@ -235,10 +235,10 @@ fn to_finding(context: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns:
 /// Texts of the rule of a candidate, with the advice variant that fits.
 fn candidate_info(context: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleInfo> {
     candidate.rule.info_where(candidate.kind, |programs| match programs {
-        Programs::Any => true,
-        Programs::Jax => context.uses_jax(),
-        Programs::WithoutGpu => !context.uses_gpu,
-        Programs::Where(_) => false,
+        ProgramCondition::Any => true,
+        ProgramCondition::Jax => context.uses_jax(),
+        ProgramCondition::WithoutGpu => !context.uses_gpu,
+        ProgramCondition::Where(_) => false,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Operators on padded batches, by the shapes of their inputs.
 
-use super::batches::{Batch, Part};
+use super::batches::{Batch, RemainingShares};
 use crate::RuleContext;
 use rustc_hash::FxHashSet;
 use serde_json::Value;
@@ -151,7 +151,7 @@ impl BatchOperators {
     }
 
     /// Edits that scale the work to the remaining shares; none without work.
-    pub(super) fn edits(&self, context: &RuleContext<'_>, part: Part) -> Option<Vec<Edit>> {
+    pub(super) fn edits(&self, context: &RuleContext<'_>, part: RemainingShares) -> Option<Vec<Edit>> {
         let scaled = |of: &[EventId], left: f64, text: &str| context.edit(Action::Scale(left), text, of);
         let edits = [
             scaled(&self.linear, part.linear, "work on padded batches"),
