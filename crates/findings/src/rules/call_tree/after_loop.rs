@@ -27,7 +27,7 @@ pub(super) struct AfterLoop {
 /// Line number, node, and evidence from counts.
 type Line = (u32, CallNodeId, CallsPerStep);
 
-/// How often a line runs in each step, as its counts of calls show.
+/// Number of runs of a line per step, as its counts of calls show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallsPerStep {
     /// Run once in each step.
