@@ -218,7 +218,7 @@ impl Finding {
         self.confidence == Confidence::Low && perhaps_nothing
     }
 
-    /// True if the gain is not speculative. Only these findings count in the combined gain.
+    /// True unless the gain is that of a speculative replay.
     pub fn is_repair(&self) -> bool {
         self.method != SPECULATIVE
     }
