@@ -216,6 +216,7 @@ pub(super) struct Sample {
 pub(super) struct Spans(Vec<(TrackId, i64, i64)>);
 
 impl Spans {
+    /// Build the index of the spans of events.
     pub(super) fn from_trace(trace: &Trace, events: &[EventId]) -> Self {
         let span = |&e: &EventId| (trace.events.track[e.index()], trace.events.start[e.index()], trace.events.end(e));
         let mut spans: Vec<_> = events.iter().map(span).collect();

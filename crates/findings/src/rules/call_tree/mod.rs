@@ -232,7 +232,7 @@ fn to_finding(context: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns:
     }
 }
 
-/// Texts of the rule of a candidate, with the advice variant that fits.
+/// Metadata of a candidate's rule, with the advice variant that fits the program.
 fn candidate_info(context: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleInfo> {
     candidate.rule.info_where(candidate.kind, |programs| match programs {
         ProgramCondition::Any => true,
@@ -242,7 +242,7 @@ fn candidate_info(context: &CallRuleContext<'_>, candidate: &CallCandidate) -> A
     })
 }
 
-/// Combined gain of all findings with separate times.
+/// Sum of the gains of findings whose times do not overlap, limited to a step.
 fn combined_gain(findings: &[Finding], step_ns: i64) -> Option<Gain> {
     let mut gains = findings.iter().filter(|finding| finding.on_top_ns.is_some()).filter_map(|finding| finding.gain);
     let first = gains.next()?;
