@@ -65,7 +65,7 @@ pub fn step_time(tree: &CallingContextTree) -> Option<StepTime> {
 /// Number of analyzed ranks: each analysis reads the whole tree.
 const MAX_RANKS: usize = 8;
 
-/// Ranks by the sampled time of their busiest thread.
+/// Ranks in descending order of the sampled time of their busiest thread.
 fn busiest_ranks(tree: &CallingContextTree) -> Vec<i64> {
     let mut by_thread: BTreeMap<CallThreadId, u64> = BTreeMap::new();
     for (_, thread, metric, stats) in tree.metrics.iter() {
