@@ -6,7 +6,7 @@ use findings_support::{Program, text};
 use serde_json::json;
 use stackline_critical_path::exact::Exact;
 use stackline_critical_path::exact::what_if::{Edit, Gain, predict};
-use stackline_findings::recorded_in;
+use stackline_findings::removed_operators;
 use stackline_model::Trace;
 use stackline_timeline::Scope;
 use stackline_timeline::steps::StepSelection;
@@ -82,7 +82,7 @@ fn recording_overhead_is_removed_with_the_loading_only() {
     let overhead_note = |mut program: Program| {
         program.recorded(json!({"cost": {"begin_ns": 500, "end_ns": 500, "torch_ns": 0, "measured": 99}}));
         let trace = program.trace();
-        recorded_in(&Exact::new(&trace), &[Edit::more_workers(4).unwrap()])
+        removed_operators(&Exact::new(&trace), &[Edit::more_workers(4).unwrap()])
             .and_then(|recorded| recorded.sentence(10_000_000, 1))
     };
     assert_eq!(overhead_note(waiting(Some(500))), None);

@@ -3,7 +3,7 @@
 use super::rules;
 use stackline_model::{EventId, EventKind, StrId, Trace};
 
-/// For each name of the trace: true if spans with this name are compilations of torch.compile. Empty without such
+/// Flag for each name of the trace: true if spans with this name are compilations by torch.compile. Empty without such
 /// names.
 pub(super) struct Compilations(Vec<bool>);
 
@@ -19,7 +19,7 @@ impl Compilations {
         self.0.is_empty()
     }
 
-    /// Check if a name is that of a compilation.
+    /// Check if spans with this name are compilations by torch.compile.
     pub(super) fn contains(&self, name: StrId) -> bool {
         self.0.get(name.index()).copied().unwrap_or(false)
     }

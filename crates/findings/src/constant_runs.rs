@@ -16,7 +16,7 @@ const TENSOR_OF_VALUES: &str = "<built-in method tensor of ";
 
 type Shape = Vec<i64>;
 
-/// Tensors that a run produced.
+/// Shapes of the tensors that a run of operators has produced so far, with the number of tensors of each shape.
 #[derive(Debug, Default)]
 struct ProducedTensors {
     /// Number of tensors by shape.
@@ -32,21 +32,22 @@ impl ProducedTensors {
         shape.into_iter().for_each(|shape| *self.shapes.entry(shape).or_default() += 1);
     }
 
-    /// Check for at least `count` tensors of a shape, or of shapes with as many elements, which can be views.
-    fn has(&self, shape: &Shape, count: usize) -> bool {
+    /// Check if the run produced at least `count` tensors with as many elements as `shape`, which may be views of each
+    /// other.
+    fn has_tensors(&self, shape: &Shape, count: usize) -> bool {
         let of_equal_size = self.shapes.iter().filter(|(known, _)| elements(known) == elements(shape));
         (self.has_vector && shape.len() == 1 && count == 1)
             || of_equal_size.map(|(_, count)| count).sum::<usize>() >= count
     }
 
-    /// Check that the run produced all inputs of an operator. Two inputs of one shape are two tensors.
-    fn has_all(&self, inputs: &[Shape]) -> bool {
-        inputs
-            .iter()
-            .all(|shape| self.has(shape, inputs.iter().filter(|other| elements(other) == elements(shape)).count()))
+    /// Check if the run produced all inputs of an operator. Two inputs of one shape are two tensors.
+    fn has_inputs(&self, inputs: &[Shape]) -> bool {
+        inputs.iter().all(|shape| {
+            self.has_tensors(shape, inputs.iter().filter(|other| elements(other) == elements(shape)).count())
+        })
     }
 
-    /// Check if an operator can begin a run, and add its result.
+    /// Check if an operator can begin a run, because it fills a tensor or makes a vector. If so, add its result.
     fn begins_run(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
         let name = short_name(context, operator);
         if VECTORS.contains(&name) {
@@ -61,7 +62,8 @@ impl ProducedTensors {
         false
     }
 
-    /// Check if an operator continues a run, with only produced inputs, and add its result.
+    /// Check if an operator can extend the run: it begins a run itself, or has only produced inputs. If so, add its
+    /// result.
     fn continues_run(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
         if self.begins_run(context, operator) {
             return true;
@@ -69,7 +71,7 @@ impl ProducedTensors {
         let name = short_name(context, operator);
         let (computes, copies) = (COMPUTED.contains(&name), COPIED.contains(&name) || RESHAPED.contains(&name));
         let inputs = input_shapes(context, operator);
-        if !(computes || copies) || inputs.is_empty() || !self.has_all(&inputs) {
+        if !(computes || copies) || inputs.is_empty() || !self.has_inputs(&inputs) {
             return false;
         }
         self.computes |= computes;
@@ -121,7 +123,7 @@ pub(super) fn constant_runs(context: &RuleContext<'_>, operators: &[EventId]) ->
 /// operators.
 fn writes_to(context: &RuleContext<'_>, operator: EventId, produced: &ProducedTensors) -> bool {
     let first = input_shapes(context, operator).into_iter().next();
-    context.trace().name(operator).ends_with('_') && first.is_some_and(|shape| produced.has(&shape, 1))
+    context.trace().name(operator).ends_with('_') && first.is_some_and(|shape| produced.has_tensors(&shape, 1))
 }
 
 fn short_name<'a>(context: &RuleContext<'a>, operator: EventId) -> &'a str {
@@ -136,7 +138,7 @@ fn input_shapes(context: &RuleContext<'_>, operator: EventId) -> Vec<Shape> {
     all.filter_map(shape).filter(|shape| !shape.is_empty()).collect()
 }
 
-/// Sizes in an operator's argument, such as `[64, 64]` or `64`.
+/// Parse the sizes in an argument of an operator, given by its position: `[64, 64]` or `64`. `None` if not recorded.
 fn sizes(context: &RuleContext<'_>, operator: EventId, argument: usize) -> Option<Shape> {
     let arguments = context.json("Concrete Inputs", operator)?;
     let sizes: Value = serde_json::from_str(arguments.get(argument)?.as_str()?).ok()?;
@@ -144,12 +146,12 @@ fn sizes(context: &RuleContext<'_>, operator: EventId, argument: usize) -> Optio
     all.iter().map(Value::as_i64).collect::<Option<Shape>>().filter(|sizes| !sizes.is_empty())
 }
 
-/// Number of elements of a shape; none on overflow.
+/// Number of elements of a tensor of this shape; none on overflow.
 fn elements(shape: &Shape) -> Option<i64> {
     shape.iter().try_fold(1_i64, |product, &size| product.checked_mul(size))
 }
 
-/// Shape of the element-by-element result of two tensors.
+/// Shape of the result of an element-by-element operation on tensors of two shapes, by broadcasting.
 fn broadcast(a: Shape, b: Shape) -> Shape {
     let (mut longer, shorter) = if a.len() < b.len() { (b, a) } else { (a, b) };
     let first = longer.len() - shorter.len();

@@ -16,7 +16,7 @@ impl Estimate {
         Self { ns, high: self.high.max(ns), ..self }
     }
 
-    /// Sum of independent estimates, whose errors partly cancel.
+    /// Sum independent estimates and their bounds; errors partly cancel.
     pub(super) fn sum(all: impl IntoIterator<Item = Self>) -> Self {
         let (mut sum, mut below, mut above) = (Self::default(), 0.0, 0.0);
         for Self { ns, low, high } in all {

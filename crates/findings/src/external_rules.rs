@@ -1,4 +1,4 @@
-//! Findings of external (Python) rules: lines of JSON, validated on arrival.
+//! Rules and findings that users write in Python: received as lines of JSON, validated, and converted to findings.
 
 use super::finding::Candidate;
 use super::finding::Fact;
@@ -82,7 +82,7 @@ pub enum Message {
     },
 }
 
-/// External rule: written by a user.
+/// Metadata of a Python rule that a user wrote: code, name, requirements and thresholds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalRule {
@@ -139,7 +139,7 @@ pub struct ExternalFinding {
     pub edits: Vec<String>,
 }
 
-/// Supporting number of a finding.
+/// Number that supports a finding of a Python rule, as sent: name, value and unit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalFact {
@@ -160,7 +160,7 @@ pub struct ExternalRules {
     pub unchecked: Vec<SkippedRule>,
 }
 
-/// Validated finding.
+/// Finding of a Python rule with parsed facts, support, confidence and edits.
 #[derive(Clone, Debug)]
 struct ValidatedFinding {
     finding: ExternalFinding,
@@ -198,7 +198,7 @@ impl ExternalRules {
         self.rules.iter().map(|(rule, _)| rule)
     }
 
-    /// Register the rule or finding that a message from Python rules contains.
+    /// Process a message of Python rules: register its rule or finding, or the reason why a rule was not checked.
     ///
     /// # Errors
     /// If the message is invalid: an unknown code, requirement or unit, a reserved or duplicate code, an invalid gain.
@@ -228,7 +228,7 @@ impl ExternalRules {
         }
     }
 
-    /// Page of a rule, as Markdown: documentation by the author, requirements and thresholds.
+    /// Markdown page of a Python rule, found by code or name: documentation, fix, requirements and thresholds.
     pub fn page(&self, code: &str) -> Option<String> {
         let is_it =
             |(rule, _): &&(Arc<RuleInfo>, ExternalRule)| rule.code.eq_ignore_ascii_case(code) || rule.name == code;
@@ -263,7 +263,7 @@ impl ExternalRules {
         Ok(())
     }
 
-    /// Findings over call trees. Replay is impossible, so only stated gains are known.
+    /// Findings of Python rules on call trees, which cannot be replayed: only gains that the rules state are known.
     pub(super) fn findings_of_calls(&self, step_ns: i64) -> Vec<Finding> {
         let finding = |(rule, checked): &(Arc<RuleInfo>, ValidatedFinding)| {
             let Candidate { title, place, support, confidence, gain_estimate, .. } = checked.candidate(Vec::new());
@@ -290,7 +290,7 @@ impl ExternalRules {
         self.found.iter().map(finding).collect()
     }
 
-    /// Candidate findings of the external rules, without events that the trace lacks.
+    /// Convert the findings of Python rules to candidates; events that the trace lacks are dropped.
     pub(super) fn ranked_candidates(&self, trace: &Trace) -> Vec<RankedCandidate> {
         let in_trace = |row: &&u32| (**row as usize) < trace.events.len();
         let proposal = |(rule, checked): &(Arc<RuleInfo>, ValidatedFinding)| {

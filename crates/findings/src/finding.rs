@@ -50,7 +50,7 @@ impl Fact {
         Self { name, value: count as f64, unit: Unit::None }
     }
 
-    /// Fact with a time: input in ns, value in µs.
+    /// Create a fact with a time, given in ns and stored in µs.
     pub fn time(name: &'static str, ns: i64) -> Self {
         Self { name, value: ns as f64 / 1e3, unit: Unit::Us }
     }
@@ -203,7 +203,8 @@ impl Finding {
         self.gain.map_or(0, |gain| gain.ns)
     }
 
-    /// Rank of the finding's details: the one with the largest gain.
+    /// Rank of a distributed job whose title, location and gain the finding shows: the one with the largest gain.
+    /// `None` for a single rank.
     pub fn detail_rank(&self) -> Option<i64> {
         self.ranks.iter().max_by_key(|of| (of.gain_ns, std::cmp::Reverse(of.rank))).map(|of| of.rank)
     }
@@ -217,7 +218,7 @@ impl Finding {
         self.confidence == Confidence::Low && perhaps_nothing
     }
 
-    /// True unless the gain is speculative.
+    /// True unless the gain is that of a speculative replay.
     pub fn is_repair(&self) -> bool {
         self.method != SPECULATIVE
     }

@@ -1,5 +1,5 @@
-//! Source location of a finding's edit, if it differs from the location of the symptom: the constructor call of an
-//! object, the caller of a shared wrapper, or the library function that the wrapper runs.
+//! Source location of a finding's edit, if it differs from that of the symptom. It is a constructor call, a caller of a
+//! shared wrapper, or a library function that the wrapper runs.
 
 use super::finding::Finding;
 use super::rules::matches_parts;
@@ -23,7 +23,7 @@ const MIN_SHARING_FINDINGS: usize = 3;
 /// Largest number of events per finding whose callers are read.
 const MAX_EVENTS: usize = 64;
 
-/// Fill in the source location of edits, if the trace contains a better location than that of the symptom.
+/// Set the fix location of findings for which the trace shows a better location than that of the symptom.
 pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
     let places = SourceLocations::new(trace);
     for finding in findings.iter_mut() {
@@ -44,8 +44,8 @@ pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
     }
 }
 
-/// Innermost model-library function around most events of a finding: the work of a wrapper, which the user's own
-/// functions do not show.
+/// Name of the innermost model-library function around most events of a finding. It shows which work a wrapper runs,
+/// unlike the user's own functions.
 fn model_function(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
     let mut counts: BTreeMap<StrId, usize> = BTreeMap::new();
     let first_events = || events.iter().take(MAX_EVENTS);
@@ -56,7 +56,7 @@ fn model_function(places: &SourceLocations<'_>, events: &[EventId]) -> Option<St
     (2 * count > first_events().count()).then_some(frame)
 }
 
-/// Indexes of findings that share a source location.
+/// Group findings by file, line and function; returns groups of at least [`MIN_SHARING_FINDINGS`] findings, as indexes.
 fn findings_by_location(findings: &[&mut Finding]) -> Vec<Vec<usize>> {
     let mut by_place: BTreeMap<SourceLocation, Vec<usize>> = BTreeMap::new();
     for (at, finding) in findings.iter().enumerate().filter(|(_, finding)| finding.place.file.is_some()) {
@@ -66,7 +66,8 @@ fn findings_by_location(findings: &[&mut Finding]) -> Vec<Vec<usize>> {
     by_place.into_values().filter(|group| group.len() >= MIN_SHARING_FINDINGS).collect()
 }
 
-/// Caller of the innermost user function, if it is equal for all events.
+/// Name of the user function that calls the innermost user function around events; `None` unless all events have the
+/// same caller.
 fn caller(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
     let mut callers = events.iter().take(MAX_EVENTS).map(|&event| places.own_frames(event).get(1).copied());
     let first = callers.next()??;

@@ -6,20 +6,22 @@ use super::rule_context::SharedContext;
 use stackline_critical_path::exact::what_if::{Case, Edit, Gain};
 use std::collections::BTreeMap;
 
-/// Recording overhead of the operators that edits remove, in ns over the whole window, as far as the gain includes it.
-pub(super) fn recording_ns(shared: &SharedContext<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
+/// Recording overhead that a gain contains, in ns over the whole window: that of the operators that the edits remove.
+pub(super) fn recording_overhead_ns(shared: &SharedContext<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
     shared.recorded_operators().map_or(0, |recorded| recorded.removed_by(shared.exact, edits).overhead_in_gain(gain_ns))
 }
 
-/// Subtract recording overhead from a gain. The overhead was measured while the program ran, except for the part of
-/// `PyTorch`: the bounds assume half and one and a half times of it. A negative gain stays unchanged.
-pub(super) fn without(gain: Gain, recording: i64) -> Gain {
+/// Subtract `recording`, an overhead in ns, from a gain and its bounds. The overhead was measured while the program
+/// ran, except for the part of `PyTorch`. So the bounds assume half and one and a half times of it. A negative gain
+/// stays unchanged.
+pub(super) fn subtract_overhead(gain: Gain, recording: i64) -> Gain {
     let ns = gain.ns - recording.min(gain.ns.max(0));
     let low_ns = (gain.low_ns - recording - recording / 2).max(gain.low_ns.min(0)).min(ns);
     Gain { ns, low_ns, high_ns: (gain.high_ns - recording / 2).max(ns) }
 }
 
-/// Estimated gain of a change per step; `None` without a gain, or if the gain is unknown.
+/// Gain of a finding per step: the replayed gain, or that of the rule's model. `None` without a gain, or if the gain is
+/// unknown.
 pub(super) fn gain_of(gain_estimate: &GainEstimate, replayed: Option<Gain>, step_ns: i64) -> Option<Gain> {
     match gain_estimate {
         // The recording overhead may exceed the part that was subtracted from the step.
@@ -77,6 +79,7 @@ impl ImplausibleGains {
     }
 }
 
+/// Edits of a candidate's estimated gain, speculative or not; empty for gains without replay.
 pub(super) fn edits_of(candidate: &Candidate) -> &[Edit] {
     match &candidate.gain_estimate {
         GainEstimate::Edits(edits)
@@ -88,8 +91,8 @@ pub(super) fn edits_of(candidate: &Candidate) -> &[Edit] {
     }
 }
 
-/// All replayed edits of a candidate: its own, and as cases the edits of its bounds.
-pub(super) fn replayed_of(candidate: &Candidate) -> Vec<Edit> {
+/// All edits to replay for a candidate: those of its estimated gain, and as further cases those of its bounds.
+pub(super) fn edits_to_replay(candidate: &Candidate) -> Vec<Edit> {
     let in_case = |edits: &[Edit], case: Case| match edits {
         [] => vec![Edit::nothing(case)],
         edits => edits.iter().cloned().map(|edit| edit.in_case(case)).collect(),
@@ -109,8 +112,8 @@ pub(super) fn replayed_of(candidate: &Candidate) -> Vec<Edit> {
     edits_of(candidate).iter().cloned().chain(others.into_iter().flatten()).collect()
 }
 
-/// Edits of the repair; none for a speculative gain.
-pub(super) fn repair(candidate: &Candidate) -> Vec<Edit> {
+/// Edits of a candidate that the combined gain includes; none for a speculative gain.
+pub(super) fn repair_edits(candidate: &Candidate) -> Vec<Edit> {
     match &candidate.gain_estimate {
         GainEstimate::Edits(edits) | GainEstimate::Range(edits, _) | GainEstimate::Sampled { likely: edits, .. } => {
             edits.clone()
@@ -119,14 +122,15 @@ pub(super) fn repair(candidate: &Candidate) -> Vec<Edit> {
     }
 }
 
-pub(super) fn scaled(gain: Gain, steps: i64) -> Gain {
+/// Divide a gain of all steps, with its bounds, by the number of steps.
+pub(super) fn gain_per_step(gain: Gain, steps: i64) -> Gain {
     Gain { ns: gain.ns / steps, low_ns: gain.low_ns / steps, high_ns: gain.high_ns / steps }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::external_rules::{ExternalFinding, ExternalRule, ExternalRules, Message};
-    use super::{Gain, GainEstimate, ImplausibleGains, STATED, gain_of, without};
+    use super::{Gain, GainEstimate, ImplausibleGains, STATED, gain_of, subtract_overhead};
 
     #[test]
     fn impossible_gains_are_limited_and_reported() {
@@ -159,11 +163,11 @@ mod tests {
     #[test]
     fn gain_without_recording_overhead_is_not_negative() {
         let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
-        assert_eq!(without(gain(100, 90, 110), 0), gain(100, 90, 110));
-        assert_eq!(without(gain(100, 90, 110), 40), gain(60, 30, 90));
+        assert_eq!(subtract_overhead(gain(100, 90, 110), 0), gain(100, 90, 110));
+        assert_eq!(subtract_overhead(gain(100, 90, 110), 40), gain(60, 30, 90));
         // More than the whole gain; a change that costs time stays unchanged.
-        assert_eq!(without(gain(100, 90, 110), 300), gain(0, 0, 0));
-        assert_eq!(without(gain(100, -20, 110), 40), gain(60, -20, 90));
-        assert_eq!(without(gain(-5, -9, 3), 40), gain(-5, -9, -5));
+        assert_eq!(subtract_overhead(gain(100, 90, 110), 300), gain(0, 0, 0));
+        assert_eq!(subtract_overhead(gain(100, -20, 110), 40), gain(60, -20, 90));
+        assert_eq!(subtract_overhead(gain(-5, -9, 3), 40), gain(-5, -9, -5));
     }
 }

@@ -1,4 +1,5 @@
-//! GPU work grouped by the launching event.
+//! Queries of rules on operators and GPU work: launches by thread, launching operators, loops of operators, use of a
+//! GPU.
 
 use super::rank::missing_record_count;
 use super::rule_context::RuleContext;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 /// Least share of a loop in its function, in percent, from which the function is considered to consist of the loop.
 const MIN_LOOP_PERCENT: i64 = 80;
 
-/// GPU work in launch order per thread: thread, start of the launch in ns, work.
+/// Index of GPU work in launch order, as ascending rows of launching thread, start of the launch in ns, and GPU event.
 #[derive(Default)]
 pub(super) struct Launches(Vec<(TrackId, i64, EventId)>);
 
@@ -37,7 +38,7 @@ impl Launches {
 
 /// Host work that disappears if loops of operators are removed: functions, operators, and Python between them.
 #[derive(Debug, Default)]
-pub(crate) struct Loops {
+pub(crate) struct LoopWork {
     /// Functions that consist of a loop, and otherwise the operators.
     pub(crate) removable: Vec<EventId>,
     /// First and last operator of each run of these operators.
@@ -46,9 +47,9 @@ pub(crate) struct Loops {
     pub(crate) ns: i64,
 }
 
-/// Runs of consecutive operators without other operators between them.
+/// Operators grouped into runs, each without other operators in between.
 #[derive(Debug, Default)]
-pub(crate) struct Runs {
+pub(crate) struct OperatorRuns {
     /// First and last operator of each run.
     pub(crate) runs: Vec<(EventId, EventId)>,
     /// Total duration of the runs, including the time between their operators, in ns.
@@ -57,8 +58,9 @@ pub(crate) struct Runs {
     pub(crate) neighbors: Vec<(Option<EventId>, Option<EventId>)>,
 }
 
-/// Check if a name of an operator event is not a step marker. Traces of 2021 and before record these as operators.
-pub(super) fn is_operators_name(name: &str) -> bool {
+/// Check if an operator event with this name is an operator: traces of 2021 and before record step markers as
+/// operators, too.
+pub(super) fn is_operator_name(name: &str) -> bool {
     !name.starts_with(STEP_PREFIX)
 }
 
@@ -88,7 +90,7 @@ impl<'a> RuleContext<'a> {
 
     /// Check if an event is an operator.
     pub(super) fn is_operator(&self, event: EventId) -> bool {
-        self.trace().kind(event) == EventKind::Operator && is_operators_name(self.trace().name(event))
+        self.trace().kind(event) == EventKind::Operator && is_operator_name(self.trace().name(event))
     }
 
     /// Outermost operator around the launch of GPU work.
@@ -113,8 +115,9 @@ impl<'a> RuleContext<'a> {
     /// GPU work of the window per launching thread, in launch order.
     pub(crate) fn launch_order(&self) -> Vec<Vec<EventId>> {
         let threads = self.launches().0.chunk_by(|a, b| a.0 == b.0);
-        let of_window =
-            |thread: &[(TrackId, i64, EventId)]| thread.iter().map(|&(.., e)| e).filter(|&e| self.counts(e)).collect();
+        let of_window = |thread: &[(TrackId, i64, EventId)]| {
+            thread.iter().map(|&(.., e)| e).filter(|&e| self.is_in_window(e)).collect()
+        };
         threads.map(of_window).collect()
     }
 
@@ -128,7 +131,7 @@ impl<'a> RuleContext<'a> {
         intervals::total(&intervals::union(spans))
     }
 
-    /// A GPU time in percent of the total GPU time of the window.
+    /// A GPU time in ns, in percent of the total GPU time of the window.
     pub(crate) fn percent_of_gpu(&self, ns: i64) -> f64 {
         100.0 * ns as f64 / self.gpu_ns().max(1) as f64
     }
@@ -141,7 +144,7 @@ impl<'a> RuleContext<'a> {
 
     /// Work that would disappear if the loops that call these operators were removed. Calls with gaps of at most `gap`
     /// ns form one run of a loop, including Python between them.
-    pub(crate) fn loops_of(&self, operators: &[EventId], gap: i64) -> Loops {
+    pub(crate) fn work_of_loops(&self, operators: &[EventId], gap: i64) -> LoopWork {
         let trace = self.trace();
         let mut by_function: BTreeMap<(TrackId, Option<EventId>), Vec<EventId>> = BTreeMap::new();
         for &operator in operators {
@@ -149,7 +152,7 @@ impl<'a> RuleContext<'a> {
             let function = functions().find(|&e| self.is_own_frame(e)).or_else(|| functions().next());
             by_function.entry((trace.events.track[operator.index()], function)).or_default().push(operator);
         }
-        let mut loops = Loops::default();
+        let mut loops = LoopWork::default();
         for ((_, function), mut of) in by_function {
             of.sort_unstable_by_key(|&e| (trace.events.start[e.index()], e));
             let is_run = |a: &EventId, b: &EventId| trace.events.start[b.index()] - trace.events.end(*a) <= gap;
@@ -177,14 +180,14 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Name of the innermost framework operator that launched GPU work; empty if no operator launched it.
-    pub(crate) fn operator(&self, work: EventId) -> &'a str {
+    pub(crate) fn operator_name(&self, work: EventId) -> &'a str {
         let trace = self.trace();
         let operator = trace.gpu.of_event(work).and_then(|gpu| trace.gpu.operator[gpu.index()].some());
         operator.map_or("", |operator| trace.name(operator))
     }
 
-    /// Events by source location, by descending time. Calls of one function in modules of one class count as one
-    /// location, such as all layers of a network.
+    /// Group events by source location, in order of descending time. Calls of one function in modules of one class
+    /// count as one location, such as all layers of a network.
     pub(crate) fn by_code(&self, events: &[EventId]) -> Vec<(SourceLocation, Vec<EventId>)> {
         let mut groups: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
         for (mut place, events) in self.by_place(events) {
@@ -207,14 +210,14 @@ impl<'a> RuleContext<'a> {
         self.trace().meta.devices()
     }
 
-    /// Attribute of an event that contains JSON, such as shapes.
+    /// Parse an attribute of an event as JSON, such as the shapes of its inputs; `None` if it is missing or invalid.
     pub(crate) fn json(&self, key: &str, event: EventId) -> Option<serde_json::Value> {
         let trace = self.trace();
         let value = trace.attr(key).get(event)?;
         serde_json::from_str(value.as_str(&trace.strings)?).ok()
     }
 
-    /// Outermost operators that launch only this GPU work, and vanish with it.
+    /// Outermost operators whose launched GPU work is all among `work`, so that they vanish with it.
     pub(crate) fn operators_launching_only(&self, work: &[EventId]) -> Vec<EventId> {
         let selected: FxHashSet<EventId> = work.iter().copied().collect();
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();

@@ -19,8 +19,8 @@ use stackline_timeline::sampling_error::share_bounds;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Gap of a thread between two operators of the program, summed over all steps. Before the first operator and after the
-/// last one, the limit is a sample of a wait, and the gap has only waits.
+/// Time of a thread between the same two operators, summed over all steps. Before the first operator and after the last
+/// one, the limit is a sample of a wait, and the gap has only waits.
 #[derive(Debug, Default)]
 pub(super) struct HostGap {
     pub(super) track: Option<TrackId>,
@@ -57,7 +57,7 @@ pub(super) struct HostGaps {
     of_occurrence: FxHashMap<(EventId, EventId), usize>,
 }
 
-/// Work between operators from one source location.
+/// Work between operators at one source location, with its sampled time.
 #[derive(Debug, Default)]
 pub(super) struct SampledWork {
     /// Time in the whole window, in ns.
@@ -72,7 +72,7 @@ pub(super) struct SampledWork {
 }
 
 impl SampledWork {
-    /// Add the work of one gap, as its samples show.
+    /// Add work of one gap: its time by thread, occurrences and samples.
     pub(super) fn add(&mut self, host_gap: &HostGap, time: Estimate, samples: Vec<EventId>) {
         *self.by_thread.entry(host_gap.track).or_default() += time.ns;
         self.around_ns += host_gap.ns;
@@ -105,21 +105,21 @@ impl SampledWork {
         if 2.0 * self.time.low < self.time.ns { Confidence::Low } else { Confidence::Medium }
     }
 
-    /// Edit that shortens the gaps by `ns`.
-    fn without(&self, context: &RuleContext<'_>, place: &SourceLocation, ns: f64) -> Option<Edit> {
+    /// Edit that shortens the gaps of the work by `ns` in total.
+    fn shortening_edit(&self, context: &RuleContext<'_>, place: &SourceLocation, ns: f64) -> Option<Edit> {
         let left = (1.0 - ns / (self.around_ns as f64).max(1.0)).clamp(0.0, 1.0);
         let chosen = Chosen { between: self.occurrences.clone(), ..Chosen::default() };
         context.edit_of(Action::Scale(left), format!("time between operators at {}", place.text()), chosen)
     }
 
-    /// Speculative gain if half of the work disappears; at most, all of it disappears and operators get faster.
-    pub(super) fn speculative(&self, context: &RuleContext<'_>, place: &SourceLocation) -> Option<GainEstimate> {
-        let edit = |ns: f64| self.without(context, place, ns);
+    /// Gain estimate if half of the work disappears; at most, all of it disappears and operators get faster.
+    pub(super) fn speculative_gain(&self, context: &RuleContext<'_>, place: &SourceLocation) -> Option<GainEstimate> {
+        let edit = |ns: f64| self.shortening_edit(context, place, ns);
         let most = edit(self.time.high).into_iter().chain(self.fast_operators_edit(context)).collect();
         Some(GainEstimate::SpeculativeRange(vec![edit(self.time.ns / 2.0)?], most))
     }
 
-    /// Edit that gives all operators of the threads the duration of their fastest tenth: work between operators evicts
+    /// Edit that gives all operators of the threads the duration of their fastest tenth. Work between operators evicts
     /// their caches, and uses the scheduler's time slices.
     fn fast_operators_edit(&self, context: &RuleContext<'_>) -> Option<Edit> {
         let trace = context.trace();
@@ -138,7 +138,7 @@ impl SampledWork {
         (taken > quick).then(|| context.edit(Action::Scale(left), "concurrent operators".to_owned(), &inside)).flatten()
     }
 
-    /// Gain of removing all of the work, together with other edits; none if no edit applies.
+    /// Gain estimate of removing all of the work, together with other edits; none if no edit applies.
     pub(super) fn gain_estimate(
         &self,
         context: &RuleContext<'_>,
@@ -146,7 +146,7 @@ impl SampledWork {
         others: &[Edit],
     ) -> Option<GainEstimate> {
         let edits = |ns: f64| {
-            let edit = self.without(context, place, ns)?;
+            let edit = self.shortening_edit(context, place, ns)?;
             Some(others.iter().cloned().chain([edit]).collect::<Vec<Edit>>())
         };
         let Estimate { ns, low, high } = self.time;
@@ -185,7 +185,8 @@ impl HostGaps {
         found
     }
 
-    /// Gaps with `is_one` that contain any of these occurrences (operators before and after a gap), each gap once.
+    /// Gaps that contain any of these occurrences (operators before and after a gap), each once. Sums of short gaps are
+    /// excluded.
     pub(super) fn containing(&self, occurrences: &[(EventId, EventId)]) -> impl Iterator<Item = &HostGap> {
         let found: BTreeSet<usize> =
             occurrences.iter().filter_map(|occurrence| self.of_occurrence.get(occurrence).copied()).collect();
@@ -203,7 +204,7 @@ impl HostGaps {
     }
 }
 
-/// Sample of a thread's time.
+/// Sample of a thread: time, event, weight in ns, and metric.
 pub(super) struct Sample {
     pub(super) at: i64,
     pub(super) event: EventId,
@@ -211,10 +212,11 @@ pub(super) struct Sample {
     pub(super) of: SampleMetric,
 }
 
-/// Spans of threads without overlap within a thread.
+/// Index of spans by thread and time, without overlap within a thread.
 pub(super) struct Spans(Vec<(TrackId, i64, i64)>);
 
 impl Spans {
+    /// Build the index of the spans of events.
     pub(super) fn from_trace(trace: &Trace, events: &[EventId]) -> Self {
         let span = |&e: &EventId| (trace.events.track[e.index()], trace.events.start[e.index()], trace.events.end(e));
         let mut spans: Vec<_> = events.iter().map(span).collect();
@@ -237,7 +239,7 @@ impl Spans {
     }
 }
 
-/// Samples by thread, in time order.
+/// Samples of CPU time, wall time and waits in a time window, by thread, in time order.
 fn samples(trace: &Trace, (from, to): (i64, i64)) -> BTreeMap<TrackId, Vec<Sample>> {
     let mut found: BTreeMap<TrackId, Vec<Sample>> = BTreeMap::new();
     for (series, rows) in trace.sample_events() {
@@ -258,7 +260,7 @@ fn samples(trace: &Trace, (from, to): (i64, i64)) -> BTreeMap<TrackId, Vec<Sampl
     found
 }
 
-/// Outermost operators of the selected threads, in time order.
+/// Outermost operators of the threads that pass the test `counts`, by thread, in time order.
 fn operators(trace: &Trace, counts: impl Fn(TrackId) -> bool) -> BTreeMap<TrackId, Vec<EventId>> {
     let mut found: BTreeMap<TrackId, Vec<EventId>> = BTreeMap::new();
     let is_operator = |event: EventId| trace.kind(event) == EventKind::Operator && trace.events.is_timed(event);
@@ -312,12 +314,12 @@ fn thread_gaps(
     found
 }
 
-/// Median weight of samples of one kind, in ns. Single samples weigh more on a busy machine.
+/// Median weight of samples of one metric, in ns. Single samples weigh more on a busy machine.
 fn median_weight(samples: &[Sample], of: SampleMetric) -> i64 {
     quantile(samples, of, 2)
 }
 
-/// Quantile 1/`many` of the weights of samples of one kind, in ns; 0 without samples.
+/// Weight of samples of one metric at the quantile 1/`many`, in ns; 0 without samples.
 fn quantile<'s>(samples: impl IntoIterator<Item = &'s Sample>, of: SampleMetric, many: usize) -> i64 {
     let mut lengths: Vec<i64> = samples.into_iter().filter(|sample| sample.of == of).map(|s| s.ns).collect();
     lengths.sort_unstable();
@@ -345,7 +347,7 @@ impl HostGap {
         if self.wall.events.is_empty() { &self.cpu.events } else { &self.wall.events }
     }
 
-    /// Computing time of the thread in the gap, in ns.
+    /// Estimated computing time of the thread in the gap, from CPU time samples.
     pub(super) fn computing(&self) -> Estimate {
         let ((least, most), time) = (count_bounds(self.cpu.events.len()), self.ns as f64);
         let each = self.cpu.ns as f64 / self.cpu.events.len().max(1) as f64;
@@ -362,8 +364,8 @@ impl HostGap {
         self.computing().high.max(self.cpu_sampling_ns as f64 * most)
     }
 
-    /// Time of the work that `seen` of the gap's samples show, in ns.
-    fn part(&self, seen: usize) -> Estimate {
+    /// Time of the work that `seen` of the gap's samples show: their share of the gap's time.
+    fn time_of_samples(&self, seen: usize) -> Estimate {
         let (all, time) = (self.samples().len(), self.ns as f64);
         let (least, most) = share_bounds(seen, all);
         let share = seen as f64 / all.max(1) as f64;
@@ -376,14 +378,14 @@ impl HostGap {
 
     /// Computing time of the work that `seen` of the CPU time samples show, in ns. The upper bound includes unsampled
     /// time: a thread that waits for a processor waits to do this work.
-    fn computing_part(&self, seen: usize) -> Estimate {
+    fn computing_time_of_samples(&self, seen: usize) -> Estimate {
         let ((least, most), all) = (share_bounds(seen, self.cpu.events.len()), self.computing());
         let share = seen as f64 / self.cpu.events.len().max(1) as f64;
         Estimate { ns: all.ns * share, low: all.low * least, high: self.upper_bound(most) }
     }
 
-    /// Upper bound of the time of work with at most the share `most` of the computing, in ns. CPU time samples do not
-    /// cover the rest.
+    /// Upper bound of the time of work with at most the share `most` of the computing, in ns. Adds waits that samples
+    /// do not show.
     fn upper_bound(&self, most: f64) -> f64 {
         let (computing, time) = (self.computing(), self.ns as f64);
         // Waits without samples may belong to any of the work.
@@ -417,7 +419,7 @@ impl RuleContext<'_> {
             let waits = own.and_then(|seen| Some(unexplained(host_gap)?.ns / seen as f64)).unwrap_or(0.0);
             for (place, samples) in by_place {
                 let (seen, times) = found.entry(place).or_default();
-                let time = host_gap.part(samples.len()).with_waits(waits * samples.len() as f64);
+                let time = host_gap.time_of_samples(samples.len()).with_waits(waits * samples.len() as f64);
                 seen.add(host_gap, time, samples);
                 times.push(time);
             }
@@ -437,7 +439,7 @@ impl RuleContext<'_> {
         (least > MIN_DOMINANT_SHARE || (seen == samples.len() && least > 0.5)).then_some(seen)
     }
 
-    /// Functions to examine by their own spans, because they contain operators or ran on threads without samples. Gaps
+    /// Select functions to examine by their own spans: they contain operators or ran on threads without samples. Gaps
     /// cover all other functions better.
     pub(super) fn not_covered_by_gaps(&self, frames: Vec<EventId>) -> Vec<EventId> {
         let (trace, host_gaps) = (self.trace(), self.host_gaps());
@@ -468,7 +470,7 @@ impl RuleContext<'_> {
             }
             for (function, samples) in by_function {
                 let (seen, times) = found.entry(function).or_default();
-                let time = host_gap.computing_part(samples.len());
+                let time = host_gap.computing_time_of_samples(samples.len());
                 seen.add(host_gap, time, samples);
                 times.push(time);
             }
@@ -477,7 +479,7 @@ impl RuleContext<'_> {
         seen.map(|seen| (self.most_sampled_line(&seen.samples).unwrap_or_default(), seen)).collect()
     }
 
-    /// Line with most samples; the first one of several.
+    /// Source location of the line with most samples; the first one of several.
     pub(super) fn most_sampled_line(&self, samples: &[EventId]) -> Option<SourceLocation> {
         let mut lines: BTreeMap<SourceLocation, usize> = BTreeMap::new();
         samples.iter().for_each(|&sample| *lines.entry(self.line_of(sample)).or_default() += 1);
@@ -485,7 +487,7 @@ impl RuleContext<'_> {
         most.map(|(place, _)| place)
     }
 
-    /// Names of a sample's function and of its callers.
+    /// Names of the function in which a sample was taken, and of its callers.
     pub(super) fn frames_of_sample(&self, sample: EventId) -> impl Iterator<Item = StrId> {
         std::iter::once(self.trace().events.name[sample.index()]).chain(self.stack_frames(sample))
     }

@@ -59,7 +59,7 @@ fn stable_edits(edits: &str) -> String {
     edits.split("; ").map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// Key that distinguishes findings with the same identity.
+/// Line, module and title words of a finding, which distinguish findings with the same identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     line: Option<u32>,
@@ -102,8 +102,9 @@ fn title_words(title: &str) -> String {
 /// Units of times in titles.
 const UNITS: [&str; 5] = ["ns", "us", "µs", "ms", "s"];
 
-/// Match of each current finding with an earlier finding of the same identity: first by line, then the rest in
-/// the order of lines. Gains are not compared: a remaining finding would take the place of a repaired one.
+/// Match each current finding with an earlier finding of the same identity: first by line, then the rest in the order
+/// of lines. Returns indexes into `before`. Gains are not compared: a remaining finding would take the place of a
+/// repaired one.
 pub fn pair(before: &[Mark], now: &[Mark]) -> Vec<Option<usize>> {
     let mut pairs = Pairs { before, now, taken: vec![false; before.len()], of: vec![None; now.len()] };
     // Equal counts: code that was inserted elsewhere shifted the numbers of all modules.
@@ -148,7 +149,7 @@ impl<'m> Pairs<'m> {
     }
 }
 
-/// Identities of findings as text, unique by suffix: the second finding with an identity, in the order of lines, ends
+/// Identities of findings as text, unique by suffix. The second finding with an identity, in the order of lines, ends
 /// with `:2`, and so on.
 pub fn fingerprints(findings: &[&Finding]) -> Vec<String> {
     let marks: Vec<Mark> = findings.iter().map(|finding| Mark::from_finding(finding)).collect();

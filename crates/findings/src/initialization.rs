@@ -11,8 +11,8 @@ const MIN_RATIO: i64 = 4;
 /// Least share of the trace that is reported, in percent.
 const MIN_SHARE_PERCENT: i64 = 5;
 
-/// Note on the excess time of first calls of operators; none if the excess is small relative to the window's `length`
-/// in ns.
+/// Note for the report on the excess time of first calls of operators. None if the excess is small relative to the
+/// window's `length` in ns.
 pub(super) fn note(trace: &Trace, length: i64) -> Option<String> {
     let mut by_name: FxHashMap<StrId, Vec<EventId>> = FxHashMap::default();
     let is_operator = |e: EventId| trace.kind(e) == EventKind::Operator && trace.events.is_timed(e);

@@ -4,7 +4,7 @@
 //! time.
 
 use super::finding::Finding;
-use super::rank::{Findings, order};
+use super::rank::{Findings, ranking_key};
 use super::rule::Requirement;
 use super::rules;
 use super::skipped_rules::{Reason, SkippedRule};
@@ -27,7 +27,7 @@ pub struct MemoryGain {
 }
 
 impl MemoryGain {
-    /// Share of the peak, in percent.
+    /// Convert `bytes` to percent of the peak, at most 100.
     pub fn percent_of(&self, bytes: u64) -> f64 {
         (100.0 * bytes as f64 / self.peak_bytes.max(1) as f64).min(100.0)
     }
@@ -38,7 +38,7 @@ impl MemoryGain {
     }
 }
 
-/// Highest peak of a device.
+/// Highest memory peak of a device, and its size after the suggested changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevicePeak {
     /// Name of the device.
@@ -92,7 +92,7 @@ pub struct MemoryFindings {
 }
 
 impl MemoryFindings {
-    /// Memory findings of a run without memory data: no memory rule is checked.
+    /// Result of a run without memory data: no findings, and no memory rule is checked.
     pub fn unchecked() -> Self {
         let reason = Reason::Missing(Requirement::Memory);
         let unchecked = |rule: &super::Rule| SkippedRule { rule: rule.info(), reason: reason.clone() };
@@ -101,7 +101,7 @@ impl MemoryFindings {
 }
 
 impl Findings {
-    /// Findings of a memory trace alone: without step times, with memory rules only.
+    /// Convert memory findings to a result without steps and times, with memory rules only.
     pub fn from_memory(memory: MemoryFindings) -> Self {
         let none = Self {
             window: None,
@@ -128,7 +128,8 @@ impl Findings {
         none.with_memory(memory)
     }
 
-    /// Findings of memory data only, with all rules over execution traces as not checked.
+    /// Convert memory findings to a result without steps and times that lists the rules on execution traces as not
+    /// checked.
     pub fn from_memory_only(memory: MemoryFindings) -> Self {
         let mut found = Self::from_memory(memory);
         let others = || rules::trace_rules().map(super::Rule::info);
@@ -143,7 +144,7 @@ impl Findings {
     pub fn with_memory(mut self, memory: MemoryFindings) -> Self {
         let MemoryFindings { findings, ignored, unchecked, small, peaks } = memory;
         self.findings.extend(findings);
-        self.findings.sort_by(|a, b| order(a).cmp(&order(b)));
+        self.findings.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
         self.ignored.extend(ignored);
         self.unchecked.extend(unchecked);
         // Python rules stay last.

@@ -8,7 +8,7 @@ use stackline_model::{EventId, Trace};
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// Events in depth-first order of their enclosing spans.
+/// Index of events in depth-first order of their enclosing spans, with the range of each span.
 #[derive(Debug, Default)]
 pub(super) struct Nesting {
     events: Vec<EventId>,
@@ -16,7 +16,7 @@ pub(super) struct Nesting {
     within: FxHashMap<EventId, Within>,
 }
 
-/// Range of the events within a span.
+/// Number of a span in depth-first order, and index range of the events within it.
 #[derive(Clone, Copy, Debug)]
 struct Within {
     /// Depth-first number of the span: spans precede their contents.

@@ -3,7 +3,10 @@
 use super::external_rules::ExternalRules;
 use super::finding::{Candidate, Fact, Finding, GainEstimate, REPLAY, SPECULATIVE, Support};
 use super::fix_location;
-use super::gain::{ImplausibleGains, edits_of, gain_of, recording_ns, repair, replayed_of, scaled, without};
+use super::gain::{
+    ImplausibleGains, edits_of, edits_to_replay, gain_of, gain_per_step, recording_overhead_ns, repair_edits,
+    subtract_overhead,
+};
 use super::initialization;
 use super::memory::DevicePeak;
 use super::options::Options;
@@ -137,9 +140,9 @@ fn find_in(
     unchecked.extend(others.unchecked.iter().cloned());
     let exposed_collectives_ns = exposed_collectives_ns(&shared);
     let gains = Gains::new(exact);
-    let edits: Vec<Vec<Edit>> = proposals.iter().map(|proposal| replayed_of(&proposal.candidate)).collect();
+    let edits: Vec<Vec<Edit>> = proposals.iter().map(|proposal| edits_to_replay(&proposal.candidate)).collect();
     let all = gains.compute(&choice, &edits, options.threads)?;
-    let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
+    let per_step = |gain: Gain| gain_per_step(gain, steps.max(1) as i64);
     let step_ns = shared.step_ns();
     let standstill = shared.standstill();
     let usual_ns = standstill.without(step_ns, steps);
@@ -158,26 +161,27 @@ fn find_in(
             }
             continue;
         }
-        let recording = replayed.map_or(0, |gain| recording_ns(&shared, edits_of(&proposal.candidate), gain.ns));
+        let recording =
+            replayed.map_or(0, |gain| recording_overhead_ns(&shared, edits_of(&proposal.candidate), gain.ns));
         let recording = recording / steps.max(1) as i64;
         let mut proposal = proposal;
         proposal.facts.extend(overhead_fact(recording));
-        let replayed = replayed.map(per_step).map(|gain| without(gain, recording));
+        let replayed = replayed.map(per_step).map(|gain| subtract_overhead(gain, recording));
         beyond.count_if_implausible(&proposal, step_ns);
         match gain_of(&proposal.candidate.gain_estimate, replayed, step_ns).map(|gain| limit_to_step(gain, step_ns)) {
             None if !matches!(proposal.candidate.gain_estimate, GainEstimate::None) => unknown += 1,
             Some(gain) if gain.ns < least_ns.max(1) => small.push(to_finding(trace, proposal, Some(gain))),
             gain => {
                 covered.add(&shared, &proposal, gain);
-                found.push(PricedFinding {
-                    edits: repair(&proposal.candidate),
+                found.push(FindingWithEdits {
+                    edits: repair_edits(&proposal.candidate),
                     finding: to_finding(trace, proposal, gain),
                 });
             }
         }
     }
-    found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
-    let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
+    found.sort_by(|a, b| ranking_key(&a.finding).cmp(&ranking_key(&b.finding)));
+    let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|entry| keep(&entry.finding));
     let combined = combine_gains(&shared, (&gains, &choice), &mut found, options.threads)?.map(per_step);
     let combined = combined.map(|all| limit_to_step(bounded_by_individual_gains(all, &found), step_ns));
     let uncovered = uncovered::find(&shared, &covered, (&gains, &choice), (step_ns, options.threads))?;
@@ -197,7 +201,7 @@ fn find_in(
             ),
         });
     }
-    let mut findings: Vec<Finding> = found.into_iter().map(|priced| priced.finding).collect();
+    let mut findings: Vec<Finding> = found.into_iter().map(|entry| entry.finding).collect();
     let is_incomplete = missing_record_count(trace) > 0;
     if is_incomplete {
         notes.push(
@@ -211,7 +215,7 @@ fn find_in(
     for finding in &mut findings {
         finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);
     }
-    let ignored = ignored.into_iter().map(|priced| priced.finding).chain(hidden).collect();
+    let ignored = ignored.into_iter().map(|entry| entry.finding).chain(hidden).collect();
     let rules = rules::trace_rules().map(super::Rule::info).chain(others.rules().cloned()).collect();
     let ranks = Vec::new();
     Ok(Findings {
@@ -238,7 +242,7 @@ fn find_in(
     })
 }
 
-/// Time between steps, per step, from [`MIN_BETWEEN_SHARE`] on.
+/// Mean time between steps, in ns per step; `None` below [`MIN_BETWEEN_SHARE`] of the mean step length with this time.
 fn between_ns(trace: &Trace, choice: &WindowChoice, (length_ns, steps): (i64, usize)) -> Option<i64> {
     let each = length_ns / steps.max(1) as i64;
     let between = each - mean_step_ns(trace, choice)?;
@@ -258,7 +262,7 @@ fn insufficient_work_note(trace: &Trace) -> Option<String> {
     (1..MIN_OPERATIONS).contains(&count).then(note)
 }
 
-/// Limit a gain to the whole step.
+/// Limit the upper bound of a gain to the length of a step.
 pub(super) fn limit_to_step(gain: Gain, step_ns: i64) -> Gain {
     Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain }
 }
@@ -291,7 +295,7 @@ fn ranked_candidates<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>
         let context = RuleContext::new(shared, rule);
         let (candidates, is_by_inferred_steps) = shared.track_use_of_steps(|| (rule.check)(&context));
         for mut candidate in candidates {
-            let facts = candidate.facts.iter().map(|fact| context.words().name(fact)).collect();
+            let facts = candidate.facts.iter().map(|fact| context.words().displayed_fact(fact)).collect();
             if is_by_inferred_steps {
                 candidate.confidence = candidate.confidence.lower();
             }
@@ -302,26 +306,27 @@ fn ranked_candidates<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>
     (proposals, unchecked)
 }
 
-/// Finding with the edits of its repair.
-struct PricedFinding {
+/// Finding with the edits that the combined gain includes.
+struct FindingWithEdits {
     finding: Finding,
     edits: Vec<Edit>,
 }
 
-/// Sort key: descending gain, unsure findings after the others; ties by code, source location and title. Memory
-/// findings follow findings that save time, because the gains are not comparable.
-pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
+/// Sort key of findings in reports: descending gain, unsure findings after the others; ties by code, source location
+/// and title. Memory findings follow findings that save time, because the gains are not comparable.
+pub(super) fn ranking_key(finding: &Finding) -> impl Ord + use<'_> {
     let gain = Reverse(finding.gain.map(|g| (!finding.is_unsure(), g.ns, g.low_ns)));
     let memory = Reverse(finding.memory.as_ref().map(|m| (!finding.is_unsure(), m.lowers_bytes, m.bytes, m.low_bytes)));
     (gain, memory, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 
-/// Set the additional gain of each of the first findings, and return the combined gain in ns of the whole window.
-/// Excludes groups of the remaining findings that are incompatible with findings above them.
+/// Replay the edits of all findings together, and return the combined gain in ns of the whole window. Sets the gain
+/// that each of the first findings adds to those before it. Excludes groups of the remaining findings that are
+/// incompatible with findings above them.
 fn combine_gains(
     shared: &SharedContext<'_>,
     (gains, choice): (&Gains<'_, '_>, &WindowChoice),
-    found: &mut [PricedFinding],
+    found: &mut [FindingWithEdits],
     threads: usize,
 ) -> Result<Option<Gain>, CriticalPathError> {
     let with_edits: Vec<usize> = (0..found.len()).filter(|&i| !found[i].edits.is_empty()).collect();
@@ -335,7 +340,9 @@ fn combine_gains(
             (1..=rest.len()).map(|n| union_of_edits(found, taken.iter().chain(&rest[..n]))).collect();
         let replayed = gains.compute(choice, &lists, threads)?.into_iter().zip(&lists);
         let replayed: Vec<Option<Gain>> = replayed
-            .map(|(gain, edits)| gain.map(|gain| without(gain, recording_ns(shared, edits, gain.ns))))
+            .map(|(gain, edits)| {
+                gain.map(|gain| subtract_overhead(gain, recording_overhead_ns(shared, edits, gain.ns)))
+            })
             .collect();
         let fitting = replayed.iter().take_while(|gain| gain.is_some()).count();
         for (&i, gain) in rest.iter().zip(&replayed).take(fitting) {
@@ -348,16 +355,19 @@ fn combine_gains(
     for group in others.chunks(others.len().div_ceil(REPLAY_GROUPS).max(1)) {
         let edits = union_of_edits(found, taken.iter().chain(group));
         let [gain] = gains.compute(choice, &[&edits], threads)?[..] else { continue };
-        let Some(gain) = gain.map(|gain| without(gain, recording_ns(shared, &edits, gain.ns))) else { continue };
+        let Some(gain) = gain.map(|gain| subtract_overhead(gain, recording_overhead_ns(shared, &edits, gain.ns)))
+        else {
+            continue;
+        };
         best = Some(gain);
         taken.extend(group);
     }
     Ok(best)
 }
 
-/// Edits of several findings, each once in each case: two rules may propose the same change of the same code, and a
+/// Edits of several findings, each once in each case. Two rules may propose the same change of the same code, and a
 /// repeated `scale` would change its time twice.
-fn union_of_edits<'i>(found: &[PricedFinding], of: impl Iterator<Item = &'i usize>) -> Vec<Edit> {
+fn union_of_edits<'i>(found: &[FindingWithEdits], of: impl Iterator<Item = &'i usize>) -> Vec<Edit> {
     let mut union: Vec<Edit> = Vec::new();
     for &i in of {
         let is_new = |edit: &&Edit| !union.iter().any(|known| known.is_same_change(edit));
@@ -367,11 +377,11 @@ fn union_of_edits<'i>(found: &[PricedFinding], of: impl Iterator<Item = &'i usiz
     union
 }
 
-/// Bounds of the combined gain: at least the largest lower bound, and at most not below the largest upper bound, of
-/// single findings, unless their changes interfere and the whole is less. Errors of single findings are independent, so
-/// they partly cancel.
-fn bounded_by_individual_gains(all: Gain, found: &[PricedFinding]) -> Gain {
-    let taken = || found.iter().map(|priced| &priced.finding).filter(|finding| finding.on_top_ns.is_some());
+/// Widen the bounds of the combined gain by the errors of single findings, which partly cancel because they are
+/// independent. The lower bound is at least the largest lower bound of a finding, unless the combined gain is less. The
+/// upper bound is at least the largest upper bound of a finding.
+fn bounded_by_individual_gains(all: Gain, found: &[FindingWithEdits]) -> Gain {
+    let taken = || found.iter().map(|entry| &entry.finding).filter(|finding| finding.on_top_ns.is_some());
     let gains = || taken().filter_map(|finding| finding.gain);
     let surest = gains().map(|gain| gain.low_ns).max().unwrap_or(all.low_ns);
     let most = gains().map(|gain| gain.high_ns).max().unwrap_or(all.high_ns);
@@ -384,7 +394,7 @@ fn bounded_by_individual_gains(all: Gain, found: &[PricedFinding]) -> Gain {
 
 fn to_finding(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> Finding {
     let RankedCandidate { rule, candidate, facts } = proposal;
-    let edits = replayed_of(&candidate).iter().map(|edit| edit.exact_text(trace)).collect();
+    let edits = edits_to_replay(&candidate).iter().map(|edit| edit.exact_text(trace)).collect();
     let edit_labels = edits_of(&candidate).iter().map(ToString::to_string).collect();
     let method = match candidate.gain_estimate {
         GainEstimate::Edits(_) | GainEstimate::Range(..) | GainEstimate::Sampled { .. } => REPLAY,

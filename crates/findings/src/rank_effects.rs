@@ -20,8 +20,8 @@ const PER_STEP: &str = "per step";
 
 /// Remove findings that the last rank explains, and return notes about them. `same_on_ranks` returns the findings of
 /// all ranks that are the same as a merged one, with the rank of each. Findings of collectives are replaced by those of
-/// the last rank. A finding by which the last rank differs from the others is the cause of the delay: the straggler's
-/// finding keeps only the gain that the cause does not explain.
+/// the last rank. A finding by which the last rank differs from the others is the cause of the delay. The straggler's
+/// finding keeps only the gain that this cause does not explain.
 pub(super) fn remove_effects<'f>(
     straggler: &mut Finding,
     findings: &mut Vec<Finding>,
@@ -79,7 +79,7 @@ pub(super) fn remove_effects<'f>(
     notes
 }
 
-/// Finding that explains best why a rank is late, with its position in the list.
+/// Find the finding that explains best why the last rank is late; returns its position in the list and the cause.
 fn find_cause<'f>(
     last: i64,
     waits: Gain,
@@ -158,14 +158,14 @@ impl Cause {
         })
     }
 
-    /// Order of causes: those that explain at least half of the waits, then repairs, then those that explain most.
+    /// Sort key of causes: those that explain at least half of the waits, then repairs, then those that explain most.
     fn strength(&self, waits: Gain) -> (bool, bool, Reverse<i64>, i64) {
         let rest = unexplained_gain(waits, self.gain, self.excess_ns).ns;
         (2 * rest <= waits.ns, self.is_repair, Reverse(rest), self.gain.ns)
     }
 }
 
-/// Largest difference between a time per step of a finding and the longest such time of others, in ns; `None` if the
+/// Largest excess of a finding's facts on time per step over the same facts of other findings, in ns. `None` if the
 /// finding states no time per step.
 fn excess_ns(finding: &Finding, others: &[&Finding]) -> Option<i64> {
     let elsewhere = |name: &str| {

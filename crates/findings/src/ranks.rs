@@ -3,7 +3,7 @@
 use super::finding::{Finding, RankGain};
 use super::identity::rank_identity;
 use super::options::Options;
-use super::rank::{Findings, order};
+use super::rank::{Findings, ranking_key};
 use super::rank_effects::remove_effects;
 use super::rule::Requirement;
 use super::rule_context::SharedContext;
@@ -84,7 +84,8 @@ impl RankTimes {
         }
     }
 
-    /// Check that no rank is slower: steps and exposed collective times differ by no more than the tolerance of steps.
+    /// Check if all ranks are equally slow: steps and exposed collective times differ by no more than the tolerance of
+    /// steps.
     fn are_equal(ranks: &[Self]) -> bool {
         let range = |of: &dyn Fn(&Self) -> i64| {
             let (least, most) = (ranks.iter().map(of).min(), ranks.iter().map(of).max());
@@ -102,8 +103,8 @@ impl RankTimes {
     }
 }
 
-/// Exposed collective time per step of the window, in ns: time in which only collectives run on the GPU, or in a
-/// program without a GPU. None without collectives.
+/// Exposed collective time per step of the window, in ns; none without collectives. In this time only collectives run
+/// on the GPU, or on the host in a program without a GPU.
 pub(super) fn exposed_collectives_ns(shared: &SharedContext<'_>) -> Option<i64> {
     let trace = shared.exact.trace();
     if !Requirement::Collectives.is_met(trace) {
@@ -184,7 +185,7 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let is_listed = |finding: &&mut Finding| finding.gain_ns() >= least_ns && keep(finding);
     let (mut combined, mut effects) = (base.combined, Vec::new());
     if let Some(last) = straggler.as_mut().filter(is_listed) {
-        (combined, effects) = explain_waits(last, &mut findings, &all, least_ns);
+        (combined, effects) = remove_waits_for_straggler(last, &mut findings, &all, least_ns);
     }
     match straggler {
         Some(finding) if finding.gain.is_some_and(|gain| gain.ns < least_ns.max(1)) => small.push(finding),
@@ -197,9 +198,9 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     // A finding that is small on one rank may be listed for another.
     let listed: BTreeSet<FindingIdentity> = findings.iter().chain(&ignored).map(rank_identity).collect();
     small.retain(|finding| !listed.contains(&rank_identity(finding)));
-    small.sort_by(|a, b| order(a).cmp(&order(b)));
-    findings.sort_by(|a, b| order(a).cmp(&order(b)));
-    ignored.sort_by(|a, b| order(a).cmp(&order(b)));
+    small.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
+    findings.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
+    ignored.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
     let mut notes = notes(&all);
     notes.extend(unit);
     notes.extend(effects);
@@ -207,9 +208,9 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     Some(Findings { findings, ignored, small, combined, unchecked: unchecked(&all), notes, ranks, uncovered, ..base })
 }
 
-/// Remove findings of ranks that only wait for a listed straggler, which are effects. Returns the combined gain of the
-/// straggler's rank, because that of a waiting rank includes its waits, and notes.
-fn explain_waits(
+/// Remove findings of ranks that only wait for a listed straggler. Returns notes, and the combined gain of the
+/// straggler's rank, because that of a waiting rank includes its waits.
+fn remove_waits_for_straggler(
     straggler: &mut Finding,
     findings: &mut Vec<Finding>,
     all: &[(i64, Findings)],
@@ -272,7 +273,7 @@ fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
     let which = |test: fn(&RankTimes) -> bool| ranks.iter().filter(move |&rank| test(rank));
     let names = |test: fn(&RankTimes) -> bool| {
         let of: Vec<i64> = which(test).map(|rank| rank.rank).collect();
-        (!of.is_empty()).then(|| ranges(&of))
+        (!of.is_empty()).then(|| ranks_text(&of))
     };
     let silent = names(|rank| rank.exposed_collectives_ns.is_none())
         .map(|ranks| format!("SL040 (slowest rank) excludes {ranks}, because no collectives were recorded"));
@@ -302,11 +303,11 @@ fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding
         Some(Finding { ranks, ..(*worst).clone() })
     };
     let mut merged: Vec<Finding> = by_identity.into_values().filter_map(one).collect();
-    merged.sort_by(|a, b| order(a).cmp(&order(b)));
+    merged.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
     merged
 }
 
-/// Rules that no rank could check. SL040 has several ranks now, so its missing requirement is collectives.
+/// Rules that no rank could check. For SL040, which has several ranks now, the missing requirement becomes collectives.
 fn unchecked(all: &[(i64, Findings)]) -> Vec<SkippedRule> {
     let all_lack = |code: &str| all.iter().all(|(_, found)| found.unchecked.iter().any(|u| u.rule.code == code));
     let no_collectives = all.iter().all(|(_, found)| found.exposed_collectives_ns.is_none());
@@ -324,7 +325,7 @@ fn unchecked(all: &[(i64, Findings)]) -> Vec<SkippedRule> {
     kept
 }
 
-/// Notes of all ranks without duplicates; notes of some ranks name these.
+/// Merge the notes of all ranks without duplicates; notes of only some ranks name these.
 fn notes(all: &[(i64, Findings)]) -> Vec<String> {
     let mut by_note: Vec<(&String, Vec<i64>)> = Vec::new();
     for (rank, found) in all {
@@ -336,13 +337,13 @@ fn notes(all: &[(i64, Findings)]) -> Vec<String> {
         }
     }
     let one = |(note, of): (&String, Vec<i64>)| {
-        if of.len() == all.len() { note.clone() } else { format!("{}: {note}", ranges(&of)) }
+        if of.len() == all.len() { note.clone() } else { format!("{}: {note}", ranks_text(&of)) }
     };
     by_note.into_iter().map(one).collect()
 }
 
-/// Text of ascending ranks: `rank 3`, `ranks 0-2, 5`.
-pub fn ranges(ranks: &[i64]) -> String {
+/// Format ascending rank numbers as text, with ranges: `rank 3`, `ranks 0-2, 5`.
+pub fn ranks_text(ranks: &[i64]) -> String {
     let parts: Vec<String> = ranks
         .chunk_by(|a, b| a + 1 == *b)
         .map(|run| match run {
@@ -357,7 +358,7 @@ pub fn ranges(ranks: &[i64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::Slowness::{Equal, LastAtCollectives, Longest};
-    use super::{RankTimes, ranges};
+    use super::{RankTimes, ranks_text};
 
     #[test]
     fn slowest_rank_is_compared_with_the_others() {
@@ -381,7 +382,7 @@ mod tests {
 
     #[test]
     fn ranks_as_text() {
-        assert_eq!(ranges(&[3]), "rank 3");
-        assert_eq!(ranges(&[0, 1, 2, 5]), "ranks 0-2, 5");
+        assert_eq!(ranks_text(&[3]), "rank 3");
+        assert_eq!(ranks_text(&[0, 1, 2, 5]), "ranks 0-2, 5");
     }
 }

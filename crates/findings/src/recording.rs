@@ -1,4 +1,4 @@
-//! Overhead of recording operators, and its part of gains.
+//! Overhead that recording adds to operators: in spans, in steps, and in the gains of edits.
 
 use super::finding::Fact;
 use super::gain;
@@ -11,7 +11,7 @@ use stackline_model::{EventId, EventKind, INFERRED, Trace, Unit};
 use stackline_timeline::recording::{OperatorCost, Recording};
 use std::collections::BTreeMap;
 
-/// Number of recorded operators in spans, with their overhead.
+/// Index of recorded operators by track and start, with the overhead of recording one.
 #[derive(Debug)]
 pub(super) struct RecordedOperators {
     cost: OperatorCost,
@@ -35,19 +35,20 @@ impl RecordedOperators {
         Some(Self { cost, starts })
     }
 
+    /// Overhead of recording one operator.
     pub(super) fn cost(&self) -> OperatorCost {
         self.cost
     }
 
     /// Number of operators that began on the track of a span while it ran, including the span itself.
-    fn within(&self, trace: &Trace, span: EventId) -> usize {
+    fn count_within(&self, trace: &Trace, span: EventId) -> usize {
         let starts = &self.starts[trace.events.track[span.index()].index()];
         let at = |moment: i64| starts.partition_point(|&start| start < moment);
         at(trace.events.end(span)).saturating_sub(at(trace.events.start[span.index()]))
     }
 
     /// Overhead of recording all operators in the spans, in ns; nested spans count once.
-    pub(super) fn ns_in(&self, trace: &Trace, spans: impl IntoIterator<Item = EventId>) -> f64 {
+    pub(super) fn overhead_ns(&self, trace: &Trace, spans: impl IntoIterator<Item = EventId>) -> f64 {
         self.removed_in(trace, &spans.into_iter().map(|span| (span, 1.0)).collect()).cost_ns
     }
 
@@ -55,7 +56,7 @@ impl RecordedOperators {
         let outermost = |span: EventId| !trace.ancestors(span).any(|around| spans.contains_key(&around));
         let mut removable = RemovedOperators::default();
         for (&span, part) in spans.iter().filter(|(span, _)| outermost(**span)) {
-            let operators = self.within(trace, span);
+            let operators = self.count_within(trace, span);
             if operators > 0 {
                 removable.cost_ns += operators as f64 * part * self.cost.ns();
                 removable.length_ns += trace.events.dur[span.index()] as f64 * part;
@@ -87,7 +88,7 @@ impl RecordedOperators {
     }
 }
 
-/// Recorded operators that edits remove.
+/// Recording overhead and total duration of the operators that edits remove.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RemovedOperators {
     /// Overhead of recording them, in ns.
@@ -105,7 +106,7 @@ impl RemovedOperators {
 
     /// Gain of a finding: a replayed gain without the overhead.
     pub fn without_overhead(self, gain: Gain) -> Gain {
-        gain::without(gain, self.overhead_in_gain(gain.ns))
+        gain::subtract_overhead(gain, self.overhead_in_gain(gain.ns))
     }
 
     /// Sentence after a replayed gain over `steps` steps, about the overhead that findings subtract. None without
@@ -125,15 +126,14 @@ impl RemovedOperators {
     }
 }
 
-/// Recorded operators that edits remove; none if the overhead is unknown.
-pub fn recorded_in(exact: &Exact<'_>, edits: &[Edit]) -> Option<RemovedOperators> {
+/// Recording overhead and total duration of the operators that edits remove; none if the overhead is unknown.
+pub fn removed_operators(exact: &Exact<'_>, edits: &[Edit]) -> Option<RemovedOperators> {
     let recording = Recording::from_trace(exact.trace());
     Some(RecordedOperators::from_trace(exact.trace(), recording.as_ref())?.removed_by(exact, edits))
 }
 
 impl SharedContext<'_> {
-    /// Overhead in the window on the thread with most recorded operators, in ns; at most half of the
-    /// window.
+    /// Recording overhead in the window on the thread with most recorded operators, in ns; at most half of the window.
     pub(super) fn window_overhead_ns(&self, operators: &RecordedOperators) -> i64 {
         let count = |starts: &Vec<i64>| {
             let at = |moment: i64| starts.partition_point(|&start| start < moment);
@@ -143,7 +143,7 @@ impl SharedContext<'_> {
         ((most as f64 * operators.cost.ns()) as i64).min(self.window.length_ns() / 2)
     }
 
-    /// Mean step length in the window without overhead, in ns.
+    /// Mean step length in the window without the overhead of recording, in ns.
     pub(super) fn step_ns(&self) -> i64 {
         let recording = self.recorded_operators().map_or(0, |recorded| self.window_overhead_ns(recorded));
         (self.window.length_ns() - recording) / self.steps.max(1) as i64

@@ -286,7 +286,7 @@ impl Requirement {
     }
 }
 
-/// Threshold of a rule.
+/// Threshold of a rule that users can change: name, default, range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
     /// Name after the rule's code: `SL001.share` for `share`.
@@ -307,9 +307,9 @@ impl Setting {
     }
 }
 
-/// Kind of program to which a variant of advice applies.
+/// Condition on the analyzed program under which a variant of advice applies.
 #[derive(Clone, Copy)]
-pub enum Programs {
+pub enum ProgramCondition {
     /// All programs.
     Any,
     /// Programs that use JAX.
@@ -320,7 +320,7 @@ pub enum Programs {
     Where(fn(&RuleContext<'_>) -> bool),
 }
 
-impl Programs {
+impl ProgramCondition {
     fn applies(self, context: &RuleContext<'_>) -> bool {
         match self {
             Self::Any => true,
@@ -337,7 +337,7 @@ pub struct AdviceVariant {
     /// Kind of program, as a continuation of "in".
     pub programs: &'static str,
     /// Kind of program, as a condition.
-    pub condition: Programs,
+    pub condition: ProgramCondition,
     /// Kind of the candidates; none for all candidates of the rule.
     pub kind: Option<CandidateKind>,
     /// Advice.
@@ -354,21 +354,27 @@ impl AdviceVariant {
         advice: &'static str,
         example: (&'static str, &'static str),
     ) -> Self {
-        Self { programs, condition: Programs::Any, kind: Some(kind), advice, example }
+        Self { programs, condition: ProgramCondition::Any, kind: Some(kind), advice, example }
     }
 
     /// Advice variant for programs that use JAX, where advice on PyTorch does not apply.
     pub(super) const fn for_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "programs that use JAX", condition: Programs::Jax, kind: None, advice, example }
+        Self { programs: "programs that use JAX", condition: ProgramCondition::Jax, kind: None, advice, example }
     }
 
     /// Advice variant for programs without a GPU.
     pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "programs without a GPU", condition: Programs::WithoutGpu, kind: None, advice, example }
+        Self {
+            programs: "programs without a GPU",
+            condition: ProgramCondition::WithoutGpu,
+            kind: None,
+            advice,
+            example,
+        }
     }
 }
 
-/// Registered rule.
+/// Built-in rule: metadata, requirements, thresholds, advice and check.
 #[derive(Clone, Copy)]
 pub struct Rule {
     /// Stable code, such as `SL001`.
@@ -449,13 +455,18 @@ impl Rule {
         })
     }
 
-    /// Printable metadata with the advice variant for candidates of a kind.
+    /// Printable metadata with the advice variant for candidates of a kind in the analyzed program.
     pub(super) fn info_of(&self, context: &RuleContext<'_>, kind: Option<CandidateKind>) -> Arc<RuleInfo> {
         self.info_where(kind, |programs| programs.applies(context))
     }
 
-    /// Printable metadata with the advice variant for candidates of a kind; `holds` decides on the kind of program.
-    pub(super) fn info_where(&self, kind: Option<CandidateKind>, holds: impl Fn(Programs) -> bool) -> Arc<RuleInfo> {
+    /// Printable metadata with the advice variant for candidates of a kind; `holds` tests if its condition on programs
+    /// holds.
+    pub(super) fn info_where(
+        &self,
+        kind: Option<CandidateKind>,
+        holds: impl Fn(ProgramCondition) -> bool,
+    ) -> Arc<RuleInfo> {
         let info = self.info();
         let is_for_kind = |other: &AdviceVariant| other.kind.is_none() || other.kind == kind;
         let applies_to = |other: &&AdviceVariant| is_for_kind(other) && holds(other.condition);

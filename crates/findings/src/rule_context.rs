@@ -2,7 +2,7 @@
 
 use super::compilations::Compilations;
 use super::finding::GainEstimate;
-use super::gpu_work_by_launcher::{Launches, is_operators_name};
+use super::gpu_work_by_launcher::{Launches, is_operator_name};
 use super::host_gaps::HostGaps;
 use super::recording::RecordedOperators;
 use super::rule::Rule;
@@ -116,7 +116,8 @@ impl SharedContext<'_> {
     }
 }
 
-/// Check that an event ran in a segment. In a wait of unknown cause, the segment's event comes after the wait.
+/// Check if an event ran in a critical-path segment. In a wait of unknown cause, the segment's event comes after the
+/// wait.
 fn event_ran(segment: &PathSegment) -> bool {
     segment.event.is_some() && segment.category != Category::Unknown
 }
@@ -145,8 +146,8 @@ impl<'a> RuleContext<'a> {
 
     /// Overhead of recording all operators in spans, in ns: the spans are shorter by this time without a recorder. 0 if
     /// unknown.
-    pub(crate) fn recording_ns(&self, spans: &[EventId]) -> i64 {
-        let ns = |recorded: &RecordedOperators| recorded.ns_in(self.trace(), spans.iter().copied());
+    pub(crate) fn recording_overhead_ns(&self, spans: &[EventId]) -> i64 {
+        let ns = |recorded: &RecordedOperators| recorded.overhead_ns(self.trace(), spans.iter().copied());
         self.shared.recorded_operators().map_or(0, |recorded| ns(recorded) as i64)
     }
 
@@ -166,7 +167,7 @@ impl<'a> RuleContext<'a> {
         self.shared.steps
     }
 
-    /// Wordings of titles for the steps of the window.
+    /// Phrases for titles and facts, such as "per step", by the number of steps in the window.
     pub(super) fn words(&self) -> StepWords {
         StepWords::new(if self.shared.has_steps { self.shared.steps } else { 0 })
     }
@@ -181,19 +182,19 @@ impl<'a> RuleContext<'a> {
         (self.shared.window.length_ns() - self.shared.standstill().ns).max(1)
     }
 
-    /// Time in percent of the window without standstills.
+    /// A time in ns, in percent of the window without standstills (gaps much longer than a step).
     pub(crate) fn percent(&self, ns: i64) -> f64 {
         let percent = 100.0 * ns as f64 / self.steps_ns() as f64;
         // A time that includes a standstill, such as that of a waiting thread, is at most all steps.
         if self.shared.standstill().ns > 0 { percent.min(100.0) } else { percent }
     }
 
-    /// Time in percent of the whole window, including standstills.
+    /// A time in ns, in percent of the whole window, including standstills.
     pub(crate) fn percent_of_window(&self, ns: i64) -> f64 {
         100.0 * ns as f64 / self.shared.window.length_ns().max(1) as f64
     }
 
-    /// Time of the whole window divided by its steps, in ns.
+    /// Divide a time of the whole window, in ns, by its number of steps.
     pub(crate) fn per_step(&self, ns: i64) -> i64 {
         ns / self.shared.steps.max(1) as i64
     }
@@ -225,14 +226,14 @@ impl<'a> RuleContext<'a> {
         })
     }
 
-    /// Time on the critical path with this cause, in ns, without standstills (gaps much longer than a step).
-    pub(crate) fn path_of(&self, category: Category) -> i64 {
+    /// Time on the critical path in segments of a category, in ns, without standstills (gaps much longer than a step).
+    pub(crate) fn path_ns_of(&self, category: Category) -> i64 {
         self.segments().filter(|segment| segment.category == category).map(|segment| segment.end - segment.start).sum()
     }
 
-    /// Check that an event is in the window, with valid times. GPU work counts by its launch, or by its start if the
-    /// host launched it before the GPU completed earlier steps.
-    pub(crate) fn counts(&self, event: EventId) -> bool {
+    /// Check if an event is in the window, with valid times. GPU work counts by its launch, or by its start if the host
+    /// launched it before the GPU completed earlier steps.
+    pub(crate) fn is_in_window(&self, event: EventId) -> bool {
         let trace = self.trace();
         let events = &trace.events;
         if !events.is_timed(event) {
@@ -261,13 +262,13 @@ impl<'a> RuleContext<'a> {
         let trace = self.trace();
         let matches: Vec<bool> = trace.strings.iter().map(test).collect();
         let matches = |e: EventId| matches.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
-        let is_selected = |e: &EventId| kinds.contains(&trace.kind(*e)) && matches(*e) && self.counts(*e);
+        let is_selected = |e: &EventId| kinds.contains(&trace.kind(*e)) && matches(*e) && self.is_in_window(*e);
         trace.events.ids().filter(is_selected).collect()
     }
 
     /// GPU operations (kernels, copies, fills) in the window.
     pub(crate) fn gpu_work(&self) -> Vec<EventId> {
-        self.trace().gpu.event.iter().copied().filter(|&event| self.counts(event)).collect()
+        self.trace().gpu.event.iter().copied().filter(|&event| self.is_in_window(event)).collect()
     }
 
     /// GPU kernels in the window.
@@ -282,7 +283,7 @@ impl<'a> RuleContext<'a> {
 
     /// Operators in the window.
     pub(crate) fn operators(&self) -> Vec<EventId> {
-        self.named(&[EventKind::Operator], is_operators_name)
+        self.named(&[EventKind::Operator], is_operator_name)
     }
 
     /// Duration of a trace event in ns.
@@ -302,7 +303,7 @@ impl<'a> RuleContext<'a> {
         events.iter().map(|&e| self.dur(e)).sum()
     }
 
-    /// Events by source location (for GPU work that of its launch), in the order of locations.
+    /// Group events by source location (for GPU work that of its launch), in the order of locations.
     pub(crate) fn by_place(&self, events: &[EventId]) -> Vec<(SourceLocation, Vec<EventId>)> {
         let places = self.places();
         let mut groups: BTreeMap<SourceLocationKey, Vec<EventId>> = BTreeMap::new();
@@ -317,6 +318,7 @@ impl<'a> RuleContext<'a> {
         self.places().place(self.places().key(event))
     }
 
+    /// Index of GPU work by launching thread and launch time, built on first use.
     pub(super) fn launches(&self) -> &'a Launches {
         self.shared.launches.get_or_init(|| Launches::new(self.trace()))
     }
@@ -351,17 +353,18 @@ impl<'a> RuleContext<'a> {
         self.places().line_of_sample(sample)
     }
 
+    /// Source locations of the trace's events, built on first use.
     pub(super) fn places(&self) -> &'a SourceLocations<'a> {
         self.shared.places.get_or_init(|| SourceLocations::new(self.trace()))
     }
 
-    /// Given events that are not nested in another given event.
+    /// Select the events that are not nested in another given event.
     pub(crate) fn outermost(&self, events: &[EventId]) -> Vec<EventId> {
         let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), events.iter().copied().collect());
         events.iter().copied().filter(|&e| !trace.ancestors(e).any(|around| all.contains(&around))).collect()
     }
 
-    /// Spans by source location, with the sum of a value of each span (such as its time on the path).
+    /// Group spans by source location, and sum a value of each span, such as its time on the path.
     pub(crate) fn sums_by_place(&self, mut spans: Vec<(EventId, i64)>) -> Vec<(SourceLocation, i64, Vec<EventId>)> {
         spans.sort_unstable();
         let events: Vec<EventId> = spans.iter().map(|&(span, _)| span).collect();
@@ -384,7 +387,7 @@ impl<'a> RuleContext<'a> {
         &steps[first..last]
     }
 
-    /// Index in a list of steps of the step of an event's own process in which the event starts.
+    /// Index, in a list of steps, of the step in which an event starts. Only steps of the event's own process count.
     pub(crate) fn step_of(&self, steps: &[Step], event: EventId) -> Option<usize> {
         let (trace, at) = (self.trace(), event.index());
         let index = self.shared.step_index.get_or_init(|| StepIndex::new(trace));
@@ -395,20 +398,20 @@ impl<'a> RuleContext<'a> {
         together.enumerate().find(|(_, s)| s.event == step.event).map(|(after, _)| from + after)
     }
 
-    /// Indexes in a list of steps of those in which events start.
+    /// Indexes, in a list of steps, of the steps in which any of the events starts.
     pub(crate) fn steps_with(&self, steps: &[Step], events: impl IntoIterator<Item = EventId>) -> BTreeSet<usize> {
         events.into_iter().filter_map(|event| self.step_of(steps, event)).collect()
     }
 
-    /// Check that these are all steps of the window. The first or last step may be missing: if an optimizer call ends
-    /// each step, work after it belongs to the next step, and the first step lacks it.
+    /// Check if a set of step indexes contains all steps of the window. The first or last step may be missing. If an
+    /// optimizer call ends each step, work after it belongs to the next step, and the first step lacks it.
     pub(crate) fn are_all_steps(&self, steps: &BTreeSet<usize>) -> bool {
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
         let is_all_but_one = steps.len() >= 2 && steps.len() + 1 == self.steps() && last - first + 1 == steps.len();
         steps.len() >= self.steps() || is_all_but_one
     }
 
-    /// Events by name, by descending time.
+    /// Group events by name, in order of descending total time.
     pub(crate) fn by_name(&self, events: &[EventId]) -> Vec<(&'a str, Vec<EventId>)> {
         let trace = self.trace();
         let mut groups: BTreeMap<StrId, Vec<EventId>> = BTreeMap::new();
@@ -420,12 +423,13 @@ impl<'a> RuleContext<'a> {
         groups
     }
 
-    /// Edit of events, with a readable label; none if the action does not apply to them.
+    /// Edit that applies an action to events, with a readable label; none if the action does not apply to them.
     pub(crate) fn edit(&self, action: Action, text: impl Into<String>, events: &[EventId]) -> Option<Edit> {
         self.edit_of(action, text, Chosen { events: events.to_vec(), ..Chosen::default() })
     }
 
-    /// Edit of events and time ranges, with a readable label; none if the action does not apply to them.
+    /// Edit that applies an action to events and time ranges, with a readable label; none if the action does not apply
+    /// to them.
     pub(crate) fn edit_of(&self, action: Action, text: impl Into<String>, chosen: Chosen) -> Option<Edit> {
         if chosen.events.is_empty() && chosen.between.is_empty() && chosen.ranges.is_empty() {
             return None;
@@ -434,7 +438,8 @@ impl<'a> RuleContext<'a> {
         Edit::on(action, Selector::new(text, chosen)).ok()
     }
 
-    /// Gain of scaling events to the likely, least and most remaining share; none if the action does not apply.
+    /// Gain estimate of scaling events to a remaining share of their time (0 to 1). The shares are the likely one and
+    /// two bounds; none without events.
     pub(super) fn scaled(
         &self,
         [likely, least, most]: [f64; 3],

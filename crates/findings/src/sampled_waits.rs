@@ -13,7 +13,7 @@ use stackline_timeline::sampling_error::share_bounds;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 
-/// Common part of two source locations, which contains code between them.
+/// Common part (line, function or file) of two source locations, which contains code between them.
 fn common_location(before: SourceLocation, after: &SourceLocation) -> SourceLocation {
     if before == *after {
         before
@@ -99,8 +99,8 @@ impl RuleContext<'_> {
         self.sampled_waits(wait_sampling_ns, known, &is_other).into_iter().chain(left_over).collect()
     }
 
-    /// Critical-path time during each waiting call, in ns: in the call and, for a thread with steps that the path
-    /// returns to after the call, in other threads meanwhile. Excludes their operators, which are necessary work.
+    /// Critical-path time during each waiting call, in ns. For a thread with steps that the path returns to after the
+    /// call, this includes the path in other threads meanwhile. Excludes their operators, which are necessary work.
     pub(super) fn path_during(&self, calls: &[EventId]) -> Vec<i64> {
         let trace = self.trace();
         let inside = self.path_inside(calls);
@@ -132,7 +132,7 @@ impl RuleContext<'_> {
         calls.iter().zip(inside).map(of).collect()
     }
 
-    /// Waits from samples of blocked threads.
+    /// Waits by source location, from samples of blocked threads.
     fn sampled_waits(
         &self,
         wait_sampling_ns: f64,
@@ -180,13 +180,14 @@ impl RuleContext<'_> {
         }
     }
 
-    /// Check for a gap that counts on its own, on a thread with samples of CPU time.
+    /// Check if CPU time samples show the computing in a gap: it is not a sum of short gaps, and its thread has such
+    /// samples.
     fn is_computing_sampled(&self, host_gap: &HostGap) -> bool {
         let of_track = host_gap.track.and_then(|track| self.host_gaps().sampled.get(&track));
         host_gap.is_one && of_track.is_some_and(|&(has_cpu, _)| has_cpu)
     }
 
-    /// Check for known waits in a gap, and for spans around its operators whose name passes a test.
+    /// Check if a gap contains known waits, or if a span around its operators has a name that passes a test.
     fn has_known_work(&self, host_gap: &HostGap, known: &Spans, is_other: impl Fn(StrId) -> bool) -> bool {
         let trace = self.trace();
         let in_other = |event: EventId| trace.ancestors(event).any(|e| is_other(trace.events.name[e.index()]));
@@ -217,7 +218,7 @@ impl RuleContext<'_> {
         Some(time).filter(|time| time.ns > 0.0 && is_sure)
     }
 
-    /// Unexplained waits in a host gap, except for waits within other work of the gap.
+    /// Unexplained waits in host gaps, by source location, except for waits within other work of the gap.
     fn unexplained_waits(
         &self,
         known: &[EventId],

@@ -1,7 +1,7 @@
 //! Indexes of the contents of spans: time on the critical path, operators, waiting calls, backward work. Rules query
 //! many locations, so each index is built once.
 
-use super::gpu_work_by_launcher::Runs;
+use super::gpu_work_by_launcher::OperatorRuns;
 use super::nesting::Nesting;
 use super::rule_context::RuleContext;
 use stackline_critical_path::value_reads::is_read;
@@ -18,18 +18,18 @@ pub(super) struct SpanIndexes {
     outermost: OnceLock<Vec<EventId>>,
     waiting: OnceLock<(Vec<EventId>, Nesting)>,
     backward: OnceLock<BackwardLinks>,
-    engine: OnceLock<Runs>,
+    engine: OnceLock<OperatorRuns>,
     uses_gpu: OnceLock<bool>,
 }
 
 impl SpanIndexes {
-    /// Check if the program uses a GPU; the check runs once.
+    /// Result of `ask`, which checks if the program uses a GPU; it is called once.
     pub(super) fn uses_gpu(&self, ask: impl FnOnce() -> bool) -> bool {
         *self.uses_gpu.get_or_init(ask)
     }
 }
 
-/// Events of the critical path.
+/// Events on the critical path by nesting, with prefix sums of their time on the path.
 #[derive(Debug)]
 struct PathTimes {
     nesting: Nesting,
@@ -45,7 +45,7 @@ struct BackwardLinks {
     links: Vec<(EventId, EventId)>,
 }
 
-/// Sort key of events on threads: track, start, event.
+/// Sort key of events by thread and time: track, start, event.
 fn thread_order_key(trace: &Trace, event: EventId) -> (stackline_model::TrackId, i64, EventId) {
     (trace.events.track[event.index()], trace.events.start[event.index()], event)
 }
@@ -78,8 +78,8 @@ impl<'a> RuleContext<'a> {
         operators
     }
 
-    /// Calls of the window that wait for the GPU: synchronizations, copies to pageable memory, which return when they
-    /// end, and spans in which JAX reads a value.
+    /// Calls of the window that wait for the GPU. These are synchronizations, copies to pageable memory (which return
+    /// when they end), and spans in which JAX reads a value.
     pub(crate) fn waiting_calls(&self) -> &'a [EventId] {
         &self.waiting().0
     }
@@ -147,8 +147,8 @@ impl<'a> RuleContext<'a> {
         })
     }
 
-    /// Runs of consecutive outermost operators, including the time between them.
-    pub(crate) fn consecutive_runs(&self, some: &[EventId]) -> Runs {
+    /// Group operators into runs of consecutive outermost operators of a thread, including the time between them.
+    pub(crate) fn consecutive_runs(&self, some: &[EventId]) -> OperatorRuns {
         let (trace, operators) = (self.trace(), self.outermost_in_order());
         let position = |&e: &EventId| {
             operators.binary_search_by_key(&thread_order_key(trace, e), |&of| thread_order_key(trace, of)).ok()
@@ -158,7 +158,7 @@ impl<'a> RuleContext<'a> {
         positions.dedup();
         let track = |at: usize| operators.get(at).map(|e| trace.events.track[e.index()]);
         let is_adjacent = |&a: &usize, &b: &usize| a + 1 == b && track(a) == track(b);
-        let mut found = Runs::default();
+        let mut found = OperatorRuns::default();
         for run in positions.chunk_by(is_adjacent) {
             let (from, to) = (run[0], run[run.len() - 1]);
             let (first, last) = (operators[from], operators[to]);
@@ -170,8 +170,8 @@ impl<'a> RuleContext<'a> {
         found
     }
 
-    /// For each backward operator, the gap from the end of its backward pass to the next operator of its thread, in
-    /// which autograd frees its graph.
+    /// Gaps from the end of each backward operator's pass to the next operator of its thread, in which autograd frees
+    /// its graph.
     pub(crate) fn gaps_after_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
         let trace = self.trace();
         let engine = self.indexes().engine.get_or_init(|| {

@@ -17,7 +17,7 @@ const MIN_SHARE_PERCENT: i64 = 20;
 /// Rules of segments in which a thread works or waits without recorded events.
 const GAPS: [&str; 2] = ["gap", "wait_samples"];
 
-/// Standstills of a window.
+/// Standstills of a window: their start times, total duration, and a note for the report.
 #[derive(Debug, Default)]
 pub(super) struct Standstill {
     /// Total duration, in ns.
@@ -71,7 +71,7 @@ impl Standstill {
         };
         let usual = duration(without(shared.step_ns(), ns, shared.steps));
         let without_gaps = format!("without the time of critical-path gaps, a step takes {usual}");
-        let clauses = [sum, why.to_owned(), without_gaps].into_iter().chain(others(&of_window, &gaps));
+        let clauses = [sum, why.to_owned(), without_gaps].into_iter().chain(selection_advice(&of_window, &gaps));
         let note = clauses.collect::<Vec<_>>().join("; ");
         let mut starts: Vec<i64> = gaps.iter().map(|segment| segment.start).collect();
         starts.sort_unstable();
@@ -79,12 +79,12 @@ impl Standstill {
     }
 }
 
-/// Mean step length without gaps. Overhead of recording may be in the gaps, too.
+/// Mean step length without gaps, from the mean with them, in ns. Overhead of recording may be in the gaps, too.
 fn without(mean_ns: i64, gaps_ns: i64, steps: usize) -> i64 {
     (mean_ns - gaps_ns / steps.max(1) as i64).max(0)
 }
 
-/// Check that at most an annotation runs in a critical-path segment.
+/// Check if no event other than an annotation runs in a critical-path segment.
 fn is_gap(trace: &Trace, segment: &PathSegment) -> bool {
     segment.event.some().is_none_or(|event| trace.kind(event) == EventKind::Annotation)
 }
@@ -94,7 +94,7 @@ fn middle_of(gap: &PathSegment) -> i64 {
     gap.start + (gap.end - gap.start) / 2
 }
 
-/// Step that contains or precedes a time, as text.
+/// Text on the step that contains or precedes a time: `in step 3`.
 fn place(steps: &[&Step], at: i64) -> String {
     match steps.iter().rfind(|step| step.start <= at) {
         Some(step) if step.end > at => format!("in step {}", step.number),
@@ -104,7 +104,7 @@ fn place(steps: &[&Step], at: i64) -> String {
 }
 
 /// Advice with the option that selects the longest run of steps without a gap in or between them.
-fn others(steps: &[&Step], gaps: &[PathSegment]) -> Option<String> {
+fn selection_advice(steps: &[&Step], gaps: &[PathSegment]) -> Option<String> {
     let contains_gap = |from: i64, to: i64| gaps.iter().map(middle_of).any(|at| at >= from && at < to);
     let mut runs: Vec<Vec<&Step>> = Vec::new();
     for &step in steps.iter().filter(|step| !contains_gap(step.start, step.end)) {

@@ -5,7 +5,7 @@ use super::finding::Fact;
 /// Suffix of names of facts whose value is per step.
 const PER_STEP: &str = " per step";
 
-/// Wordings for a number of steps.
+/// Phrases for titles and facts, such as "per step", by a number of steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepWords {
     steps: usize,
@@ -40,8 +40,8 @@ impl StepWords {
         }
     }
 
-    /// Fact with the name that is displayed: without steps, the name loses the suffix "per step".
-    pub(super) fn name(self, fact: &Fact) -> Fact<String> {
+    /// Copy a fact, with the name that is displayed: without steps, the name loses the suffix "per step".
+    pub(super) fn displayed_fact(self, fact: &Fact) -> Fact<String> {
         let name = fact.name.strip_suffix(PER_STEP).filter(|_| self.steps == 0).unwrap_or(fact.name);
         Fact { name: name.to_owned(), value: fact.value, unit: fact.unit }
     }
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(suffixes(StepWords::per_step_suffix), ["", " per step", " per step"]);
         assert_eq!(suffixes(StepWords::in_each_step), ["", " in the one analyzed step", " in each step"]);
         // Words within a name are not a suffix.
-        let named = |name| words.map(|words| words.name(&Fact::time(name, 1)).name);
+        let named = |name| words.map(|words| words.displayed_fact(&Fact::time(name, 1)).name);
         assert_eq!(named("total per step"), ["total", "total per step", "total per step"]);
         assert_eq!(named("per step ahead"), ["per step ahead"; 3]);
     }

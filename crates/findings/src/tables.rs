@@ -72,7 +72,7 @@ pub fn findings_table(found: &Findings) -> Table {
     table
 }
 
-/// Columns of device memory that changes save.
+/// Add columns with the device memory that the changes of findings save.
 fn memory_columns(table: Table, rows: &[Finding]) -> Table {
     let of = |value: fn(&MemoryGain) -> u64| {
         rows.iter().map(move |finding| finding.memory.as_ref().and_then(|memory| i64::try_from(value(memory)).ok()))
@@ -92,7 +92,7 @@ pub fn evidence(finding: &Finding) -> String {
     finding.facts.iter().map(fact).collect::<Vec<_>>().join("; ")
 }
 
-/// Value with its most readable unit.
+/// Format a value with its most readable unit.
 fn quantity(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Ns => signed_duration(value.round() as i64),

@@ -246,8 +246,8 @@ pub(crate) fn assert_replays(name: &str, trace: &Trace, found: &Findings, most: 
         assert_eq!(edits.iter().map(ToString::to_string).collect::<Vec<_>>(), finding.edits, "{label}");
         let gain = predict(trace, &choice, &edits).unwrap_or_else(|error| panic!("{label}: {error}")).gain;
         // Findings take out what it cost to record what goes.
-        let gain =
-            findings::recorded_in(&Exact::new(trace), &edits).map_or(gain, |removed| removed.without_overhead(gain));
+        let gain = findings::removed_operators(&Exact::new(trace), &edits)
+            .map_or(gain, |removed| removed.without_overhead(gain));
         let per_step = |ns: i64| ns / steps.max(1) as i64;
         let gain = Gain { ns: per_step(gain.ns), low_ns: per_step(gain.low_ns), high_ns: per_step(gain.high_ns) };
         // No finding gains more than a step takes without what its recording cost.

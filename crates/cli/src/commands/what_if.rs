@@ -13,7 +13,7 @@ use stackline_critical_path::exact::what_if::{
     Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, sweep_tables, tables,
 };
 use stackline_critical_path::exact::{Exact, WindowChoice};
-use stackline_findings::{RemovedOperators, recorded_in};
+use stackline_findings::{RemovedOperators, removed_operators};
 use stackline_present::{human, terminal};
 use stackline_timeline::steps::StepSelection;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         )
     } else {
         let exact = Exact::new(trace);
-        let recorded = recorded_in(&exact, &edits);
+        let recorded = removed_operators(&exact, &edits);
         let mut hops = common.tables.iter().any(|name| name == what_if::PATH).then(Vec::new);
         let mut prediction = what_if::predict_in(exact, &choice, &edits, hops.as_mut()).map_err(refuse)?;
         prediction.notes.splice(0..0, notes);

@@ -89,7 +89,7 @@ fn group_candidate(context: &RuleContext<'_>, of: &[Collective]) -> Option<Candi
     candidate(context, &of_shards, gathered, Support::Exact)
 }
 
-/// True if code that keeps only a part of the sum called the collective.
+/// True if a caller of the collective, by its name, keeps only a shard of the summed gradients.
 fn keeps_only_a_shard(context: &RuleContext<'_>, event: EventId) -> bool {
     let trace = context.trace();
     let is_sharded = |name: &str| SHARDED_GRADIENTS.iter().any(|part| name.contains(part));
@@ -136,7 +136,8 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
 /// sorted lengths of all AllReduces of one size.
 type Model = (f64, fn(&[i64]) -> i64);
 
-/// Edits that scale the AllReduces of each size by a model; none without AllReduces.
+/// Edits that scale the AllReduces of each size to the time that remains by a model of their cost; none without
+/// AllReduces.
 fn edits(context: &RuleContext<'_>, by_size: &BTreeMap<i64, Vec<EventId>>, (left, usual): Model) -> Option<Vec<Edit>> {
     let edit = |(size, of): (&i64, &Vec<EventId>)| {
         let lengths = context.lengths(of);

@@ -105,7 +105,8 @@ fn is_training(context: &RuleContext<'_>) -> bool {
     trace.links.has(LinkKind::Backward) || trace.strings.iter().any(is_of_training)
 }
 
-/// Number of graph nodes that operators of the window create, and the outermost operators with a sequence number.
+/// Number of nodes that operators of the window create in autograd's graph, and the outermost operators with a sequence
+/// number.
 fn nodes(context: &RuleContext<'_>) -> (i64, Vec<EventId>) {
     let trace = context.trace();
     let sequence = trace.attr("Sequence number");
@@ -122,9 +123,9 @@ fn nodes(context: &RuleContext<'_>) -> (i64, Vec<EventId>) {
     (numbers.into_values().map(growth).sum(), context.outermost(&numbered))
 }
 
-/// Growth of the sequence numbers of a thread's operators, given with their starts. An operator has the number of the
-/// node that it may create, so the next number is greater by one if it did. Unrecorded operators in between may have
-/// created any number of nodes, so each pair counts at most one.
+/// Number of autograd nodes that a thread's operators create, from pairs of start and sequence number. An operator has
+/// the number of the node that it may create, so the next number is greater by one if it did. Unrecorded operators in
+/// between may have created any number of nodes, so each pair counts at most one.
 fn growth(mut numbers: Vec<(i64, i64)>) -> i64 {
     numbers.sort_unstable();
     numbers.windows(2).map(|pair| (pair[1].1 - pair[0].1).clamp(0, 1)).sum()

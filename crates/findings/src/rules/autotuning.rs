@@ -60,7 +60,7 @@ fn is_autotuner(name: &str) -> bool {
     AUTOTUNERS.iter().any(|parts| super::matches_parts(name, parts))
 }
 
-/// One search with its removable work.
+/// One search for the fastest algorithm, with the work that vanishes without it.
 struct Search {
     /// Convolution, or function of the autotuner.
     span: EventId,
@@ -70,20 +70,20 @@ struct Search {
 }
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    let mut groups = by_place(context, convolution_searches(context));
-    groups.extend(by_place(context, autotuner_searches(context)));
+    let mut groups = searches_by_location(context, convolution_searches(context));
+    groups.extend(searches_by_location(context, autotuner_searches(context)));
     groups.into_iter().filter_map(|(place, searches)| candidate(context, place, &searches)).collect()
 }
 
-/// Work of convolution searches, except those of a warm-up. Other rules exclude it.
+/// Calls and kernels of searches for convolution algorithms, except those of a warm-up. Other rules exclude them.
 pub(super) fn events_of_searches(context: &RuleContext<'_>) -> FxHashSet<EventId> {
-    let groups = by_place(context, convolution_searches(context));
+    let groups = searches_by_location(context, convolution_searches(context));
     groups.into_iter().flat_map(|(_, searches)| searches).flat_map(|search| search.removable).collect()
 }
 
-/// Searches of later steps by source location. If each later step searches, and the first step does so no more often,
-/// its searches count, too: they have the same reason.
-fn by_place(context: &RuleContext<'_>, searches: Vec<Search>) -> Vec<(SourceLocation, Vec<Search>)> {
+/// Group searches of later steps by source location. If each later step searches, and the first step does so no more
+/// often, its searches count, too: they have the same reason.
+fn searches_by_location(context: &RuleContext<'_>, searches: Vec<Search>) -> Vec<(SourceLocation, Vec<Search>)> {
     let (later, all) = (context.later_steps(), &context.trace().steps);
     let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
     let mut by_span: BTreeMap<EventId, Search> = searches.into_iter().map(|search| (search.span, search)).collect();
@@ -108,7 +108,7 @@ fn is_late(context: &RuleContext<'_>, span: EventId) -> bool {
     context.step_of(context.later_steps(), span).is_some()
 }
 
-/// Waiting calls in each of the outermost convolutions.
+/// Calls that wait for the GPU, by the outermost convolution around them.
 fn waits_by_convolution(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<EventId>> {
     let trace = context.trace();
     let mut waits: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();

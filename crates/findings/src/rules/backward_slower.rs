@@ -73,8 +73,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut seen = FxHashSet::default();
     // Instances of one module class share a line of the program.
     let mut groups: BTreeMap<(SourceLocation, &str), Group> = BTreeMap::new();
-    for (from, to, _) in
-        trace.links.of_kind(LinkKind::Backward).filter(|(from, to, _)| context.counts(*from) && context.counts(*to))
+    for (from, to, _) in trace
+        .links
+        .of_kind(LinkKind::Backward)
+        .filter(|(from, to, _)| context.is_in_window(*from) && context.is_in_window(*to))
     {
         let name = trace.name(from);
         // Indexing has its own rule (SL007), checkpoints repeat their forward pass, and table lookups have a gradient

@@ -55,8 +55,9 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     hot.flat_map(|(name, of)| {
         let mut by_threads: BTreeMap<i64, Vec<EventId>> = BTreeMap::new();
         for kernel in of {
-            let fills = product(context, "grid", kernel).is_some_and(|n| n as f64 >= context.setting("blocks"));
-            let threads = product(context, "block", kernel).filter(|n| (1..=MAX_THREADS).contains(n) && n % group != 0);
+            let fills = launch_size(context, "grid", kernel).is_some_and(|n| n as f64 >= context.setting("blocks"));
+            let threads =
+                launch_size(context, "block", kernel).filter(|n| (1..=MAX_THREADS).contains(n) && n % group != 0);
             if let Some(threads) = threads.filter(|_| fills) {
                 by_threads.entry(threads).or_default().push(kernel);
             }
@@ -84,8 +85,8 @@ pub(super) fn warp_size(devices: &[Device]) -> Option<i64> {
     })
 }
 
-/// Product of a launch dimension: threads per block, or blocks per grid.
-pub(super) fn product(context: &RuleContext<'_>, key: &str, kernel: EventId) -> Option<i64> {
+/// Product of the sizes of a kernel's `block` or `grid`: threads per block, or blocks per grid.
+pub(super) fn launch_size(context: &RuleContext<'_>, key: &str, kernel: EventId) -> Option<i64> {
     let sizes = context.json(key, kernel)?;
     sizes.as_array()?.iter().map(Value::as_i64).try_fold(1_i64, |product, n| product.checked_mul(n?))
 }

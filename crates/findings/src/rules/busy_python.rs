@@ -79,7 +79,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     seen.into_iter().filter_map(|(place, seen)| sampled_candidate(context, place, (&seen, &times))).collect()
 }
 
-/// Classification of each name in the trace.
+/// Classification of each name in the trace: framework code, or code that other rules cover.
 struct Names<'s, 'a> {
     context: &'s RuleContext<'a>,
     /// Names of framework code.
@@ -151,7 +151,7 @@ fn sampled_candidate(
         kind: None,
         support: Support::Inferred,
         confidence: seen.confidence(),
-        gain_estimate: seen.speculative(context, &place)?,
+        gain_estimate: seen.speculative_gain(context, &place)?,
         place,
     })
 }
@@ -201,11 +201,12 @@ impl CpuTimes {
     }
 }
 
-/// True for work that occurs once in a trace without steps: the start of a program.
+/// True for work that occurs once in a trace without steps: probably the start of the program.
 fn is_start(context: &RuleContext<'_>, times: usize) -> bool {
     times < 2 && context.trace().steps.is_empty()
 }
 
+/// Title for Python code outside of operators, with its share of the time in percent.
 pub(super) fn title(share: f64) -> String {
     format!("Python code outside of operators: {share:.0} % of the time (gain assumes that half of it is saved)")
 }

@@ -88,7 +88,7 @@ pub(super) fn is_deep_frame(name: &str) -> bool {
         || super::matches_parts(name, &["torch/nn/parameter.py(", "): __deepcopy__"])
 }
 
-/// True if an operation runs in such a call. `deep_names` marks the names of such frames.
+/// True if an operator or kernel runs in a call of `copy.deepcopy`. `deep_names` marks the names of its frames.
 fn is_deep(context: &RuleContext<'_>, deep_names: &[bool], copy: EventId) -> bool {
     let trace = context.trace();
     let is_deep = |name: StrId| deep_names.get(name.index()).copied().unwrap_or(false);
@@ -151,7 +151,7 @@ pub(super) fn deep_title(share: f64, when: &str) -> String {
     format!("{DEEP}{when}: {share:.0} % of the time")
 }
 
-/// Title for copies by an operator: share in percent, and its reference.
+/// Title for copies by an operator, with their share of `owner` (such as GPU time) in percent.
 pub(super) fn title(operator: &str, share: f64, owner: &str, is_on_gpu: bool) -> String {
     // Kernel names show a change of layout; on a CPU, clone() does not show it.
     let name = super::shorten_name(operator);
@@ -173,7 +173,7 @@ fn calls_around(context: &RuleContext<'_>, deep_names: &[bool], operators: &[Eve
     calls
 }
 
-/// Kernels that change the memory layout, launched by operators without other work.
+/// Kernels that copy tensors to another memory layout, launched in operators that reorder tensors without conversion.
 fn copies_on_gpu(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let copies = context.named(&[EventKind::Kernel], is_reordering);

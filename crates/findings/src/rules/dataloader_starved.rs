@@ -1,7 +1,8 @@
 //! SL009: the program waits for batches from its data loader.
 
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Programs, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, ProgramCondition, Rule, RuleContext, Setting,
+    Support,
 };
 use stackline_critical_path::exact::Category;
 use stackline_critical_path::exact::what_if::Edit;
@@ -54,7 +55,7 @@ pub(super) const RULE: Rule = Rule {
     advice_variants: &[
         AdviceVariant {
             programs: "programs whose processors are all busy",
-            condition: Programs::Where(|context| LoaderCapacity::new(context, &take_calls(context)).is_full()),
+            condition: ProgramCondition::Where(|context| LoaderCapacity::new(context, &take_calls(context)).is_full()),
             kind: None,
             advice: "Make loading cheaper (SL010), or load once and keep the result; more workers would find no free \
                 processor. Give the existing workers more processor time: torch.set_num_threads(1) in the workers, and \
@@ -82,7 +83,7 @@ const MAX_WORKERS: f64 = 16.0;
 const MIN_HEADROOM: f64 = 1.15;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    let on_path = context.path_of(Category::HostDataLoading);
+    let on_path = context.path_ns_of(Category::HostDataLoading);
     let share = context.percent(on_path);
     let take_calls = take_calls(context);
     if share < context.setting("share") || take_calls.is_empty() {

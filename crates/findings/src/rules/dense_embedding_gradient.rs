@@ -68,7 +68,7 @@ type Shape = (i64, i64);
 /// Operators or kernels, and the table's share of each; an optimizer's operator may process several tensors.
 type Work = Vec<(EventId, f64)>;
 
-/// One or more tables of one shape with a dense gradient.
+/// One or more embedding tables of one shape with a dense gradient, with their lookups and the work on all rows.
 #[derive(Default)]
 struct Table {
     /// First backward pass that fills a gradient of the table.
@@ -100,7 +100,7 @@ fn used(rows: i64, indices: i64) -> f64 {
     (indices as f64 / rows.max(1) as f64).min(1.0)
 }
 
-/// Tables by shape, from backward passes, each of which fills a gradient with zeros first.
+/// Embedding tables by shape, from backward passes, each of which fills a gradient with zeros first.
 fn tables(context: &RuleContext<'_>, operators: &[EventId]) -> BTreeMap<Shape, Table> {
     let trace = context.trace();
     let is_pass = |e: &EventId| aten::EMBEDDING_BACKWARD.contains(&trace.name(*e));
@@ -133,8 +133,9 @@ fn add_work(context: &RuleContext<'_>, operators: &[EventId], tables: &mut BTree
     let mut taken: Vec<(EventId, StrId)> = Vec::new();
     for &event in operators {
         let Some(dims) = column.get(event).and_then(|dims| dims.text_id()) else { continue };
-        let of =
-            known.entry(dims).or_insert_with(|| parts(trace.strings.get(dims), |shape| tables.contains_key(&shape)));
+        let of = known
+            .entry(dims)
+            .or_insert_with(|| tables_in_inputs(trace.strings.get(dims), |shape| tables.contains_key(&shape)));
         if !of.is_empty() {
             taken.push((event, dims));
         }
@@ -164,9 +165,9 @@ fn add_work(context: &RuleContext<'_>, operators: &[EventId], tables: &mut BTree
     }
 }
 
-/// Tables among an operator's inputs, with their share of its first input: the whole input, or tensors of a list; none
-/// for a table that the operator only reads.
-fn parts(dims: &str, is_table: impl Fn(Shape) -> bool) -> Vec<(Shape, Option<f64>)> {
+/// Embedding tables among an operator's inputs, with their share of its first input. The share is none for a table that
+/// the operator only reads.
+fn tables_in_inputs(dims: &str, is_table: impl Fn(Shape) -> bool) -> Vec<(Shape, Option<f64>)> {
     let Ok(inputs) = serde_json::from_str::<Value>(dims) else { return Vec::new() };
     let inputs = inputs.as_array().map(Vec::as_slice).unwrap_or_default();
     let shape = |sizes: &[i64]| {
@@ -198,7 +199,7 @@ fn sizes(shape: &Value) -> Vec<i64> {
     shape.as_array().into_iter().flatten().filter_map(Value::as_i64).collect()
 }
 
-/// One finding for all tables, as one operator of an optimizer often processes all of them.
+/// One candidate for all embedding tables, as one operator of an optimizer often processes all of them.
 fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Option<Candidate> {
     let uses_gpu = context.uses_gpu();
     let works: Vec<(&Shape, &Table, Work)> = tables
@@ -266,7 +267,7 @@ fn edits(context: &RuleContext<'_>, works: &[(&Shape, &Table, Work)], times: f64
     by_scale.into_iter().filter_map(edit).collect()
 }
 
-/// Kernels that the operators launch, with the tables' shares.
+/// GPU operations that the operators launch, each with the share of the operator's work on the table.
 fn kernels_of(context: &RuleContext<'_>, work: &Work) -> Work {
     let trace = context.trace();
     let launched = work.iter().flat_map(|&(operator, part)| context.launched_in(operator).map(move |e| (e, part)));
@@ -275,12 +276,12 @@ fn kernels_of(context: &RuleContext<'_>, work: &Work) -> Work {
 
 #[cfg(test)]
 mod tests {
-    use super::parts;
+    use super::tables_in_inputs;
 
     #[test]
     fn the_part_of_a_table_in_the_inputs_of_an_operator() {
         let (table, other) = ((200_000, 64), (100_000, 64));
-        let of = |dims: &str| parts(dims, |shape| shape == table || shape == other);
+        let of = |dims: &str| tables_in_inputs(dims, |shape| shape == table || shape == other);
         assert_eq!(of("[[200000, 64], []]"), [(table, Some(1.0))]);
         assert_eq!(of("[[64, 20], [200000, 64]]"), [(table, None)], "what it reads only");
         let both = [(other, Some(1.0 / 3.0)), (table, Some(2.0 / 3.0))];

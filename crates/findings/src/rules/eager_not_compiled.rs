@@ -109,7 +109,8 @@ fn fusable_kernels(context: &RuleContext<'_>, names: &[&str], shortest: usize) -
     removable
 }
 
-/// `compiled`: number of compiled kernels, if the program compiles parts of its model.
+/// Candidate for fusing the `removable` kernels, or at most the kernels `most`. `compiled`: number of compiled kernels,
+/// if the program compiles parts of its model.
 fn candidate(
     context: &RuleContext<'_>,
     removable: Vec<EventId>,

@@ -1,6 +1,6 @@
 //! SL041: kernels with fewer blocks than the GPU has multiprocessors, although their blocks could be divided.
 
-use super::block_size::{common_property, product, warp_size};
+use super::block_size::{common_property, launch_size, warp_size};
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::EventId;
@@ -81,7 +81,7 @@ const FIXED_GRID_KERNELS: &[&str] = &[
     "reduce_scatter",
 ];
 
-/// True if the number of blocks was chosen for the GPU instead of the work.
+/// True if a kernel's number of blocks was chosen for the GPU instead of the work, as for persistent kernels.
 fn has_intended_grid(context: &RuleContext<'_>, name: &str, kernels: &[EventId], units: i64) -> bool {
     let name = name.to_ascii_lowercase();
     let trace = context.trace();
@@ -98,7 +98,7 @@ fn has_intended_grid(context: &RuleContext<'_>, name: &str, kernels: &[EventId],
 /// a multiple of the multiprocessors.
 fn is_one_grid_for_all(context: &RuleContext<'_>, kernels: &[EventId], units: i64) -> bool {
     let trace = context.trace();
-    let blocks: BTreeSet<i64> = kernels.iter().filter_map(|&kernel| product(context, "grid", kernel)).collect();
+    let blocks: BTreeSet<i64> = kernels.iter().filter_map(|&kernel| launch_size(context, "grid", kernel)).collect();
     let [blocks] = blocks.into_iter().collect::<Vec<_>>()[..] else { return false };
     let dims = trace.attr("Input Dims");
     let shapes = kernels.iter().filter_map(|&kernel| {
@@ -122,7 +122,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     hot.flat_map(|(name, of)| {
         let mut by_shape: BTreeMap<Shape, Vec<EventId>> = BTreeMap::new();
         for kernel in of {
-            let shape = product(context, "grid", kernel).zip(product(context, "block", kernel));
+            let shape = launch_size(context, "grid", kernel).zip(launch_size(context, "block", kernel));
             let is_few = |(blocks, threads): &Shape| {
                 let filled = 100.0 * *blocks as f64 / units as f64;
                 *blocks > 0 && filled <= context.setting("filled") && *threads >= 2 * group

@@ -76,7 +76,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 const WINDOW_PARTS: i64 = 4;
 const MIN_PARTS: usize = 3;
 
-/// Collections that recur in steady state. Setup collects once: in imports, before `gc.freeze()`, in a first step.
+/// Select the collections that recur in steady state. Setup collects once: in imports, before `gc.freeze()`, in a first
+/// step.
 fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventId> {
     let trace = context.trace();
     let imports = |event: EventId| trace.ancestors(event).any(|around| trace.name(around).starts_with(IMPORTS));
@@ -108,7 +109,7 @@ fn step_begun(trace: &Trace, event: EventId) -> Option<usize> {
     begun.iter().rposition(|step| pid(step.event) == pid(event)).or(begun.len().checked_sub(1))
 }
 
-/// Line with nearly all automatic collections: the caller of gc.collect(), or the main source of garbage. Empty if
+/// Line with nearly all time of the collections: the caller of `gc.collect()`, or the main source of garbage. Empty if
 /// collections are spread.
 fn line_of(context: &RuleContext<'_>, collections: &[EventId]) -> SourceLocation {
     let mut lines: BTreeMap<SourceLocation, i64> = BTreeMap::new();
@@ -120,7 +121,7 @@ fn line_of(context: &RuleContext<'_>, collections: &[EventId]) -> SourceLocation
     most.filter(|(_, ns)| is_nearly_all(*ns)).map(|(place, _)| place).unwrap_or_default()
 }
 
-/// Title with the time of collections.
+/// Title for garbage collection, with its time per step as text.
 pub(super) fn title(each: &str, words: StepWords) -> String {
     format!("Garbage collection: {each}{}", words.per_step_suffix())
 }

@@ -75,7 +75,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_place.into_iter().filter_map(|(place, of)| candidate(context, place, of, &lookups)).collect()
 }
 
-/// Checks within a compiled piece, which follow a break.
+/// Select the guard checks within a compiled region, which follow a graph break.
 fn inside_regions(context: &RuleContext<'_>, lookups: &[EventId]) -> Vec<EventId> {
     let of_region = |&lookup: &EventId| {
         let trace = context.trace();
@@ -119,7 +119,7 @@ fn counted(breaks: f64) -> String {
     if breaks < 1.5 { "a graph break".to_owned() } else { format!("{breaks:.0} graph breaks") }
 }
 
-/// Function and line of a break: `torch_dynamo_resume_in_forward_at_12` resumes after line 12 of `forward`.
+/// Function and line of a graph break: `torch_dynamo_resume_in_forward_at_12` resumes after line 12 of `forward`.
 fn origin(function: &str) -> (Option<&str>, Option<u32>) {
     let Some((name, line)) = function.strip_prefix(RESUMED).and_then(|rest| rest.rsplit_once("_at_")) else {
         return (None, None);

@@ -50,7 +50,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Call of `cat` with the elements of its largest input, and of all inputs.
+/// Call of `cat`, with the number of elements of its largest input, and of all inputs.
 struct Call {
     event: EventId,
     start: i64,
@@ -146,7 +146,8 @@ fn restart_sizes(chains: &[Vec<Call>]) -> BTreeSet<i64> {
     chains.iter().filter(is_after).map(|chain| chain[0].largest).collect()
 }
 
-/// Elements of the largest input of a call, and of all inputs; none if the largest is all of them, empty or too large.
+/// Number of elements of the largest input of a call, and of all inputs. None if the largest is all of them, empty or
+/// too large.
 fn sizes(dims: &Value) -> Option<(i64, i64)> {
     let sizes: Vec<i64> = dims.get(0)?.as_array()?.iter().map(elements).collect::<Option<_>>()?;
     let largest = *sizes.iter().max()?;

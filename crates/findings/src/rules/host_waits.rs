@@ -174,6 +174,7 @@ const FRAMES: &[(&str, &[&str])] = &[
     (SLEEP, &["<built-in function sleep>"]),
 ];
 
+/// Target of the waits in a frame with this name, such as a lock or the network; `None` for other frames.
 pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
@@ -183,8 +184,8 @@ pub(super) fn candidate_kind(target: &str) -> Option<CandidateKind> {
     KINDS.iter().find(|(of, _)| *of == target).map(|&(_, kind)| kind)
 }
 
-/// Calls that wait, except those that samples describe better. SL009 covers waits for data, and those of a data
-/// loader's own threads; SL026 covers waits of torch.compile for its compilers.
+/// Calls of functions that wait, except those that samples describe better. SL009 covers waits for data, and those of a
+/// data loader's own threads; SL026 covers waits of torch.compile for its compilers.
 pub(super) fn calls(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
@@ -263,7 +264,7 @@ fn in_collectives(context: &RuleContext<'_>, waits: impl Iterator<Item = (i64, i
     !collectives.is_empty() && (all - uncovered) as f64 >= IN_COLLECTIVES * all.max(1) as f64
 }
 
-/// Title of waits of one kind: share of the time in percent.
+/// Title for waits for a target, with their share of the time in percent.
 pub(super) fn title(share: f64, kind: &str) -> String {
     format!("Waiting for {kind}: {share:.0} % of the time")
 }

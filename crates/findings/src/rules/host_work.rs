@@ -122,8 +122,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     groups.into_iter().filter_map(|(name, group)| candidate(context, trace.strings.get(name), group)).collect()
 }
 
-/// Span to which an event's time is attributed: the innermost span. For functions that are not `working`, it is the
-/// outermost such function, so that the time of a generator counts for its caller.
+/// Code range to which an event's time is attributed: the innermost one. For functions that are not `working`, it is
+/// the outermost such function, so that the time of a generator counts for its caller.
 fn span_of(context: &RuleContext<'_>, event: EventId, working: &FxHashSet<EventId>) -> Option<EventId> {
     let first = context.stack(event).find(|&e| is_span(context, e))?;
     let functions = context.stack(first).filter(|&e| context.is_own_frame(e));
@@ -131,7 +131,7 @@ fn span_of(context: &RuleContext<'_>, event: EventId, working: &FxHashSet<EventI
     Some(outermost.unwrap_or(first))
 }
 
-/// True for ranges of code that a user recognizes.
+/// True for code ranges that a user recognizes: annotations, modules, and functions of the user's own code.
 fn is_span(context: &RuleContext<'_>, event: EventId) -> bool {
     let trace = context.trace();
     match trace.kind(event) {

@@ -112,7 +112,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> O
     })
 }
 
-/// Check for outliers that recur in every step: these indicate a size that the trace does not record.
+/// Check if outliers occur in every step: these indicate a size that the trace does not record.
 fn recurs_each_step(context: &RuleContext<'_>, outliers: &[EventId]) -> bool {
     let trace = context.trace();
     let step = |&event: &EventId| trace.gpu.of_event(event).map(|gpu: GpuOpId| trace.gpu.step[gpu.index()]);

@@ -1,7 +1,8 @@
 //! SL012: host that launches kernels more slowly than the GPU runs them.
 
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainMethod, Programs, Requirement, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, Fact, GainMethod, ProgramCondition, Requirement, Rule, RuleContext, Setting,
+    Support,
 };
 use stackline_critical_path::exact::Category;
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
@@ -74,7 +75,7 @@ pub(super) const RULE: Rule = Rule {
         ),
         AdviceVariant {
             programs: "programs that already use torch.compile",
-            condition: Programs::Where(|context| is_compiled(context.trace())),
+            condition: ProgramCondition::Where(|context| is_compiled(context.trace())),
             kind: None,
             advice: "Replay the compiled code as CUDA graphs, which launch all kernels with one call: \
                  torch.compile(mode=\"reduce-overhead\"), or torch.cuda.make_graphed_callables around larger parts. \
@@ -105,7 +106,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     if 2 * kernels.iter().filter(|&&kernel| is_of_graph(context, kernel)).count() > kernels.len() {
         return Vec::new();
     }
-    let waits = waits(context);
+    let waits = waiting_events(context);
     let operators: BTreeSet<EventId> = kernels.iter().filter_map(|&k| context.outermost_operator(k)).collect();
     let holds_no_wait = |e: &EventId| !waits.contains(e);
     let operators: Vec<EventId> = operators.into_iter().filter(holds_no_wait).collect();
@@ -146,8 +147,8 @@ fn dominant_location(context: &RuleContext<'_>, operators: &[EventId]) -> Source
     by_code.into_iter().find(|(_, ns)| 2 * ns > all).map(|(place, _)| place).unwrap_or_default()
 }
 
-/// Operators in which the host waits for the GPU.
-fn waits(context: &RuleContext<'_>) -> BTreeSet<EventId> {
+/// Calls in which the host waits for the GPU, and all events around them.
+fn waiting_events(context: &RuleContext<'_>) -> BTreeSet<EventId> {
     let is_wait = |name: &str| kind_of_name(name).is_some_and(|kind| kind.is_wait() || kind == CallKind::Free);
     let calls = context.named(&[EventKind::Runtime, EventKind::Driver], is_wait);
     calls.into_iter().flat_map(|call| context.stack(call)).collect()

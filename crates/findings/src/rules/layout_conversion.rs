@@ -66,7 +66,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     }]
 }
 
-/// Remove the conversions. The upper bound also scales channels-first normalization by the measured factor.
+/// Gain estimate of removing the conversions. The upper bound also scales channels-first normalization by the measured
+/// factor.
 fn gain_estimate(context: &RuleContext<'_>, converts: &[EventId]) -> Option<GainEstimate> {
     let remove = context.edit(Action::Remove, "kernel:~nchwToNhwc|nhwcToNchw", converts)?;
     let normalize = context.named(&[EventKind::Kernel], |name| {

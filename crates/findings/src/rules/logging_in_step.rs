@@ -98,6 +98,7 @@ const FRAMES: &[(&str, &[&str])] = &[
     ("savefig", &["matplotlib/", "): savefig"]),
 ];
 
+/// Kind of logging in a frame with this name, such as `savefig`; `None` for other frames.
 pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
@@ -144,7 +145,7 @@ fn non_computing_time(context: &RuleContext<'_>, host_gap: &HostGap, known: &Spa
     Some(Estimate { ns, low: 0.0, high: ns }).filter(|rest| rest.ns > 0.0)
 }
 
-/// Logging at one source location.
+/// Logging calls at one source location, and the logging that samples show there.
 #[derive(Default)]
 struct Logging {
     /// Calls with known begin and end.

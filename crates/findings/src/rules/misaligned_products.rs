@@ -103,7 +103,8 @@ fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candida
     })
 }
 
-/// Dimension that is not a multiple of 8 in the operators of most of the kernels' time, if shapes were recorded.
+/// Dimension that is not a multiple of 8 and occurs in the operators with most of the kernels' time; none without
+/// recorded shapes.
 fn dimension(context: &RuleContext<'_>, kernels: &[EventId]) -> Option<i64> {
     let mut time: FxHashMap<i64, i64> = FxHashMap::default();
     for &kernel in kernels {

@@ -147,7 +147,7 @@ pub fn memory_rules() -> impl Iterator<Item = &'static Rule> {
     ALL.iter().filter(|rule| rule.is_of_memory())
 }
 
-/// Rule with a code or name.
+/// Look up a built-in rule by code or name.
 pub fn find(code: &str) -> Option<&'static Rule> {
     ALL.iter().find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code)
 }
@@ -167,7 +167,7 @@ fn spread(sorted: &[i64]) -> Vec<i64> {
     [last / 20, last - last / 20].into_iter().filter_map(|at| sorted.get(at).copied()).collect()
 }
 
-/// Kind of a frame in a table of frame names: see [`matches_parts`].
+/// Kind of the first entry of a table that matches a frame name: see [`matches_parts`].
 fn kind_in(table: &[(&'static str, &[&str])], name: &str) -> Option<&'static str> {
     table.iter().find(|(_, parts)| matches_parts(name, parts)).map(|&(kind, _)| kind)
 }

@@ -1,7 +1,8 @@
 //! SL018: float32 matrix products and convolutions on a GPU with tensor cores.
 
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainMethod, Programs, Requirement, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, Fact, GainMethod, ProgramCondition, Requirement, Rule, RuleContext, Setting,
+    Support,
 };
 use stackline_model::{Device, EventId, EventKind, Vendor};
 use stackline_timeline::confidence::Confidence;
@@ -53,7 +54,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     advice_variants: &[AdviceVariant {
         programs: "programs on GPUs without TF32 and bfloat16 (compute capability below 8, such as V100)",
-        condition: Programs::Where(|context| !context.devices().iter().any(knows_tf32)),
+        condition: ProgramCondition::Where(|context| !context.devices().iter().any(knows_tf32)),
         kind: None,
         advice: "Use autocast with float16: tensor cores of these GPUs support neither TF32 nor bfloat16, which \
              require compute capability 8 (such as A100). Keep dimensions multiples of 8.",
@@ -82,7 +83,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, model.name.as_deref().unwrap_or("the GPU"), kernels).into_iter().collect()
 }
 
-/// NVIDIA GPUs from Volta on, except for the GTX 16 series.
+/// True for NVIDIA GPUs with tensor cores: from Volta on, except for the GTX 16 series.
 fn has_tensor_cores(device: &Device) -> bool {
     let by_name = device.is_named(&["V100", "A100", "H100", "H200", "B200", "RTX"]);
     let by_number = device.compute_capability.is_some_and(|(major, _)| major >= 7);
@@ -118,7 +119,8 @@ fn candidate(context: &RuleContext<'_>, model: &str, kernels: Vec<EventId>) -> O
     })
 }
 
-/// Compute capability 8 or more. If the trace lacks it, all models except known older ones.
+/// True for GPUs that support TF32: compute capability 8 or more. If the trace lacks it, all models except known older
+/// ones.
 fn knows_tf32(device: &Device) -> bool {
     let is_older = device.is_named(&["V100", "T4", "TITAN", "RTX 20", "Quadro RTX"]);
     device.compute_capability.map_or(!is_older, |(major, _)| major >= 8)

@@ -1,6 +1,6 @@
 //! SL038: Python loops that call many small operators.
 
-use crate::gpu_work_by_launcher::Loops;
+use crate::gpu_work_by_launcher::LoopWork;
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::{Action, Chosen};
 use stackline_model::{EventId, EventKind, StrId};
@@ -95,8 +95,9 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 /// Least mean number of consecutive loop iterations, if steps are unknown.
 const MIN_ITERATIONS: usize = 4;
 
-/// Calls of each line that repeat with nothing but such calls between them. Without steps, any repeated work looks like
-/// a loop, such as the layers of each token, but large operators separate their small ones.
+/// Select the calls that repeat in dense loops: several times in a row, with nothing but such calls in between. Without
+/// steps, any repeated work looks like a loop, such as the layers of each token, but large operators separate their
+/// small ones.
 fn dense_runs(context: &RuleContext<'_>, calls: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
     let events = &context.trace().events;
     let moment = |e: EventId| (events.track[e.index()], events.start[e.index()], e);
@@ -157,7 +158,8 @@ fn caller(context: &RuleContext<'_>, operator: EventId) -> Caller {
     (frames, trace.events.name[operator.index()])
 }
 
-/// Remaining time of one operator's calls, in ns: one call, and the computation beyond the cost of calls.
+/// Time of one operator's calls that remains without the loop, in ns: one call per step, and the computation beyond the
+/// cost of calls.
 fn remaining_ns(context: &RuleContext<'_>, calls: &[EventId]) -> i64 {
     let lengths = context.lengths(calls);
     let usual = lengths[lengths.len() / 4].max(1);
@@ -165,7 +167,7 @@ fn remaining_ns(context: &RuleContext<'_>, calls: &[EventId]) -> i64 {
     (usual * context.steps() as i64 + beyond).min(context.total(calls))
 }
 
-/// Most expensive line, and a description of the other lines.
+/// Source location of a loop's most expensive line, and text with the range of its lines.
 fn place_of(context: &RuleContext<'_>, lines: &Loop) -> (SourceLocation, String) {
     let ns = |calls: &[Vec<EventId>]| calls.iter().map(|calls| context.total(calls)).sum::<i64>();
     let most = lines.iter().max_by_key(|(place, calls)| (ns(calls), std::cmp::Reverse(place.line)));
@@ -177,8 +179,8 @@ fn place_of(context: &RuleContext<'_>, lines: &Loop) -> (SourceLocation, String)
     (most.map(|(place, _)| place.clone()).unwrap_or_default(), description)
 }
 
-/// Everything that may vanish with a loop: Python between its iterations; the way into the first and out of the last
-/// one; the operators that gather the results, with their backward; and the release of tensors that autograd kept.
+/// All work that may vanish with a loop: Python between its iterations, before the first and after the last one.
+/// Includes operators that gather the results, with their backward, and the release of tensors that autograd kept.
 fn enclosing_work(
     context: &RuleContext<'_>,
     calls: &[EventId],
@@ -210,8 +212,8 @@ fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
     let calls: Vec<Vec<EventId>> = lines.into_iter().flat_map(|(_, calls)| calls).collect();
     let mut events: Vec<EventId> = calls.iter().flatten().copied().collect();
     events.sort_unstable();
-    let Loops { mut removable, mut runs, mut ns } =
-        context.loops_of(&events, (context.setting("median_us") * 1e3) as i64);
+    let LoopWork { mut removable, mut runs, mut ns } =
+        context.work_of_loops(&events, (context.setting("median_us") * 1e3) as i64);
     // Their backward vanishes too, with the gradient sums between it.
     let backward = context.outermost(&context.backward_of(&events));
     let of_backward = context.consecutive_runs(&backward);

@@ -64,7 +64,7 @@ pub(super) const RULE: Rule = Rule {
 const MODEL: &str = "model: the CPU time in the OpenMP library is removed, and all other CPU time is divided evenly \
      among the processors";
 
-/// CPU time of samples, in ns: computing, and in the OpenMP library.
+/// CPU time of a thread, from samples, in ns: computing, and in the OpenMP library.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     useful: f64,

@@ -134,7 +134,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
     })
 }
 
-/// Scale the copies to the speed of pinned memory, and remove the host's waits in their calls.
+/// Edits that scale the copies to the speed of pinned memory, and remove the host's waits in their calls.
 fn edits(context: &RuleContext<'_>, copies: &[EventId], factor: f64) -> Option<Vec<Edit>> {
     let trace = context.trace();
     let launch = |&copy: &EventId| trace.gpu.of_event(copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some());

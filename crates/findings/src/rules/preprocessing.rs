@@ -106,11 +106,12 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     kinds.into_iter().filter_map(|(kind, frames)| candidate(context, kind, &frames)).collect()
 }
 
-/// Kind of a frame that preprocesses data anywhere.
+/// Kind of preprocessing in a frame with this name, wherever it is called; `None` for other frames.
 pub(super) fn kind_anywhere(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
 
+/// Kind of preprocessing in a frame with this name, including functions that preprocess data only in a loader.
 pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name).or_else(|| super::kind_in(LOADER_FRAMES, name))
 }

@@ -1,7 +1,8 @@
 //! SL033: the profiler itself takes a large part of the recorded time.
 
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Programs, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, ProgramCondition, Rule, RuleContext, Setting,
+    Support,
 };
 use stackline_critical_path::exact::Category;
 use stackline_model::{EventId, EventKind, TrackId, Unit};
@@ -43,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     advice_variants: &[AdviceVariant {
         programs: "programs without recorded Python frames",
-        condition: Programs::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
+        condition: ProgramCondition::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
         kind: None,
         advice: "Record less: a shorter time, and only the kinds of calls that you need.",
         example: (
@@ -56,7 +57,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    recorded(context).into_iter().chain(frames(context)).collect()
+    recorded_overhead(context).into_iter().chain(frame_overhead(context)).collect()
 }
 
 fn candidate(title: String, facts: Vec<Fact>, events: Vec<EventId>, support: Support) -> Candidate {
@@ -64,9 +65,9 @@ fn candidate(title: String, facts: Vec<Fact>, events: Vec<EventId>, support: Sup
     Candidate { title, place, events, facts, kind: None, support, confidence, gain_estimate }
 }
 
-/// Overhead that the profiler recorded itself.
-fn recorded(context: &RuleContext<'_>) -> Option<Candidate> {
-    let share = context.percent(context.path_of(Category::Profiler));
+/// Candidate for overhead that the profiler recorded itself.
+fn recorded_overhead(context: &RuleContext<'_>) -> Option<Candidate> {
+    let share = context.percent(context.path_ns_of(Category::Profiler));
     if share < context.setting("share") {
         return None;
     }
@@ -79,8 +80,8 @@ fn recorded(context: &RuleContext<'_>) -> Option<Candidate> {
     Some(candidate(title, facts, events, Support::Exact))
 }
 
-/// Overhead of Python frames, estimated on the thread with most of them.
-fn frames(context: &RuleContext<'_>) -> Option<Candidate> {
+/// Candidate for the overhead of recording Python frames, estimated on the thread with most of them.
+fn frame_overhead(context: &RuleContext<'_>) -> Option<Candidate> {
     let trace = context.trace();
     let frames = context.named(&[EventKind::PythonFunction], |_| true);
     let mut per_track = vec![0usize; trace.tracks.len()];

@@ -83,7 +83,7 @@ fn is_in_lists(lists: &[&[&str]], name: &str) -> bool {
     aten::short_name(name).is_some_and(|name| lists.iter().any(|list| list.contains(&name)))
 }
 
-/// Check if an operator creates a batch, whose values differ from step to step.
+/// Check if an operator runs in a data loader, where values differ from step to step.
 fn is_of_loader(context: &RuleContext<'_>, operator: EventId) -> bool {
     context.trace().ancestors(operator).any(|e| context.trace().name(e).contains(LOADER))
 }
@@ -249,9 +249,9 @@ fn is_in_each_step(context: &RuleContext<'_>, operators: &mut [EventId]) -> bool
     steps[1..steps.len() - 1].iter().all(|of| *of == whole) && whole.ends_with(first) && whole.starts_with(last)
 }
 
-/// Calls of functions that contain only the given operators, of all outermost ones, and the operators outside of such
-/// calls. Functions that make lists count, too. Functions known from samples may do anything between operators, so only
-/// their operators count.
+/// Outermost spans that vanish with the operators. They are calls of the user's functions without other operators,
+/// otherwise calls of built-in functions, otherwise the operators. With lists or samples, functions of the user may do
+/// other work, so they do not count.
 fn whole_calls<'h>(
     context: &RuleContext<'_>,
     operators: &[EventId],
@@ -279,7 +279,8 @@ fn is_builtin(context: &RuleContext<'_>, event: EventId) -> bool {
         && context.trace().name(event).starts_with("<built-in method ")
 }
 
-/// Remove the work and the GPU work that it launches. The lower bound removes the operators alone.
+/// Gain estimate of removing the operators with the Python around them and their GPU work. The lower bound removes the
+/// operators alone.
 fn gain_estimate(
     context: &RuleContext<'_>,
     (operators, work): (&[EventId], &[EventId]),
@@ -300,7 +301,7 @@ fn gain_estimate(
             vec![vec![removable(operators, &[])?], vec![removable(spans, &runs)?]],
         ));
     };
-    let least = lists.least(context).map_or_else(|| removable(operators, &[]), Some)?;
+    let least = lists.lower_bound_edit(context).map_or_else(|| removable(operators, &[]), Some)?;
     let likely =
         std::iter::once(removable(spans, &lists.runs)?).chain(lists.without_before(context, lists.before_ns)).collect();
     let most = std::iter::once(removable(spans, &runs)?).chain(lists.without_before(context, lists.most_ns)).collect();

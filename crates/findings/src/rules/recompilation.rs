@@ -60,7 +60,7 @@ pub(crate) fn compiles(name: &str) -> bool {
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let (trace, compilations) = (context.trace(), context.compilations());
-    let is_counted = |&event: &EventId| compilations.is_span(trace, event) && context.counts(event);
+    let is_counted = |&event: &EventId| compilations.is_span(trace, event) && context.is_in_window(event);
     let mut spans: Vec<EventId> = trace.events.ids().filter(is_counted).collect();
     // One step alone may be the first: no step comes after it.
     if trace.steps.len() < 2 {
@@ -128,7 +128,8 @@ fn without_steps(context: &RuleContext<'_>, spans: &[EventId]) -> Vec<Candidate>
     found.chain(note(context, first, are_known)).collect()
 }
 
-/// Note on the time of compilations; `are_first`: they are known to be the first ones of their functions.
+/// Note for the report on the time of compilations. `are_first`: they are known to be the first ones of their
+/// functions.
 fn note(context: &RuleContext<'_>, spans: Vec<EventId>, are_first: bool) -> Option<Candidate> {
     let share = context.percent(context.path_inside(&spans).iter().sum());
     (share >= MIN_NOTED_PERCENT).then(|| Candidate {
@@ -153,7 +154,8 @@ fn note(context: &RuleContext<'_>, spans: Vec<EventId>, are_first: bool) -> Opti
     })
 }
 
-/// By compilation with a known compile id: true if its function was compiled before. The first id in the span counts.
+/// Test, for each compilation with a known compile id, if its function was compiled before. The first id in the span
+/// counts.
 fn repeats(trace: &Trace, spans: &[EventId]) -> FxHashMap<EventId, bool> {
     let ids: Vec<Option<bool>> = trace.strings.iter().map(is_repeat).collect();
     let spans: FxHashSet<EventId> = spans.iter().copied().collect();
@@ -169,8 +171,8 @@ fn repeats(trace: &Trace, spans: &[EventId]) -> FxHashMap<EventId, bool> {
     found.into_iter().map(|(span, (_, is_repeat))| (span, is_repeat)).collect()
 }
 
-/// Check if a name has the compile id of a repeated compilation: the numbers of the function and of its earlier
-/// compilations, with that of a graph of compiled autograd before them. None without an id.
+/// Check if a name has the compile id of a repeated compilation; none without an id. An id has the numbers of the
+/// function and of its earlier compilations, with that of a graph of compiled autograd before them.
 fn is_repeat(name: &str) -> Option<bool> {
     if is_compilation(name) {
         let is_known = name.split(':').next().is_some_and(|number| number.contains('/'));

@@ -52,7 +52,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     context.by_code(&conversions).into_iter().filter_map(|(place, work)| candidate(context, place, work)).collect()
 }
 
-/// Check for PyTorch's copy kernel with dtypes that are known only at run time.
+/// True for the name of PyTorch's copy kernel with dtypes that are known only at run time.
 fn converts(name: &str) -> bool {
     let is_general = name.contains("unrolled_elementwise_kernel") || name.contains("gpu_kernel_impl<");
     is_general && name.contains("direct_copy_kernel") && !name.contains("nocast")

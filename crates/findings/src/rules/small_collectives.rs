@@ -88,7 +88,7 @@ pub(super) fn small_size(context: &RuleContext<'_>, sizes: impl ExactSizeIterato
     (middle as f64 <= context.setting_of(&RULE, "elements") && 2 * sizes.len() >= all).then_some(middle)
 }
 
-/// Many small collectives of one family.
+/// Many small collectives of one family and process group.
 struct Small {
     family: &'static str,
     events: Vec<EventId>,
@@ -150,7 +150,7 @@ impl Small {
             ],
             gain_estimate: GainEstimate::Range(
                 merged.likely_edits(context)?,
-                vec![halved(context, events, self.saved_ns() / 2)?, merged.upper_bound_edits(context)?],
+                vec![shortening_edits(context, events, self.saved_ns() / 2)?, merged.upper_bound_edits(context)?],
             ),
             events: events.clone(),
             kind: None,
@@ -198,7 +198,8 @@ impl Merged {
         Self { kernels, operators, runs, kept, moved_ns }
     }
 
-    /// Remove collectives, their launches and the host's time between them, and scales the last ones for all data.
+    /// Edits that remove collectives, their launches and the host's time between them, and scale the last collectives
+    /// for all data.
     fn likely_edits(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
         let longer = 1.0 + self.moved_ns as f64 / context.total(&self.kept).max(1) as f64;
         let removable = self.removal_edit(context, &[])?;
@@ -231,7 +232,8 @@ fn host_side(context: &RuleContext<'_>, work: &[EventId]) -> Vec<EventId> {
     found
 }
 
-/// First and last of consecutive operators on one thread, with short pauses.
+/// Divide operators into runs of consecutive operators on one thread with short pauses; returns the first and last of
+/// each.
 fn runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<(EventId, EventId)> {
     let events = &context.trace().events;
     let lengths = context.lengths(operators);
@@ -249,8 +251,8 @@ fn runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<(EventId, Event
     context.consecutive_runs(operators).runs.into_iter().flat_map(split).collect()
 }
 
-/// Reduce the time in collectives by the given amount in ns.
-fn halved(context: &RuleContext<'_>, events: &[EventId], saved_ns: i64) -> Option<Vec<Edit>> {
+/// Edits that shorten collectives by `saved_ns` in total.
+fn shortening_edits(context: &RuleContext<'_>, events: &[EventId], saved_ns: i64) -> Option<Vec<Edit>> {
     let left = 1.0 - saved_ns as f64 / context.total(events).max(1) as f64;
     Some(vec![context.edit(Action::Scale(left.clamp(0.0, 1.0)), "collective:small collectives to combine", events)?])
 }

@@ -79,7 +79,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         .collect()
 }
 
-/// Small copies to the GPU, by the outermost `aten::to` that made them.
+/// Small copies to the GPU, by the innermost `aten::to` around their launch.
 fn small_copies(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<EventId>> {
     let trace = context.trace();
     let most = (context.setting("kib") * 1024.0) as i64;
@@ -97,7 +97,8 @@ fn small_copies(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<EventId>> {
     found
 }
 
-/// Last `aten::to` that ended before a new tensor was returned.
+/// Operator `aten::to` right before the operator `fresh` within the same parent; none if another operator precedes it,
+/// or after a gap.
 fn copied_before(context: &RuleContext<'_>, fresh: EventId) -> Option<EventId> {
     let trace = context.trace();
     let (start, parent) = (trace.events.start[fresh.index()], trace.events.parent[fresh.index()]);

@@ -73,7 +73,7 @@ const CALLS: &[&str] = &[
 const MIN_REPEATS: usize = 20;
 const WINDOW_PARTS: i64 = 4;
 
-/// Calls of one source location that recur throughout a trace without steps.
+/// Candidates for allocation calls of one source location that recur throughout a trace without steps.
 fn without_steps(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<Candidate> {
     let (from, to) = context.window();
     let part =

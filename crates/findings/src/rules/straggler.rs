@@ -63,7 +63,7 @@ pub(crate) fn are_similar(ranks: &[RankTimes]) -> bool {
     (longest - shortest).saturating_mul(100) <= longest.saturating_mul(MAX_DIFFERENCE_PERCENT)
 }
 
-/// Finding of the last rank, if there is one.
+/// Finding on the rank that arrives last at collectives, if there is one.
 pub(crate) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> {
     let mut by_wait: Vec<(i64, i64)> =
         ranks.iter().filter_map(|rank| Some((rank.exposed_collectives_ns?, rank.rank))).collect();

@@ -133,8 +133,8 @@ const STANDARD_ERRORS: f64 = 3.0;
 /// Least half width of the bounds, as a share: kernels during the change count to one side.
 const MIN_HALF_WIDTH: f64 = 0.03;
 
-/// Slowdown factor of the same kernels at the low clock, with its half width, from the spread over kernels and over
-/// the calls of each kernel; none if no kernel ran at both clocks.
+/// Slowdown factor of the same kernels at the low clock, with its half width; none if no kernel ran at both clocks. The
+/// half width follows from the spread over kernels and over the calls of each kernel.
 fn slowdown<'k>(context: &RuleContext<'_>, kernels: impl Iterator<Item = &'k [Vec<EventId>; 2]>) -> Option<(f64, f64)> {
     let mean = |of: &[EventId]| context.total(of) as f64 / of.len() as f64;
     let both: Vec<&[Vec<EventId>; 2]> = kernels.filter(|[high, low]| high.len().min(low.len()) >= MIN_RUNS).collect();

@@ -113,8 +113,8 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
     let recording = context.recording()?;
     let (from, to) = context.window();
     let share = context.percent(context.path_inside(&large.all).iter().sum());
-    let used = used(context, large)?;
-    let threads = threads(recording, large.pid, (from, to))?;
+    let used = used_processors(context, large)?;
+    let threads = available_threads(recording, large.pid, (from, to))?;
     let delayed = recording.processor_wait_ns(large.pid, from, to) / context.steps_ns() as f64;
     if delayed > MAX_DELAYED {
         return None;
@@ -164,9 +164,9 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
 /// Number of operator names in a title.
 const MAX_NAMES: usize = 3;
 
-/// Number of threads of a process with a free processor, if idle processors are divided evenly among all recorded
-/// processes that compute.
-fn threads(recording: &Recording, pid: i64, (from, to): (i64, i64)) -> Option<f64> {
+/// Number of threads of a process that could each have a free processor. Idle processors are divided evenly among all
+/// recorded processes that compute.
+fn available_threads(recording: &Recording, pid: i64, (from, to): (i64, i64)) -> Option<f64> {
     let computing = recording.computing_processes(from, to).max(1) as f64;
     let others = (recording.total_runnable_threads(from, to)? - computing).max(0.0);
     // A processor that is idle most of the time counts.
@@ -175,7 +175,7 @@ fn threads(recording: &Recording, pid: i64, (from, to): (i64, i64)) -> Option<f6
 
 /// Mean number of processors that a process uses while its large operators run, by CPU time samples of all threads.
 /// None with too few samples.
-fn used(context: &RuleContext<'_>, large: &Large<'_>) -> Option<f64> {
+fn used_processors(context: &RuleContext<'_>, large: &Large<'_>) -> Option<f64> {
     let trace = context.trace();
     let events = &trace.events;
     let starts: Vec<i64> = large.all.iter().map(|operator| events.start[operator.index()]).collect();

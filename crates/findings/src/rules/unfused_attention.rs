@@ -45,16 +45,16 @@ const SEARCH_DISTANCE: usize = 8;
 
 /// Attention operations: those between the products, all including the products and adjacent copies, and each softmax.
 #[derive(Default)]
-struct Parts {
+struct AttentionOperations {
     between: Vec<EventId>,
     all: Vec<EventId>,
     calls: Vec<EventId>,
 }
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    let mut parts = Parts::default();
+    let mut parts = AttentionOperations::default();
     for order in context.launch_order() {
-        let names: Vec<&str> = order.iter().map(|&work| context.operator(work)).collect();
+        let names: Vec<&str> = order.iter().map(|&work| context.operator_name(work)).collect();
         for (at, _) in names.iter().enumerate().filter(|(_, name)| aten::SOFTMAX.contains(name)) {
             let before = distance_to_product(names[..at].iter().rev());
             let after = distance_to_product(names[at + 1..].iter());
@@ -96,7 +96,10 @@ fn adjacent_operations<'n>(names: impl Iterator<Item = &'n &'n str>) -> usize {
     names.take(SEARCH_DISTANCE).take_while(|name| aten::BATCHED_PRODUCTS.contains(name) || **name == aten::COPY).count()
 }
 
-fn candidate(context: &RuleContext<'_>, Parts { between, all, calls }: Parts) -> Option<Candidate> {
+fn candidate(
+    context: &RuleContext<'_>,
+    AttentionOperations { between, all, calls }: AttentionOperations,
+) -> Option<Candidate> {
     let ns = context.total(&between);
     let remove = |work: &[EventId], text: &str| {
         let mut removable = context.operators_launching_only(work);

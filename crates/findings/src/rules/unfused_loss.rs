@@ -75,11 +75,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 
 /// Copy right before log_softmax and right after its backward, which convert the logits and their gradient.
 fn conversions(context: &RuleContext<'_>) -> Vec<EventId> {
-    let is_copy = |work: EventId| context.operator(work) == aten::COPY;
+    let is_copy = |work: EventId| context.operator_name(work) == aten::COPY;
     let is_outside = |work: &EventId| part(context, *work).is_none();
-    let of_pair = |pair: &[EventId]| match context.operator(pair[0]) {
+    let of_pair = |pair: &[EventId]| match context.operator_name(pair[0]) {
         aten::LOG_SOFTMAX_BACKWARD if is_copy(pair[1]) => Some(pair[1]),
-        _ if is_copy(pair[0]) && context.operator(pair[1]) == aten::LOG_SOFTMAX => Some(pair[0]),
+        _ if is_copy(pair[0]) && context.operator_name(pair[1]) == aten::LOG_SOFTMAX => Some(pair[0]),
         _ => None,
     };
     let orders = context.launch_order();
@@ -91,6 +91,7 @@ fn conversions(context: &RuleContext<'_>) -> Vec<EventId> {
     found
 }
 
+/// Part of the loss that a GPU operation belongs to, by the operators around its launch; none for other operations.
 fn part(context: &RuleContext<'_>, work: EventId) -> Option<Part> {
     let trace = context.trace();
     let mut is_in_log_softmax = false;
@@ -114,14 +115,14 @@ fn candidate(context: &RuleContext<'_>, softmax: Vec<EventId>, others: Vec<Event
     }
     let mut removable = context.operators_launching_only(&others);
     removable.extend(&others);
-    let is_converted = others.iter().any(|&work| context.operator(work) == aten::COPY);
+    let is_converted = others.iter().any(|&work| context.operator_name(work) == aten::COPY);
     let scale = context.setting("scale") * if is_converted { 0.5 } else { 1.0 };
     let edits = |scale: f64| {
         let remove = context.edit(Action::Remove, "operator:nll_loss", &removable)?;
         Some(vec![remove, context.edit(Action::Scale(scale.min(1.0)), "operator:log_softmax", &softmax)?])
     };
     let gain_estimate = GainEstimate::Range(edits(scale)?, vec![edits(scale / 2.0)?, edits(scale * 1.7)?]);
-    let is_forward = |work: &&EventId| context.operator(**work) == aten::LOG_SOFTMAX;
+    let is_forward = |work: &&EventId| context.operator_name(**work) == aten::LOG_SOFTMAX;
     let place = softmax.iter().find(is_forward).or(softmax.first()).map(|&work| context.place(work));
     Some(Candidate {
         title: format!("Unfused cross entropy: {share:.0} % of GPU time in separate kernels"),

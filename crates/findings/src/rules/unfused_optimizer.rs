@@ -109,7 +109,7 @@ const MIN_PASSES: usize = 4;
 /// Remaining share of the kernel time with one pass: likely, least, most.
 const ONE_PASS: [f64; 3] = [0.4, 0.25, 1.0];
 
-/// Optimizer that makes many passes over all parameters, with one operator per pass (foreach).
+/// Candidate for an optimizer that makes many passes over all parameters, with one operator per pass (foreach).
 fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Candidate> {
     let optimizer = name.strip_prefix(OPTIMIZER_STEP)?;
     let trace = context.trace();
@@ -169,7 +169,7 @@ fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Ca
     counts.sort_unstable();
     let parameters = counts[counts.len() / 2];
     let beyond: i64 = operators.iter().map(|&e| (context.dur(e) - OPERATOR_NS).max(0)).sum();
-    let recorded = context.total(spans) - context.recording_ns(spans);
+    let recorded = context.total(spans) - context.recording_overhead_ns(spans);
     let edit = |fused: f64| {
         let left = parameters as f64 * PARAMETER_NS as f64 + beyond as f64 * fused;
         let factor = (left / recorded.max(1) as f64).min(1.0);

@@ -96,7 +96,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     vec![candidate(context, &Steps { all: steps, slow, others, are_slow, worst }, usual)]
 }
 
-/// Steps of the window.
+/// Steps of the window, divided into slow and other steps.
 struct Steps {
     all: Vec<Timed>,
     slow: Vec<Timed>,

@@ -90,7 +90,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
     })
 }
 
-/// Title for calls of this name and a number of gradients per call, if known.
+/// Title for calls with this name, and the number of gradients that each fills, if known.
 pub(super) fn title(name: &str, per_call: Option<usize>) -> String {
     let optimizer = name.strip_prefix(ZERO_GRAD).unwrap_or(name);
     match per_call {
@@ -101,8 +101,8 @@ pub(super) fn title(name: &str, per_call: Option<usize>) -> String {
     }
 }
 
-/// Number of gradients that an operator fills: for an operator on a list, the length of the list, which is unknown
-/// without shapes and for long lists, which Kineto leaves empty.
+/// Number of gradients that an operator fills. For an operator on a list, it is the length of the list. The length is
+/// unknown without shapes, and for long lists, which Kineto leaves empty.
 fn filled_gradients(context: &RuleContext<'_>, operator: EventId) -> Option<usize> {
     if context.trace().name(operator) != aten::FOREACH_ZERO {
         return Some(1);

@@ -36,8 +36,8 @@ impl AnnotatedGaps {
         self.by_kind.entry(kind).or_default().push((name, part));
     }
 
-    /// Segments with their groups. An annotation has a group of its own if it contains half of the time of the kind, or
-    /// a large part of the path; the rest of the kind is one group.
+    /// Critical-path segments with their groups. An annotation has its own group if it contains half of the time of the
+    /// kind, or a large part of the path. The rest of the kind is one group.
     pub(super) fn by_group(self, path_ns: i64) -> impl Iterator<Item = (GroupKey, Part)> {
         self.by_kind.into_iter().flat_map(move |(kind, gaps)| {
             let mut sums: BTreeMap<StrId, i64> = BTreeMap::new();

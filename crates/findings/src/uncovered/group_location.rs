@@ -29,7 +29,7 @@ pub(super) fn largest(context: &RuleContext<'_>, group: &Group, is_of_window: bo
     (place, if total > 0 { ns as f64 / total as f64 } else { 1.0 })
 }
 
-/// Events of a group with their part of the reported time.
+/// Events of a group, each with its part of the reported time in ns.
 fn times(context: &RuleContext<'_>, group: &Group, is_of_window: bool) -> Vec<(EventId, i64)> {
     if is_of_window || group.path_ns == 0 {
         let (events, (from, to)) = (&context.trace().events, context.window());

@@ -51,7 +51,7 @@ pub(super) struct Part {
 }
 
 impl Group {
-    /// Build a group from critical-path time, without the fields that [`with_events`] sets.
+    /// Build a group from critical-path time, without the fields that [`set_events`] sets.
     fn from_path((kind, name): GroupKey, parts: &[Part]) -> Self {
         let path_ns = parts.iter().map(|part| part.ns).sum();
         let wait_ns = parts.iter().map(|part| part.wait_ns).sum();
@@ -88,7 +88,7 @@ impl Group {
         if self.kind.is_of_events() { self.events.len() } else { self.segments.len() }
     }
 
-    /// Positions of the segments in the path.
+    /// Positions of the group's segments in the list of critical-path segments.
     pub(super) fn positions(&self) -> impl Iterator<Item = u32> {
         self.segments.iter().map(|part| part.at)
     }
@@ -98,8 +98,8 @@ impl Group {
         &self.segments
     }
 
-    /// Time by which groups are selected and sorted. Calls also count by their own time, because the path contains the
-    /// cause of their wait instead.
+    /// Time in ns by which groups are selected and sorted. Calls also count by their own time, because the path
+    /// contains the cause of their wait instead.
     pub(super) fn largest_ns(&self) -> i64 {
         if self.kind == LargeKind::Call { self.path_ns.max(self.wall_ns) } else { self.path_ns }
     }
@@ -138,7 +138,7 @@ impl Group {
         inside.map(part).collect()
     }
 
-    /// Common time of the path of two groups.
+    /// Critical-path time that two groups share, in ns.
     fn shared_ns(&self, other: &Self) -> i64 {
         shared_ns(&self.segments, &other.segments)
     }
@@ -155,7 +155,7 @@ impl Group {
     }
 }
 
-/// Common time of two lists of critical-path segments.
+/// Critical-path time that two lists of segments share, in ns.
 fn shared_ns(some: &[Part], others: &[Part]) -> i64 {
     let (mut some, mut others) = (some.iter().peekable(), others.iter().peekable());
     let mut shared = 0;
@@ -173,7 +173,7 @@ fn shared_ns(some: &[Part], others: &[Part]) -> i64 {
     shared
 }
 
-/// All groups of a window.
+/// All groups of uncovered time in a window, with the length of the critical path and its covered part.
 pub(super) struct Groups {
     all: Vec<Group>,
     /// Length of the path, and the part that findings cover, in ns.
@@ -288,18 +288,18 @@ impl PathByGroup {
 impl Groups {
     /// Build groups of time that no finding covers.
     pub(super) fn new(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>) -> Self {
-        let large_calls = large_calls(context);
-        let all_calls = large_calls.iter().flat_map(|(_, calls)| calls.iter().copied());
+        let calls_by_name = calls_of_launching_threads(context);
+        let all_calls = calls_by_name.iter().flat_map(|(_, calls)| calls.iter().copied());
         let path = PathByGroup::new(context, covered, &CallsInProgress::new(context.trace(), all_calls));
         let mut groups = path.groups();
-        for (name, calls) in large_calls {
+        for (name, calls) in calls_by_name {
             if !is_mostly_covered(context, covered, &calls) {
                 let key = (LargeKind::Call, name);
                 groups.entry(key).or_insert_with(|| Group::from_path(key, &[]));
             }
         }
         let mut all: Vec<Group> = groups.into_values().collect();
-        with_events(context, covered, &mut all);
+        set_events(context, covered, &mut all);
         all.retain(|group| group.count() > 0);
         all.sort_by_key(|group| (Reverse(group.largest_ns()), group.kind, group.name));
         Self { all, path_ns: path.path_ns, covered_ns: path.covered_ns }
@@ -377,7 +377,7 @@ fn functions_around(context: &RuleContext<'_>, event: EventId) -> impl Iterator<
     context.stack(event).filter(|&e| context.trace().kind(e) == EventKind::PythonFunction)
 }
 
-/// Group of the outermost compilation around an event: its time does not belong to the parts of the compiler.
+/// Group key of the outermost compilation around an event: its time does not belong to the parts of the compiler.
 fn compilation_key(context: &RuleContext<'_>, event: EventId) -> Option<GroupKey> {
     let (trace, compilations) = (context.trace(), context.compilations());
     if compilations.is_empty() {
@@ -388,7 +388,8 @@ fn compilation_key(context: &RuleContext<'_>, event: EventId) -> Option<GroupKey
     Some((kind, trace.events.name[outermost.index()]))
 }
 
-/// Groups of an event on the path.
+/// Keys of the groups that an event on the critical path belongs to: those of its own name, its operators and
+/// functions.
 fn keys(context: &RuleContext<'_>, event: EventId) -> Vec<GroupKey> {
     let trace = context.trace();
     let name = |event: EventId| trace.events.name[event.index()];
@@ -411,7 +412,7 @@ fn keys(context: &RuleContext<'_>, event: EventId) -> Vec<GroupKey> {
     keys
 }
 
-/// Group of a call in a function that is only reported as slow, so that the call is not yet reported.
+/// Group key of a call in a function that is only reported as slow, so that the call is not yet reported.
 fn call_key(context: &RuleContext<'_>, event: EventId) -> Option<GroupKey> {
     let trace = context.trace();
     trace.kind(event).is_api_call().then(|| (LargeKind::Call, trace.events.name[event.index()]))
@@ -425,7 +426,7 @@ fn is_mostly_covered(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, 
 
 /// Calls of the GPU runtime by name, on threads that launch work. Other threads may wait all the time without delaying
 /// any work.
-fn large_calls(context: &RuleContext<'_>) -> Vec<(StrId, Vec<EventId>)> {
+fn calls_of_launching_threads(context: &RuleContext<'_>) -> Vec<(StrId, Vec<EventId>)> {
     let trace = context.trace();
     let mut by_name: BTreeMap<StrId, Vec<EventId>> = BTreeMap::new();
     let mut launches: FxHashMap<TrackId, bool> = FxHashMap::default();
@@ -438,8 +439,8 @@ fn large_calls(context: &RuleContext<'_>) -> Vec<(StrId, Vec<EventId>)> {
     by_name.into_iter().collect()
 }
 
-/// Set the uncovered events of groups, and their time on their tracks.
-fn with_events(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, groups: &mut [Group]) {
+/// Set, for each group, its uncovered events and their time on the track with most of it.
+fn set_events(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, groups: &mut [Group]) {
     let (trace, compilations) = (context.trace(), context.compilations());
     let at: FxHashMap<GroupKey, usize> = groups.iter().enumerate().map(|(i, g)| ((g.kind, g.name), i)).collect();
     for event in trace.events.ids() {
@@ -451,7 +452,7 @@ fn with_events(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, groups
             EventKind::PythonFunction => LargeKind::Frame,
             _ => continue,
         };
-        let Some(&i) = at.get(&(kind, trace.events.name[event.index()])).filter(|_| context.counts(event)) else {
+        let Some(&i) = at.get(&(kind, trace.events.name[event.index()])).filter(|_| context.is_in_window(event)) else {
             continue;
         };
         // Calls in a function that is only reported as slow are still listed.

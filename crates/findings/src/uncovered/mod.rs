@@ -14,7 +14,7 @@ mod sampled_gaps;
 mod waits;
 
 use super::finding::Candidate;
-use super::gain::{edits_of, recording_ns, scaled, without};
+use super::gain::{edits_of, gain_per_step, recording_overhead_ns, subtract_overhead};
 use super::rank::{RankedCandidate, limit_to_step};
 use super::rule_context::{RuleContext, SharedContext};
 use super::rules;
@@ -130,8 +130,7 @@ pub struct LargeGroup {
     /// Critical-path time in the events, their callees and launched work, in percent of the path, including time that
     /// findings cover. Excludes waits of unknown cause.
     pub path_percent: f64,
-    /// Critical-path waits of unknown cause during which these calls were in progress, in percent of the
-    /// path.
+    /// Critical-path waits of unknown cause during which these calls were in progress, in percent of the path.
     pub wait_percent: f64,
     /// For time without recorded calls: the operator or annotation of other threads of the process that runs for most
     /// of the time, and its share in percent.
@@ -140,8 +139,7 @@ pub struct LargeGroup {
     pub longest_gap_ns: Option<i64>,
     /// Advice how to record the time; empty if it is recorded.
     pub advice: &'static str,
-    /// Gain per step of removing the events, their callees and launched GPU work, in ns; none if replay
-    /// is impossible.
+    /// Gain per step of removing the events, their callees and launched GPU work, in ns; none if replay is impossible.
     pub gain: Option<Gain>,
     /// Replayed edits as text for `what-if`; none without replay.
     pub edits: Vec<String>,
@@ -281,7 +279,7 @@ pub(super) fn find<'a>(
     Ok(Uncovered { covered_percent, groups: named.map(row).collect() })
 }
 
-/// Groups with the least share of the window, in percent, that add information.
+/// Select the groups that take at least the share `least` of the window, in percent, and add information.
 fn selected_groups(context: &RuleContext<'_>, covered: &Covered, (mut groups, least): (Vec<Group>, f64)) -> Vec<Group> {
     let is_covered = |group: &Group| {
         let place = || function_of(&context.place(group.longest(context)));
@@ -309,19 +307,19 @@ fn selected_groups(context: &RuleContext<'_>, covered: &Covered, (mut groups, le
     groups
 }
 
-/// Groups with the gain per step of their removal, in listed order.
+/// Replay the removal of each group; returns the groups with the gain per step, in listed order.
 fn with_gains<'g>(
     (shared, context): (&SharedContext<'_>, &RuleContext<'_>),
     groups: &'g [Group],
     (gains, choice): (&Gains<'_, '_>, &WindowChoice),
     (step_ns, threads): (i64, usize),
 ) -> Result<Vec<(&'g Group, Option<Gain>)>, CriticalPathError> {
-    let edits: Vec<Vec<Edit>> = groups.iter().map(|group| removal(context, group).into_iter().collect()).collect();
+    let edits: Vec<Vec<Edit>> = groups.iter().map(|group| removal_edit(context, group).into_iter().collect()).collect();
     let replayed = gains.compute(choice, &edits, threads)?;
     let price = |(gain, edits): (Option<Gain>, &Vec<Edit>)| {
         let gain = gain.filter(|_| !edits.is_empty())?;
-        let gain = scaled(without(gain, recording_ns(shared, edits, gain.ns)), (shared.steps as i64).max(1));
-        Some(limit_to_step(gain, step_ns))
+        let gain = subtract_overhead(gain, recording_overhead_ns(shared, edits, gain.ns));
+        Some(limit_to_step(gain_per_step(gain, (shared.steps as i64).max(1)), step_ns))
     };
     let mut found: Vec<(&Group, Option<Gain>)> =
         groups.iter().zip(replayed.into_iter().zip(&edits).map(price)).collect();
@@ -329,7 +327,7 @@ fn with_gains<'g>(
     Ok(found)
 }
 
-/// Check if a group is always named.
+/// Check if a group takes so much of the window that it is always named.
 fn is_large(context: &RuleContext<'_>, group: &Group) -> bool {
     // A call that only waits, without delaying the critical path, is normal for a program with a busy GPU.
     let waits = || kind_of_name(context.trace().strings.get(group.name)).is_some_and(CallKind::is_wait);
@@ -382,7 +380,7 @@ fn large_group(context: &RuleContext<'_>, (group, path_ns): (&Group, i64), gain:
     row
 }
 
-/// Longest of several gaps without recorded calls, if it takes more than half of their time.
+/// Longest of several gaps without recorded calls, in ns, if it takes more than half of their time.
 fn longest_gap(group: &Group) -> Option<i64> {
     use LargeKind::{UnrecordedHost, UnrecordedNative, UnrecordedPython};
     let is_gaps = matches!(group.kind, UnrecordedPython | UnrecordedHost | UnrecordedNative);
@@ -392,7 +390,7 @@ fn longest_gap(group: &Group) -> Option<i64> {
 
 /// Text of the edits that remove a group, if their gain was replayed.
 fn replayed_edits(context: &RuleContext<'_>, group: &Group, gain: Option<Gain>) -> Vec<String> {
-    let edit = gain.and_then(|_| removal(context, group));
+    let edit = gain.and_then(|_| removal_edit(context, group));
     edit.into_iter().map(|edit| edit.exact_text(context.trace())).collect()
 }
 
@@ -476,7 +474,7 @@ fn host_gap_advice(trace: &Trace) -> &'static str {
 }
 
 /// Edit that removes the events, the waiting calls in them and the GPU work that they launch.
-fn removal(context: &RuleContext<'_>, group: &Group) -> Option<Edit> {
+fn removal_edit(context: &RuleContext<'_>, group: &Group) -> Option<Edit> {
     if !group.kind.is_of_events() {
         return None;
     }

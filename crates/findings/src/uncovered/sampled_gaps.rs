@@ -41,28 +41,31 @@ impl Division {
     /// Create a division among functions with sampled times.
     fn new(functions: impl IntoIterator<Item = (SampledFunctions, i64)>, part_ns: i64) -> Self {
         let functions: Vec<_> = functions.into_iter().map(|(functions, sampled)| (functions, sampled, 0)).collect();
-        let order = functions.iter().enumerate().map(|(at, &(_, sampled, _))| Reverse((turn(sampled, 0, part_ns), at)));
+        let order = functions
+            .iter()
+            .enumerate()
+            .map(|(at, &(_, sampled, _))| Reverse((next_part_key(sampled, 0, part_ns), at)));
         Self { order: order.collect(), functions, part_ns }
     }
 
-    /// Functions that receive the next part of the time.
-    fn next(&mut self, ns: i64) -> Option<&SampledFunctions> {
+    /// Assign the next `ns` of the gap's time; returns the functions that receive them.
+    fn assign(&mut self, ns: i64) -> Option<&SampledFunctions> {
         let Reverse((_, at)) = self.order.pop()?;
         let (functions, sampled, received) = self.functions.get_mut(at)?;
         *received += ns;
-        self.order.push(Reverse((turn(*sampled, *received, self.part_ns), at)));
+        self.order.push(Reverse((next_part_key(*sampled, *received, self.part_ns), at)));
         Some(functions)
     }
 }
 
-/// Key of a function in this order: the middle of its next part relative to its sampled time. The lowest is next, so
-/// each function receives its share of the time, within about one part.
-fn turn(sampled: i64, received: i64, part_ns: i64) -> i128 {
+/// Priority of a function for the next part of a gap's time: the middle of this part relative to the function's sampled
+/// time. The lowest is next, so each function receives its share of the time, within about one part.
+fn next_part_key(sampled: i64, received: i64, part_ns: i64) -> i128 {
     let middle = i128::from(received) + i128::from(part_ns / 2);
     (middle << 32) / i128::from(sampled.max(1))
 }
 
-/// Gaps with samples.
+/// Host gaps with samples, and the division of their time among the sampled functions.
 #[derive(Default)]
 pub(super) struct SampledGaps {
     /// Start, end and position in `divisions` of each occurrence of a gap, by thread and start. Occurrences of one
@@ -117,11 +120,11 @@ impl SampledGaps {
         if !event.is_none_or(is_of_gap) {
             return None;
         }
-        self.divisions.get_mut(at)?.next(segment.end - segment.start)
+        self.divisions.get_mut(at)?.assign(segment.end - segment.start)
     }
 }
 
-/// Sampled time of a gap by functions: of wall time, otherwise of CPU time and waits.
+/// Divide the sampled time of a gap among functions: wall time samples, otherwise samples of CPU time and waits.
 fn division(
     context: &RuleContext<'_>,
     host_gap: &HostGap,
@@ -157,11 +160,11 @@ mod tests {
     fn samples_divide_the_time_of_gaps() {
         let of = |name: usize| SampledFunctions { innermost: Some(StrId::new(name)), ..SampledFunctions::default() };
         let mut division = Division::new([(of(0), 30), (of(1), 10)], 5);
-        let names: Vec<usize> = (0..8).map(|_| division.next(5).unwrap().innermost.unwrap().index()).collect();
+        let names: Vec<usize> = (0..8).map(|_| division.assign(5).unwrap().innermost.unwrap().index()).collect();
         // Of 40 ns, 30 and 10.
         assert_eq!(names.iter().filter(|&&name| name == 0).count(), 6, "{names:?}");
         assert_eq!((division.functions[0].2, division.functions[1].2), (30, 10));
-        assert!(Division::default().next(5).is_none());
+        assert!(Division::default().assign(5).is_none());
     }
     #[test]
     fn rare_functions_receive_no_more_than_their_share() {
@@ -169,7 +172,7 @@ mod tests {
         // Half of the time is of one function; 50 others have 1 % each.
         let mut division = Division::new((0..51).map(|name| (of(name), if name == 0 { 500 } else { 10 })), 10);
         let mut received = |parts: usize| {
-            (0..parts).for_each(|_| assert!(division.next(10).is_some()));
+            (0..parts).for_each(|_| assert!(division.assign(10).is_some()));
             division.functions.iter().map(|(.., received)| *received).collect::<Vec<i64>>()
         };
         assert_eq!(received(10)[0], 100, "the first parts are of the most frequent function");

@@ -6,7 +6,7 @@ use stackline_model::{EventId, Trace, TrackId};
 /// Least share of a wait that a call must cover to be the visible part of the wait.
 const MIN_WAIT_SHARE: f64 = 0.9;
 
-/// Outermost calls by thread, in time order; calls of one thread do not overlap.
+/// Index of outermost GPU runtime calls by thread, in time order; calls of one thread do not overlap.
 pub(super) struct CallsInProgress {
     by_track: Vec<Vec<(i64, i64, EventId)>>,
 }
@@ -30,7 +30,7 @@ impl CallsInProgress {
         Self { by_track: by_track.into_iter().map(sorted).collect() }
     }
 
-    /// Call that was in progress for nearly all of a time range; of calls of several threads, the one that covers the
+    /// Find the call that was in progress for nearly all of a time range; of several threads, the call that covers the
     /// most.
     pub(super) fn around(&self, from: i64, to: i64) -> Option<EventId> {
         let middle = from + (to - from) / 2;

@@ -14,7 +14,8 @@ const TOLERANCE: f64 = 1.25;
 /// Additional error in ns, for the weight of a few samples.
 const SLACK_NS: f64 = 50e6;
 
-/// Lines below the last line that runs once in each step: outside of the loop, or possibly outside of it.
+/// Lines of the loop's function that run after the loop, or possibly do so: lines below the last one that runs once in
+/// each step.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct AfterLoop {
     /// Excluded lines.
@@ -24,11 +25,11 @@ pub(super) struct AfterLoop {
 }
 
 /// Line number, node, and evidence from counts.
-type Line = (u32, CallNodeId, Counts);
+type Line = (u32, CallNodeId, CallsPerStep);
 
-/// Evidence from a line's counts of calls.
+/// Number of runs of a line per step, as its counts of calls show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counts {
+enum CallsPerStep {
     /// Run once in each step.
     Once,
     /// May run several times in each step: the counts are multiples of the number of steps.
@@ -49,7 +50,8 @@ impl AfterLoop {
         let of_line = |&(line, node): &(u32, CallNodeId)| (line, node, counts(repeated, node));
         let mut lines: Vec<Line> = lines.iter().map(of_line).collect();
         lines.sort_by_key(|&(line, node, _)| (line, node));
-        let Some(last) = lines.iter().filter(|(.., counts)| *counts == Counts::Once).map(|(line, ..)| *line).max()
+        let Some(last) =
+            lines.iter().filter(|(.., counts)| *counts == CallsPerStep::Once).map(|(line, ..)| *line).max()
         else {
             return Self::default();
         };
@@ -94,8 +96,8 @@ fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Li
         }
     }
     for ((.., counts), (same, all)) in after.iter_mut().zip(same) {
-        if *counts == Counts::Other && same.saturating_mul(2) >= all {
-            *counts = Counts::Multiple;
+        if *counts == CallsPerStep::Other && same.saturating_mul(2) >= all {
+            *counts = CallsPerStep::Multiple;
         }
     }
 }
@@ -105,29 +107,29 @@ fn fits_within(ns: u64, within_ns: u64) -> bool {
     ns as f64 <= TOLERANCE * within_ns as f64 + SLACK_NS
 }
 
-/// Lines that are after the loop by their counts, and lines without such evidence. The loop includes all lines up to
-/// the last one whose counts are multiples of the steps.
+/// Divide the lines below the loop by their counts: lines that are after the loop, and lines without such evidence. The
+/// loop includes all lines up to the last one whose counts are multiples of the steps.
 fn by_counts(after: &[Line]) -> (Vec<CallNodeId>, Vec<CallNodeId>) {
-    let multiple = after.iter().rposition(|(.., counts)| *counts == Counts::Multiple).map_or(0, |at| at + 1);
-    let first = after.iter().skip(multiple).position(|(.., counts)| *counts == Counts::Other);
+    let multiple = after.iter().rposition(|(.., counts)| *counts == CallsPerStep::Multiple).map_or(0, |at| at + 1);
+    let first = after.iter().skip(multiple).position(|(.., counts)| *counts == CallsPerStep::Other);
     let first = first.map_or(after.len(), |at| multiple + at);
     let nodes = |lines: &[Line]| lines.iter().map(|(_, node, _)| *node).collect();
     (nodes(after.get(first..).unwrap_or_default()), nodes(after.get(..first).unwrap_or_default()))
 }
 
-fn counts(repeated: &RepeatedWork, node: CallNodeId) -> Counts {
+fn counts(repeated: &RepeatedWork, node: CallNodeId) -> CallsPerStep {
     let at = node.index();
     match repeated.calls[at] {
-        _ if repeated.marks[at] || repeated.waits[at] => Counts::Once,
-        0 => Counts::None,
+        _ if repeated.marks[at] || repeated.waits[at] => CallsPerStep::Once,
+        0 => CallsPerStep::None,
         // Work of each step has such counts, except for work that depends on data.
-        calls if repeated.of_each[at].saturating_mul(2) < calls => Counts::Other,
-        _ if repeated.once[at] => Counts::Once,
-        _ => Counts::Multiple,
+        calls if repeated.of_each[at].saturating_mul(2) < calls => CallsPerStep::Other,
+        _ if repeated.once[at] => CallsPerStep::Once,
+        _ => CallsPerStep::Multiple,
     }
 }
 
-/// End times of steps from the recorder.
+/// Durations from the recorder's end times of steps: those of the steps, and of the time before and after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ends {
     /// Total duration of the recorded steps, in ns.
@@ -151,7 +153,7 @@ impl Ends {
             process.step_ends.filter(|ends| ends.count >= Self::MIN_STEP_ENDS && ends.first_ns < ends.last_ns)?;
         // The start of the first step is unknown.
         let all = (ends.last_ns - ends.first_ns) as f64 * ends.count as f64 / (ends.count - 1) as f64;
-        let steps_ns = thread.recorded(all as u64);
+        let steps_ns = thread.scale_to_recorded(all as u64);
         let after_ns = process.lasted_ns.map_or(u64::MAX, |lasted| lasted.saturating_sub(ends.last_ns));
         let before_ns = ends.first_ns.saturating_sub(all as u64 / ends.count);
         Some(Self { steps_ns, after_ns, before_ns, count: ends.count })

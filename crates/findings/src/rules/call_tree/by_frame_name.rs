@@ -3,11 +3,11 @@
 use super::super::{
     copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
 };
-use super::call_candidate::{CallCandidate, bounded, confidence, facts, signed};
+use super::call_candidate::{CallCandidate, bounded_gain, confidence, facts, signed};
 use super::call_rule_context::{CallRuleContext, NodeTime};
 use super::frame_classes::FrameClasses;
 use super::steps::below;
-use super::thread::is_recorded;
+use super::thread::is_stackline_recording;
 use crate::identity::LOCATION_SEPARATOR;
 use crate::{CandidateKind, Fact, Rule};
 use stackline_critical_path::exact::what_if::Gain;
@@ -17,6 +17,7 @@ use stackline_timeline::source_location::SourceLocation;
 use stackline_timeline::vocabulary::python::{LOADER_WITH_WORKERS, TAKE_BATCH};
 use std::collections::BTreeMap;
 
+/// Candidates for work recognized by frame names: one for data loading, others by line and kind of work.
 pub(super) fn find(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
     let mut candidates = Vec::new();
     for (rule, found) in kinds.by_rule() {
@@ -45,7 +46,7 @@ pub(super) fn find(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> Vec<C
     candidates
 }
 
-/// Candidate whose whole time vanishes with the repair.
+/// Candidate of a rule for work at one line, whose whole time vanishes with the repair; `None` if the time is small.
 fn single_candidate(
     context: &CallRuleContext<'_>,
     rule: &'static Rule,
@@ -54,7 +55,7 @@ fn single_candidate(
 ) -> Option<CallCandidate> {
     let share = context.percent(seen.time.ns);
     // Profiles do not count calls.
-    let counts_calls = is_recorded(context.tree);
+    let counts_calls = is_stackline_recording(context.tree);
     let may_be_rare = rule.code == copy_chains::RULE.code && counts_calls && !is_in_each_step(context, seen);
     if seen.time.ns == 0 || share < least_share(context, rule) || may_be_rare {
         return None;
@@ -88,22 +89,22 @@ fn single_candidate(
         facts: facts(context, seen.time),
         kind,
         confidence: confidence(seen.time),
-        gain: bounded(context, seen.time),
+        gain: bounded_gain(context, seen.time),
         is_speculative: false,
         is_within_other: false,
         covers_ns: seen.time.ns,
     })
 }
 
-/// Check if the code calls some operator in each step. Otherwise it may copy a model after an epoch, or objects
-/// without tensors.
+/// Check if the code calls some operator at least once per step. Otherwise it may copy a model after an epoch, or
+/// objects without tensors.
 fn is_in_each_step(context: &CallRuleContext<'_>, seen: &NodeTime) -> bool {
     let inside = below(context.tree, |node| seen.nodes.binary_search(&node).is_ok());
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
     for node in context.nodes().filter(|node| inside[node.index()] && context.in_operator[node.index()]) {
         *by_name.entry(context.name(node)).or_default() += context.thread.calls[node.index()];
     }
-    context.steps.count > 0 && by_name.into_values().any(|calls| calls >= context.per())
+    context.steps.count > 0 && by_name.into_values().any(|calls| calls >= context.steps_or_one())
 }
 
 /// Minimum reported share of a rule, in percent; 0 for rules without this setting.
@@ -125,7 +126,7 @@ fn loading(context: &CallRuleContext<'_>, place: SourceLocation, seen: &NodeTime
     let has_workers = context.tree.nodes.ids().any(|node| context.name(node).contains(LOADER_WITH_WORKERS));
     let rest = context.window_ns().saturating_sub(ns).max(1);
     let batches = batches(context);
-    let takes = batches.max(context.per());
+    let takes = batches.max(context.steps_or_one());
     let workers = if has_workers { MAX_WORKERS } else { ns.div_ceil(rest).clamp(1, MAX_WORKERS) };
     // Workers load concurrently with the computation. The rest is the excess of loading, and the cost of taking
     // batches.
@@ -133,7 +134,7 @@ fn loading(context: &CallRuleContext<'_>, place: SourceLocation, seen: &NodeTime
     let [likely, most] = TAKE_NS.map(|take| signed(ns.saturating_sub(left(take))));
     // Free processors are unknown. Loading that mostly waits needs none.
     let mostly_waits = seen.time.waits_ns.saturating_sub(seen.time.measured_ns) > ns / 2;
-    let counted = bounded(context, seen.time);
+    let counted = bounded_gain(context, seen.time);
     let low_ns = if mostly_waits && !has_workers { most.min(counted.low_ns) } else { 0 };
     let how = match (has_workers, workers) {
         (true, _) => "DataLoader workers are too slow".to_owned(),
@@ -188,7 +189,9 @@ fn slowest_line(context: &CallRuleContext<'_>, seen: &NodeTime) -> String {
 /// Number of batches taken from loaders, from PyTorch's spans; 0 without them.
 fn batches(context: &CallRuleContext<'_>) -> u64 {
     let is_take = |node: &CallNodeId| context.name(*node).starts_with(TAKE_BATCH);
-    context.thread.recorded(context.nodes().filter(is_take).map(|node| context.thread.calls[node.index()]).sum())
+    context
+        .thread
+        .scale_to_recorded(context.nodes().filter(is_take).map(|node| context.thread.calls[node.index()]).sum())
 }
 
 #[cfg(test)]

@@ -31,8 +31,9 @@ pub(super) struct CallCandidate {
     pub(super) covers_ns: u64,
 }
 
-/// Gain of a time in ns, with bounds from its sampling error. Rows of profiles stand for an unknown number of samples.
-pub(super) fn bounded(context: &CallRuleContext<'_>, time: Time) -> Gain {
+/// Gain over all steps of saving a time, in ns, with bounds from its sampling error. Rows of profiles stand for an
+/// unknown number of samples.
+pub(super) fn bounded_gain(context: &CallRuleContext<'_>, time: Time) -> Gain {
     let ns = signed(time.ns);
     let sampled_ns = time.ns.saturating_sub(time.measured_ns);
     if sampled_ns == 0 {
@@ -47,11 +48,12 @@ pub(super) fn bounded(context: &CallRuleContext<'_>, time: Time) -> Gain {
     Gain { ns, low_ns: with(low).min(ns), high_ns: with(high).max(ns) }
 }
 
+/// Convert a time in ns to a signed number, at most the largest one.
 pub(super) fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
-/// Confidence by the number of samples.
+/// Confidence of a finding by the number of samples of its time: low for few samples, otherwise medium.
 pub(super) fn confidence(time: Time) -> Confidence {
     const FEW: u64 = 10;
     let is_sampled = time.measured_ns < time.ns / 2;

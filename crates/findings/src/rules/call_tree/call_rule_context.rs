@@ -62,7 +62,7 @@ impl<'a> CallRuleContext<'a> {
         let id = thread.id;
         // A few short steps may have no sample.
         Self::for_thread(tree, thread, settings)
-            .or_else(|| Self::for_thread(tree, Thread::with(tree, id, TimeSource::Operators), settings))
+            .or_else(|| Self::for_thread(tree, Thread::from_rows(tree, id, TimeSource::Operators), settings))
     }
 
     fn for_thread(tree: &'a CallingContextTree, mut thread: Thread, settings: &'a Settings) -> Option<Self> {
@@ -116,22 +116,22 @@ impl<'a> CallRuleContext<'a> {
         self.window_ns
     }
 
-    /// Divisor of totals: the number of steps; 1 without steps.
-    pub(super) fn per(&self) -> u64 {
+    /// Number of steps, or 1 without steps: the divisor of totals.
+    pub(super) fn steps_or_one(&self) -> u64 {
         self.steps.count.max(1) as u64
     }
 
-    /// Words for titles: per step if steps are known, else for the whole program.
+    /// Phrases for titles, such as "per step"; without steps, for the whole program.
     pub(super) fn words(&self) -> StepWords {
         StepWords::new(self.steps.count)
     }
 
-    /// Time per step, from a time of all steps.
+    /// Divide a time of all steps, in ns, by the number of steps.
     pub(super) fn per_step(&self, ns: u64) -> i64 {
-        i64::try_from(ns / self.per()).unwrap_or(i64::MAX)
+        i64::try_from(ns / self.steps_or_one()).unwrap_or(i64::MAX)
     }
 
-    /// Share of the analyzed time, in percent.
+    /// A time in ns, in percent of the analyzed time.
     pub(super) fn percent(&self, ns: u64) -> f64 {
         (100.0 * ns as f64 / self.window_ns.max(1) as f64).min(100.0)
     }
@@ -187,8 +187,8 @@ impl<'a> CallRuleContext<'a> {
         self.tree.nodes.parent.get(node.index()).and_then(|parent| parent.some()).unwrap_or(CallingContextTree::ROOT)
     }
 
-    /// Check if a node is work of the user: its innermost Python frame is the user's own, or one of a library that is
-    /// not a framework and was called by the user's own code.
+    /// Check if a node is work of the user. Its innermost Python frame is the user's own, or of a library that the
+    /// user's code called and that is no framework.
     pub(super) fn is_users(&self, node: CallNodeId) -> bool {
         self.users.get(node.index()).copied().unwrap_or(false)
     }
@@ -241,8 +241,8 @@ fn note_line(place: &mut SourceLocation, tree: &CallingContextTree, frame: &Fram
     }
 }
 
-/// Source location of a node of a calling context tree: the nearest line of the user's own code at or above it, with
-/// the innermost module and the outermost operator in between.
+/// Source location of a node of a calling context tree: the nearest line of the user's own code at or above it.
+/// Includes the innermost module and the outermost operator in between.
 #[must_use]
 pub fn place_of_call(tree: &CallingContextTree, node: CallNodeId) -> SourceLocation {
     let text = |id| tree.strings.get(id).to_owned();

@@ -17,18 +17,19 @@ use stackline_timeline::vocabulary::autograd::is_accumulation;
 use stackline_timeline::vocabulary::python::ZERO_GRAD;
 use std::collections::BTreeMap;
 
+/// Candidates for copies that reorder tensors, and for gradients filled with zeros; none for programs that use a GPU.
 pub(super) fn find(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
     if operators.context.uses_gpu {
         return Vec::new();
     }
     let spans = operators.spans(ZERO_GRAD);
     // Each optimizer gets an equal part of all gradient sums.
-    let sums = sums(operators).shared_by(spans.len());
+    let sums = gradient_additions(operators).shared_by(spans.len());
     let zeroed = spans.into_iter().filter_map(|(name, spans)| zeroed(operators, (name, &spans), &sums));
     zeroed.chain(reordered(operators, kinds)).collect()
 }
 
-/// Outermost operators that reorder tensors by copying, by line.
+/// Candidates for outermost operators that reorder tensors by copying, one per line and operator.
 fn reordered(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
     let context = operators.context;
     let forward = Forward::new(context);
@@ -53,7 +54,8 @@ fn reordered(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCan
     by_line.into_iter().filter_map(|((line, operator), all)| copies(operators, line, operator, &all)).collect()
 }
 
-/// Inclusive values of each node, without nodes of backward passes, which are below their forward operators.
+/// Time, copies and conversions of operators at or below each node, without nodes of backward passes, which are below
+/// their forward operators.
 struct Forward {
     /// Elapsed time, in ns.
     ns: Vec<u64>,
@@ -115,7 +117,7 @@ fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Ca
     })
 }
 
-/// Calls that fill gradients with zeros, and backward passes that add to them.
+/// Candidate for calls of an optimizer that fill gradients with zeros, and for the backward passes that add to them.
 fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), sums: &Calls) -> Option<CallCandidate> {
     let context = operators.context;
     let rule = &zeroed_gradients::RULE;
@@ -123,7 +125,7 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
     let of_one = all.get(aten::ZERO).cloned().unwrap_or_default();
     let of_lists = all.get(aten::FOREACH_ZERO).cloned().unwrap_or_default();
     let times: u64 = spans.iter().map(|span| context.thread.calls[span.index()]).sum();
-    let times = context.thread.recorded(times).max(1);
+    let times = context.thread.scale_to_recorded(times).max(1);
     // The length of a list is not recorded.
     let per_call = (of_lists.calls == 0).then(|| usize::try_from(of_one.calls / times).unwrap_or(usize::MAX));
     let is_few = |per_call: usize| (per_call as f64) < context.setting(rule, "gradients");
@@ -155,7 +157,7 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
 }
 
 /// Number and time of the gradient additions in all backward passes.
-fn sums(operators: &Operators<'_, '_>) -> Calls {
+fn gradient_additions(operators: &Operators<'_, '_>) -> Calls {
     let context = operators.context;
     let accumulates = below(context.tree, |node| is_accumulation(context.name(node)));
     let mut all = Calls::default();

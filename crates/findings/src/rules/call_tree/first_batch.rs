@@ -32,7 +32,7 @@ impl Thread {
     }
 }
 
-/// Excess of the longest call over the mean of the others, if it is much longer.
+/// Excess of the longest call over the mean of the others, in ns; none unless it is much longer.
 fn excess_of_longest(calls: &CallStats) -> Option<u64> {
     let others = calls.count.checked_sub(1).filter(|_| calls.count >= MIN_BATCHES)?;
     let mean = calls.sum.saturating_sub(calls.max) as f64 / others as f64;

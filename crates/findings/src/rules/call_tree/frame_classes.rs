@@ -24,7 +24,7 @@ const CLASSIFIERS: [(&Rule, KindOf); 7] = [
 /// Possible causes of a wait, if no frame names the cause.
 pub(super) const UNNAMED_WAIT: &str = "a file, the network, a lock, or time.sleep";
 
-/// Time by rule and line, and the rule of each node.
+/// Division of a thread's time among rules by frame names: time by rule and line, and the rule of each node.
 pub(super) struct FrameClasses {
     found: Vec<(&'static Rule, ByLine)>,
     /// Preprocessing during data loading: part of the loading time.
@@ -61,20 +61,22 @@ impl FrameClasses {
         Self { found, loader_preprocessing, rules }
     }
 
+    /// Rules, each with its time by line and kind of work.
     pub(super) fn by_rule(&self) -> impl Iterator<Item = (&'static Rule, &ByLine)> {
         self.found.iter().map(|(rule, found)| (*rule, found))
     }
 
+    /// Time of preprocessing functions during data loading, by line and kind of work.
     pub(super) fn loader_preprocessing(&self) -> &ByLine {
         &self.loader_preprocessing
     }
 
-    /// Check if a node belongs to a rule.
+    /// Check if frame names assign a node's time to a rule.
     pub(super) fn is_classified(&self, node: CallNodeId) -> bool {
         self.rule_of(node).is_some()
     }
 
-    /// Rule of a node, and the line of its finding.
+    /// Rule to which a node's time belongs, and the line of its finding.
     pub(super) fn rule_of(&self, node: CallNodeId) -> Option<(&'static Rule, FrameId)> {
         self.rules.get(node.index()).copied().flatten()
     }

@@ -35,16 +35,16 @@ impl Thread {
         }
     }
 
-    /// Time of the steps in which no sample or operator shows the thread, in ns; 0 if it is small, or if the length of
-    /// the steps is unknown. `excluded_ns` is time of the steps that was excluded.
+    /// Time of the steps in which no sample or operator shows the thread, in ns. It is 0 if it is small, or if the
+    /// length of the steps is unknown. `excluded_ns` is time of the steps that was excluded.
     pub(super) fn blocked_ns(&self, steps: &Steps, length: Option<f64>, excluded_ns: u64) -> u64 {
         let Some(length) = length else { return 0 };
         let blocked = length - self.sum(steps, true, |time| time.ns) - excluded_ns as f64;
         if blocked > LEAST_BLOCKED_NS.max(LEAST_BLOCKED * length) { blocked as u64 } else { 0 }
     }
 
-    /// Check if time without samples may lie between steps instead of in them: code after the loop may run between
-    /// steps (an evaluation or a checkpoint after each epoch), and may be blocked there.
+    /// Check if time without samples may lie between steps instead of in them. Code after the loop (an evaluation or a
+    /// checkpoint after each epoch) may run between steps, and may be blocked there.
     pub(super) fn may_be_between(&self, tree: &CallingContextTree, steps: &Steps, blocked_ns: u64) -> bool {
         let is_later = after_loop(tree, steps);
         let nodes = tree.nodes.ids().map(CallNodeId::index);
@@ -63,7 +63,7 @@ impl Thread {
         overhead: Option<f64>,
     ) -> Option<f64> {
         let ends = Ends::new(tree, self).filter(|_| self.known == TimeSource::Cpu)?;
-        if steps.count == 0 || self.recorded(ends.count) != steps.count as u64 {
+        if steps.count == 0 || self.scale_to_recorded(ends.count) != steps.count as u64 {
             return None;
         }
         let length = ends.steps_ns as f64 / (1.0 + overhead.unwrap_or(0.0));

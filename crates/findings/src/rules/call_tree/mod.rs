@@ -27,11 +27,11 @@ mod thread;
 mod uncovered;
 mod unsampled_time;
 
-use crate::gain::scaled;
-use crate::rank::{limit_to_step, order};
+use crate::gain::gain_per_step;
+use crate::rank::{limit_to_step, ranking_key};
 use crate::{
-    ExternalRules, Finding, Findings, MemoryFindings, Options, Programs, Reason, Requirement, Rule, RuleInfo, Settings,
-    SkippedRule, Support,
+    ExternalRules, Finding, Findings, MemoryFindings, Options, ProgramCondition, Reason, Requirement, Rule, RuleInfo,
+    Settings, SkippedRule, Support,
 };
 use call_candidate::{BY_TIME, CallCandidate};
 use call_rule_context::CallRuleContext;
@@ -125,7 +125,7 @@ fn find_for_rank(
     let (found, small): (Vec<Finding>, Vec<Finding>) =
         priced.partition(|finding| is_large_enough(finding, step_ns, options));
     let (mut findings, ignored): (Vec<Finding>, Vec<Finding>) = found.into_iter().partition(keep);
-    findings.sort_by(|a, b| order(a).cmp(&order(b)));
+    findings.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
     let combined = combined_gain(&findings, step_ns);
     Ok(Findings {
         step_ns,
@@ -163,7 +163,7 @@ fn add_external_findings(
         own.partition(|finding| found.step_ns == 0 || is_large_enough(finding, found.step_ns, options));
     let (kept, ignored): (Vec<Finding>, Vec<Finding>) = own.into_iter().partition(keep);
     found.findings.extend(kept);
-    found.findings.sort_by(|a, b| order(a).cmp(&order(b)));
+    found.findings.sort_by(|a, b| ranking_key(a).cmp(&ranking_key(b)));
     found.ignored.extend(ignored);
     found.small.extend(small);
     found.rules.extend(others.rules().cloned());
@@ -204,9 +204,9 @@ fn no_times(tree: &CallingContextTree, rank: Option<i64>) -> NoCalls {
 }
 
 fn to_finding(context: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i64, is_incomplete: bool) -> Finding {
-    let facts = candidate.facts.iter().map(|fact| context.words().name(fact));
-    let per = i64::try_from(context.per()).unwrap_or(i64::MAX);
-    let gain = limit_to_step(scaled(candidate.gain, per), step_ns);
+    let facts = candidate.facts.iter().map(|fact| context.words().displayed_fact(fact));
+    let per = i64::try_from(context.steps_or_one()).unwrap_or(i64::MAX);
+    let gain = limit_to_step(gain_per_step(candidate.gain, per), step_ns);
     // Elapsed times of operators may exceed the total of the samples.
     let gain = Gain { ns: gain.ns.min(step_ns), low_ns: gain.low_ns.min(step_ns), high_ns: gain.high_ns };
     // The host may run ahead of a GPU without waiting for it.
@@ -232,17 +232,17 @@ fn to_finding(context: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns:
     }
 }
 
-/// Texts of the rule of a candidate, with the advice variant that fits.
+/// Metadata of a candidate's rule, with the advice variant that fits the program.
 fn candidate_info(context: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleInfo> {
     candidate.rule.info_where(candidate.kind, |programs| match programs {
-        Programs::Any => true,
-        Programs::Jax => context.uses_jax(),
-        Programs::WithoutGpu => !context.uses_gpu,
-        Programs::Where(_) => false,
+        ProgramCondition::Any => true,
+        ProgramCondition::Jax => context.uses_jax(),
+        ProgramCondition::WithoutGpu => !context.uses_gpu,
+        ProgramCondition::Where(_) => false,
     })
 }
 
-/// Combined gain of all findings with separate times.
+/// Sum of the gains of findings whose times do not overlap, limited to a step.
 fn combined_gain(findings: &[Finding], step_ns: i64) -> Option<Gain> {
     let mut gains = findings.iter().filter(|finding| finding.on_top_ns.is_some()).filter_map(|finding| finding.gain);
     let first = gains.next()?;

@@ -2,7 +2,7 @@
 //! operators (SL038).
 
 use super::super::{operators_in_loops, unfused_optimizer};
-use super::call_candidate::{CallCandidate, bounded, signed};
+use super::call_candidate::{CallCandidate, bounded_gain, signed};
 use super::call_rule_context::CallRuleContext;
 use super::frame_classes::FrameClasses;
 use super::steps::below;
@@ -16,6 +16,7 @@ use stackline_timeline::vocabulary::autograd::ENGINE;
 use stackline_timeline::vocabulary::python::{OPTIMIZER, OPTIMIZER_STEP};
 use std::collections::BTreeMap;
 
+/// Candidates for unfused optimizers, and for loops of small operators.
 pub(super) fn find(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
     let context = operators.context;
     let is_fused = |name: &str| name.contains("Fused");
@@ -26,7 +27,7 @@ pub(super) fn find(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<C
     optimizers.chain(loops(operators, kinds)).collect()
 }
 
-/// Outermost operators of the thread.
+/// Outermost operators of the thread in a call tree, with the elapsed time of each node.
 pub(super) struct Operators<'c, 'a> {
     pub(super) context: &'c CallRuleContext<'a>,
     /// Inclusive elapsed time of each node, in ns.
@@ -37,7 +38,7 @@ pub(super) struct Operators<'c, 'a> {
     pub(super) is_of_other_rule: Vec<bool>,
 }
 
-/// Calls of an operator from one line.
+/// Number of calls of operators, and their total time in ns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     pub(super) calls: u64,
@@ -45,6 +46,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
+    /// Add the number and time of other calls.
     pub(super) fn add(&mut self, other: &Self) {
         self.calls = self.calls.saturating_add(other.calls);
         self.ns = self.ns.saturating_add(other.ns);
@@ -71,11 +73,12 @@ impl<'c, 'a> Operators<'c, 'a> {
         Self { context, ns, outermost, is_of_other_rule }
     }
 
+    /// Number of calls of a node, and their inclusive time.
     pub(super) fn calls(&self, node: CallNodeId) -> Calls {
         Calls { calls: self.context.thread.calls[node.index()], ns: self.ns[node.index()] }
     }
 
-    /// Spans with a name prefix, by name.
+    /// Nodes with calls whose name begins with a prefix, by name.
     pub(super) fn spans(&self, prefix: &str) -> BTreeMap<&str, Vec<CallNodeId>> {
         let mut found: BTreeMap<&str, Vec<CallNodeId>> = BTreeMap::new();
         for node in self.context.nodes() {
@@ -87,7 +90,7 @@ impl<'c, 'a> Operators<'c, 'a> {
         found
     }
 
-    /// Outermost operators below the nodes, by name.
+    /// Calls of the outermost operators at or below the nodes `spans`, by operator name.
     pub(super) fn below(&self, spans: &[CallNodeId]) -> BTreeMap<&str, Calls> {
         let mut by_name: BTreeMap<&str, Calls> = BTreeMap::new();
         let inside = below(self.context.tree, |node| spans.binary_search(&node).is_ok());
@@ -104,7 +107,8 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCa
     let context = operators.context;
     let rule = &unfused_optimizer::RULE;
     let name = context.name(*spans.first()?);
-    let steps: u64 = context.thread.recorded(spans.iter().map(|span| context.thread.calls[span.index()]).sum());
+    let steps: u64 =
+        context.thread.scale_to_recorded(spans.iter().map(|span| context.thread.calls[span.index()]).sum());
     let by_name = operators.below(spans);
     let backward = |name: &&str| stackline_timeline::vocabulary::autograd::is_node(name);
     let of_many = |name: &&str| unfused_optimizer::MULTI_TENSOR_KERNELS.iter().any(|part| name.contains(part));
@@ -183,7 +187,7 @@ fn loops(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCandida
                 .push((line, place, calls));
         }
     }
-    let between = between(context, kinds);
+    let between = time_outside_operators(context, kinds);
     let python = |lines: &[Line]| {
         let mut time = Time::default();
         lines.iter().filter_map(|(line, ..)| between.get(line)).for_each(|of_line| time.add(*of_line));
@@ -195,15 +199,15 @@ fn loops(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCandida
 /// Check if an operator is small, and called many times per step from one line.
 pub(super) fn is_of_loop(context: &CallRuleContext<'_>, calls: &Calls) -> bool {
     let setting = |name| context.setting(&operators_in_loops::RULE, name);
-    let (least, longest) = (setting("calls") * context.per() as f64, setting("median_us") * 1e3);
+    let (least, longest) = (setting("calls") * context.steps_or_one() as f64, setting("median_us") * 1e3);
     context.steps.count > 0 && calls.calls as f64 >= least && calls.ns as f64 <= longest * calls.calls.max(1) as f64
 }
 
 /// Line with the calls of each operator.
 type Line = (CallNodeId, SourceLocation, Vec<Calls>);
 
-/// Sampled time outside of operators, by line.
-fn between(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> BTreeMap<CallNodeId, Time> {
+/// Sampled computing time outside of operators, by line.
+fn time_outside_operators(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> BTreeMap<CallNodeId, Time> {
     let mut found: BTreeMap<CallNodeId, Time> = BTreeMap::new();
     for node in context.nodes() {
         let time = context.thread.own[node.index()].computing();
@@ -227,7 +231,7 @@ fn loop_candidate(context: &CallRuleContext<'_>, lines: &[Line], python: Time) -
     let (_, place, _) = lines.iter().max_by_key(of_line)?;
     let numbers = || lines.iter().filter_map(|(_, place, _)| place.line);
     let mean_us = ns as f64 / 1e3 / calls.max(1) as f64;
-    let operators = format!("{} small operators{}", calls / context.per(), context.words().per_step_suffix());
+    let operators = format!("{} small operators{}", calls / context.steps_or_one(), context.words().per_step_suffix());
     let title = match (numbers().min(), numbers().max()) {
         (Some(first), Some(last)) if first < last => {
             format!("Python loop (lines {first} to {last}): {operators}, {mean_us:.1} µs each")
@@ -235,10 +239,10 @@ fn loop_candidate(context: &CallRuleContext<'_>, lines: &[Line], python: Time) -
         _ => format!("Python loop: {operators}, {mean_us:.1} µs each"),
     };
     // One call of each operator remains, with its Python.
-    let left: f64 = all().map(|of| of.ns as f64 * context.per() as f64 / of.calls.max(1) as f64).sum();
+    let left: f64 = all().map(|of| of.ns as f64 * context.steps_or_one() as f64 / of.calls.max(1) as f64).sum();
     let part = (1.0 - left / ns.max(1) as f64).max(0.0);
     let likely = (all_ns as f64 * part) as i64;
-    let most = ns.saturating_add(u64::try_from(bounded(context, python).high_ns).unwrap_or(0));
+    let most = ns.saturating_add(u64::try_from(bounded_gain(context, python).high_ns).unwrap_or(0));
     Some(CallCandidate {
         rule,
         title,

@@ -47,7 +47,8 @@ impl Thread {
     }
 }
 
-/// Check if the recorder runs at each call: spans are rare.
+/// Check if a node's calls count as operator calls, at each of which the recorder runs. Spans are rare, and do not
+/// count.
 fn is_operator(tree: &CallingContextTree, node: CallNodeId) -> bool {
     matches!(tree.frame(node), Some(frame) if !matches!(frame, Frame::Span { .. }))
 }

@@ -1,7 +1,7 @@
 //! SL043 for call trees: Python time of functions outside of operators.
 
 use super::super::busy_python;
-use super::call_candidate::{CallCandidate, bounded, confidence, facts};
+use super::call_candidate::{CallCandidate, bounded_gain, confidence, facts};
 use super::call_rule_context::CallRuleContext;
 use super::frame_classes::FrameClasses;
 use super::thread::{Time, TimeSource};
@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 /// Divisor of a speculative gain: half of the time, at most all of it.
 const SPECULATIVE_DIVISOR: i64 = 2;
 
+/// Candidates for functions with much Python time outside of operators.
 pub(super) fn find(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
     // For programs with a GPU, sums do not show which work waits for the host.
     if context.thread.known == TimeSource::Operators || !context.thread.knows_computing() || context.uses_gpu {
@@ -56,7 +57,7 @@ fn candidate(context: &CallRuleContext<'_>, lines: &BTreeMap<SourceLocation, Tim
         return None;
     }
     let (place, _) = lines.iter().max_by_key(|(_, time)| time.ns)?;
-    let all = bounded(context, time);
+    let all = bounded_gain(context, time);
     Some(CallCandidate {
         rule: &busy_python::RULE,
         title: busy_python::title(share),

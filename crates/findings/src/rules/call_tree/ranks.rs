@@ -3,7 +3,7 @@
 use super::super::{busy_python, dataloader_starved, operators_in_loops};
 use super::{find_for_rank, no_times};
 use crate::identity::rank_identity;
-use crate::{Finding, Findings, Options, Rule, merge, ranges};
+use crate::{Finding, Findings, Options, Rule, merge, ranks_text};
 use stackline_calls::NoCalls;
 use stackline_model::CallingContextTree;
 use stackline_timeline::source_location::SourceLocation;
@@ -40,10 +40,10 @@ pub(super) fn find(
     unify_lines(&mut found, keep);
     let mut merged = merge(found, options, keep).ok_or_else(|| no_times(tree, None))?;
     if !apart.is_empty() {
-        merged.notes.push(format!("findings exclude {}, where no steps are marked", ranges(&apart)));
+        merged.notes.push(format!("findings exclude {}, where no steps are marked", ranks_text(&apart)));
     }
     if !without.is_empty() {
-        merged.notes.push(format!("findings exclude {}, where no time was measured in steps", ranges(&without)));
+        merged.notes.push(format!("findings exclude {}, where no time was measured in steps", ranks_text(&without)));
     }
     Ok(merged)
 }
@@ -52,7 +52,8 @@ pub(super) fn find(
 /// most time. That line may differ between ranks.
 const COMBINES_LINES: [&Rule; 3] = [&busy_python::RULE, &dataloader_starved::RULE, &operators_in_loops::RULE];
 
-/// Identity of findings of those rules, without the line; none for other rules.
+/// Key that merges findings of the rules in [`COMBINES_LINES`] across ranks: their identity without the line. None for
+/// other rules.
 fn merge_key(finding: &Finding) -> Option<(String, SourceLocation, String)> {
     let rule = COMBINES_LINES.iter().find(|rule| rule.code == finding.rule.code)?;
     let is_of_program = rule.code == dataloader_starved::RULE.code;

@@ -9,7 +9,7 @@ use stackline_model::{CallNodeId, CallingContextTree, Frame};
 const COMPILES: &str = "torch/_dynamo/convert_frame.py";
 
 impl Steps {
-    /// Count collections during Dynamo's compilations as compilation, which is one-time work. Excludes those within a
+    /// Exclude garbage collections during Dynamo's compilations from the steps, as one-time work. Keeps those within a
     /// recompilation span, which belong to SL026.
     pub(super) fn leave_out_setup_collections(&mut self, tree: &CallingContextTree) {
         let span = |node: CallNodeId| match tree.frame(node) {

@@ -2,7 +2,7 @@
 
 use super::call_rule_context::CallRuleContext;
 use super::steps::with_steps_as_one;
-use super::thread::{TimeSource, is_recorded, rank_of};
+use super::thread::{TimeSource, is_stackline_recording, rank_of};
 use crate::Settings;
 use stackline_model::{CallMetric, CallThreadId, CallingContextTree, FrameId};
 use stackline_timeline::source_location::SourceLocation;
@@ -43,7 +43,7 @@ pub struct StepTime {
 /// for recordings of only operators, in which the time between operators is unknown.
 #[must_use]
 pub fn step_time(tree: &CallingContextTree) -> Option<StepTime> {
-    if !is_recorded(tree) {
+    if !is_stackline_recording(tree) {
         return None;
     }
     let merged = with_steps_as_one(tree);
@@ -65,7 +65,7 @@ pub fn step_time(tree: &CallingContextTree) -> Option<StepTime> {
 /// Number of analyzed ranks: each analysis reads the whole tree.
 const MAX_RANKS: usize = 8;
 
-/// Ranks by the sampled time of their busiest thread.
+/// Ranks in descending order of the sampled time of their busiest thread.
 fn busiest_ranks(tree: &CallingContextTree) -> Vec<i64> {
     let mut by_thread: BTreeMap<CallThreadId, u64> = BTreeMap::new();
     for (_, thread, metric, stats) in tree.metrics.iter() {

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// second optimizer that warms up.
 const MIN_MARK_FRACTION: u64 = 10;
 
-/// Steps and their nodes.
+/// Number of steps in a call tree, and the nodes of the loop that runs them.
 #[derive(Debug)]
 pub(super) struct Steps {
     /// Number of recorded steps; 0 without step marks.
@@ -35,6 +35,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
+    /// Find the spans that mark steps, and the function and lines of the loop around them.
     pub(super) fn find(tree: &CallingContextTree, children: &CallChildren, thread: &Thread) -> Self {
         let is_once = below(tree, |node| is_one_time_work(tree, node));
         let marks = marks(tree, thread);
@@ -48,7 +49,7 @@ impl Steps {
             None => vec![true; tree.nodes.len()],
         };
         Self {
-            count: mark.map_or(0, |mark| usize::try_from(thread.recorded(mark.calls)).unwrap_or(usize::MAX)),
+            count: mark.map_or(0, |mark| usize::try_from(thread.scale_to_recorded(mark.calls)).unwrap_or(usize::MAX)),
             marks: mark.map(|mark| mark.name.clone()),
             function: of_loop.as_ref().map(|of_loop| of_loop.function),
             maybe_after: of_loop.map_or_else(Vec::new, |of_loop| of_loop.maybe_after),
@@ -94,6 +95,7 @@ fn is_mark_of(tree: &CallingContextTree, node: CallNodeId, framework: &Framework
     name.is_some_and(|name| framework.step_role(name).is_some())
 }
 
+/// Check if a node is a span or operator whose name begins with a prefix.
 pub(super) fn is_span(tree: &CallingContextTree, node: CallNodeId, prefix: &str) -> bool {
     tree.frame(node).is_some_and(|frame| is_span_frame(tree, frame, prefix))
 }
@@ -109,15 +111,15 @@ fn span_name<'t>(tree: &'t CallingContextTree, frame: &Frame) -> Option<&'t str>
     }
 }
 
-/// Spans that mark steps, at all nodes.
+/// Kind of step mark: name of its spans, their nodes, and their number of calls.
 struct Mark {
     name: String,
     nodes: Vec<CallNodeId>,
     calls: u64,
 }
 
-/// Spans that mark steps, in the order of preference of traces: those of a profiler's schedule, otherwise of a
-/// framework, otherwise of optimizers, which may have different steps.
+/// Find the kinds of step marks. Traces prefer them in this order: spans of a profiler's schedule, of a framework, of
+/// optimizers, which may have different steps.
 fn marks(tree: &CallingContextTree, thread: &Thread) -> Vec<Mark> {
     let nodes_where = |is_it: &dyn Fn(CallNodeId) -> bool| -> Vec<CallNodeId> {
         tree.nodes.ids().skip(1).filter(|node| thread.calls[node.index()] > 0 && is_it(*node)).collect()
@@ -151,8 +153,8 @@ fn marks(tree: &CallingContextTree, thread: &Thread) -> Vec<Mark> {
 
 /// Innermost line above a node outside of PyTorch.
 fn line_of(tree: &CallingContextTree, node: CallNodeId) -> FrameId {
-    let line =
-        ancestors_of(tree, node).find(|&at| python(tree, at).is_some_and(|((_, file), _)| !is_in_torch(tree, file)));
+    let line = ancestors_of(tree, node)
+        .find(|&at| python_frame(tree, at).is_some_and(|((_, file), _)| !is_in_torch(tree, file)));
     line.and_then(|line| tree.nodes.frame.get(line.index()).copied()).unwrap_or(FrameId::NONE)
 }
 
@@ -189,7 +191,7 @@ pub(super) fn with_steps_as_one(tree: &CallingContextTree) -> Option<CallingCont
     Some(merged)
 }
 
-/// Lines of the function that runs the loop.
+/// Loop that runs the steps: its function, and the nodes of its lines.
 struct Loop {
     function: (StrId, StrId),
     lines: Vec<CallNodeId>,
@@ -210,7 +212,8 @@ impl Loop {
         let repeated = RepeatedWork::new(tree, thread, mark, is_once);
         let most = mark.nodes.iter().max_by_key(|node| (thread.calls[node.index()], std::cmp::Reverse(**node)))?;
         let path = tree.path(*most);
-        let is_loops = |node: CallNodeId| python(tree, node).is_some_and(|((_, file), _)| !is_in_torch(tree, file));
+        let is_loops =
+            |node: CallNodeId| python_frame(tree, node).is_some_and(|((_, file), _)| !is_in_torch(tree, file));
         let functions: Vec<CallNodeId> = path.into_iter().filter(|&node| is_loops(node)).collect();
         // Set-up may make a multiple of the calls by chance.
         let has_several = |is_called: &[bool]| {
@@ -223,18 +226,19 @@ impl Loop {
     }
 
     /// Lines of a node's function, and the number of lines with calls in each step. If other lines make calls only
-    /// once, the function contains the loop, not only its body: lines before the first repeated one are set-up, and
-    /// lines after the last may be after the loop.
+    /// once, the function contains the loop, not only its body. Then lines before the first repeated one are set-up,
+    /// and lines after the last may be after the loop.
     fn lines_of(
         (tree, children, thread): (&CallingContextTree, &CallChildren, &Thread),
         node: CallNodeId,
         repeated: &RepeatedWork,
         is_called: &[bool],
     ) -> Option<(Self, usize)> {
-        let (function, _) = python(tree, node)?;
+        let (function, _) = python_frame(tree, node)?;
         let caller = tree.nodes.parent[node.index()];
-        let own =
-            |at: &CallNodeId| python(tree, *at).filter(|(other, _)| *other == function).map(|(_, line)| (line, *at));
+        let own = |at: &CallNodeId| {
+            python_frame(tree, *at).filter(|(other, _)| *other == function).map(|(_, line)| (line, *at))
+        };
         let lines: Vec<(u32, CallNodeId)> = children.of_node(caller).iter().filter_map(own).collect();
         let first = lines.iter().filter(|(_, at)| repeated.steps[at.index()]).map(|(line, _)| *line).min();
         let is_once = |(_, at): &(u32, CallNodeId)| repeated.any[at.index()] && !repeated.steps[at.index()];
@@ -255,15 +259,15 @@ impl Loop {
     }
 }
 
-/// Function, file and line of a Python frame.
-fn python(tree: &CallingContextTree, node: CallNodeId) -> Option<((StrId, StrId), u32)> {
+/// Function, file and line of a node with a Python frame; `None` for other nodes.
+fn python_frame(tree: &CallingContextTree, node: CallNodeId) -> Option<((StrId, StrId), u32)> {
     match tree.frame(node)? {
         Frame::Python { function, file, line, .. } => Some(((*function, *file), *line)),
         _ => None,
     }
 }
 
-/// Repeated work of each node, including its callees.
+/// Evidence, for each node with its callees, that its work repeats in each step: calls, waits and step marks.
 pub(super) struct RepeatedWork {
     /// Has as many calls as steps.
     pub(super) once: Vec<bool>,
@@ -296,13 +300,13 @@ impl RepeatedWork {
     /// Count repeated work. The recorder may skip steps to measure its overhead, and a program may run its steps from
     /// several lines.
     fn new(tree: &CallingContextTree, thread: &Thread, mark: &Mark, is_once: &[bool]) -> Self {
-        let recorded = thread.recorded(mark.calls);
+        let recorded = thread.scale_to_recorded(mark.calls);
         let of_nodes = || mark.nodes.iter().map(|node| thread.calls[node.index()]);
-        let counts = sorted(of_nodes().chain([mark.calls, recorded]));
+        let counts = distinct_counts(of_nodes().chain([mark.calls, recorded]));
         // Spans are counted in all steps, other calls only in recorded steps.
-        let of_spans = sorted(of_nodes().chain([mark.calls]));
+        let of_spans = distinct_counts(of_nodes().chain([mark.calls]));
         let is_exact = mark.nodes.len() == 1 && thread.overhead.unrecorded_steps.is_multiple_of(UNRECORDED_BLOCK);
-        let of_others = if is_exact { sorted([recorded].into_iter()) } else { counts.clone() };
+        let of_others = if is_exact { distinct_counts([recorded].into_iter()) } else { counts.clone() };
         // A loader receives one more request at the end of each epoch.
         let is_take = |node, calls: u64| calls >= recorded.max(1) && is_span(tree, node, TAKE_BATCH);
         let is_multiple = |counts: &[u64], calls: u64| calls > 0 && counts.iter().any(|&c| calls.is_multiple_of(c));
@@ -338,8 +342,8 @@ impl RepeatedWork {
     }
 }
 
-/// Counts of steps in ascending order, without uninformative ones.
-fn sorted(counts: impl Iterator<Item = u64>) -> Vec<u64> {
+/// Distinct counts in ascending order, without 0 and 1, which do not identify the steps.
+fn distinct_counts(counts: impl Iterator<Item = u64>) -> Vec<u64> {
     let counts: BTreeSet<u64> = counts.filter(|&count| count > 1).collect();
     counts.into_iter().collect()
 }

@@ -24,6 +24,7 @@ impl TestTree {
         Self { builder, threads: BTreeMap::new(), process }
     }
 
+    /// Thread with this thread ID and torch thread ID, created on first use.
     pub(super) fn thread(&mut self, tid: u32, torch_id: u64) -> CallThreadId {
         let (process, name) = (self.process, self.builder.text("MainThread"));
         let thread = || CallThread { process, tid, torch_id, name };
@@ -66,6 +67,8 @@ impl TestTree {
         self.threads.clear();
     }
 
+    /// Frame from text: `train.py:12 step` (Python), `aten::mm` (operator), `cudaMalloc`, `MmBackward0`; other text is
+    /// a span.
     pub(super) fn frame(&mut self, text: &str) -> FrameId {
         let frame = match text.split_once(' ') {
             Some((place, function)) if place.contains(".py:") => {
@@ -81,6 +84,7 @@ impl TestTree {
         self.builder.frame(frame)
     }
 
+    /// Node of a call path such as `train.py:12 step > aten::mm`, created on first use.
     pub(super) fn node(&mut self, path: &str) -> CallNodeId {
         path.split(" > ").fold(CallingContextTree::ROOT, |node, text| {
             let frame = self.frame(text);
@@ -88,6 +92,7 @@ impl TestTree {
         })
     }
 
+    /// Add a metric's count and sum to the node of a call path on a thread.
     pub(super) fn add(
         &mut self,
         (tid, torch_id): (u32, u64),
@@ -101,11 +106,12 @@ impl TestTree {
         self.builder.add(node, thread, metric, &stats);
     }
 
-    /// Add samples of 10 ms each.
+    /// Add `ms` of CPU time at a call path, in samples of 10 ms.
     pub(super) fn cpu(&mut self, path: &str, ms: u64) {
         self.add((1, 0), path, CallMetric::CpuTime, (ms / 10, ms * MS));
     }
 
+    /// Add `ms` of waits at a call path, in samples of 10 ms.
     pub(super) fn waits(&mut self, path: &str, ms: u64) {
         self.add((1, 0), path, CallMetric::WaitTime, (ms / 10, ms * MS));
     }
@@ -123,6 +129,7 @@ impl TestTree {
         self.builder.add(node, thread, CallMetric::CallTime, &CallStats::from_value(longest * MS));
     }
 
+    /// Finish the tree, and return the findings of all rules.
     pub(super) fn found(self) -> Findings {
         find_in_calls(&self.builder.finish(), None, &Options::default(), &ExternalRules::default(), &|_| true).unwrap()
     }

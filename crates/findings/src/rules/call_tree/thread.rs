@@ -24,6 +24,7 @@ pub(super) struct Time {
 }
 
 impl Time {
+    /// Add another time: its total, waits, unsampled part and samples.
     pub(super) fn add(&mut self, other: Self) {
         self.ns = self.ns.saturating_add(other.ns);
         self.waits_ns = self.waits_ns.saturating_add(other.waits_ns);
@@ -52,7 +53,7 @@ impl Time {
         Self { waits_ns: ns, ..Self::measured(ns) }
     }
 
-    /// Subtract the sampled time of a part.
+    /// Subtract a part, such as that of callees, from a time. The rest counts as sampled computing.
     pub(super) fn without(self, part: Self) -> Self {
         Self::sampled(self.ns.saturating_sub(part.ns), self.samples.saturating_sub(part.samples))
     }
@@ -107,7 +108,7 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// Check if computing and waiting are distinguished: wall time alone includes both.
+    /// Check if the times distinguish computing from waiting: wall time alone includes both.
     pub(super) fn knows_computing(&self) -> bool {
         self.cpu.as_ref().is_none_or(|cpu| !cpu.is_empty())
     }
@@ -120,13 +121,13 @@ impl Thread {
         }
     }
 
-    /// Number of spans in recorded steps, from a number of spans in all steps.
-    pub(super) fn recorded(&self, spans: u64) -> u64 {
+    /// Scale a count or time of spans in all steps to the recorded steps.
+    pub(super) fn scale_to_recorded(&self, spans: u64) -> u64 {
         (spans as f64 * self.recorded_part).round() as u64
     }
 
-    /// Find the thread that runs the steps: it marks steps, runs most operators (except for autograd threads), or has
-    /// most time; of one rank, if selected. `None` without times.
+    /// Find the thread that runs the steps, of one rank if selected; `None` without times. It marks steps, runs most
+    /// operators (except for autograd threads), or has most time.
     pub(super) fn find(tree: &CallingContextTree, rank: Option<i64>) -> Option<Self> {
         let mut by_thread: BTreeMap<CallThreadId, BTreeMap<CallMetric, u64>> = BTreeMap::new();
         let is_chosen = |thread: CallThreadId| rank.is_none_or(|rank| rank_of(tree, thread) == Some(rank));
@@ -156,11 +157,11 @@ impl Thread {
             () if has(CallMetric::CpuTime) => TimeSource::Cpu,
             () => TimeSource::Operators,
         };
-        Some(Self::with(tree, id, known))
+        Some(Self::from_rows(tree, id, known))
     }
 
-    /// Collect a thread from all its rows in the table of threads.
-    pub(super) fn with(tree: &CallingContextTree, id: CallThreadId, known: TimeSource) -> Self {
+    /// Build a thread with its times and calls from all its rows in the table of threads.
+    pub(super) fn from_rows(tree: &CallingContextTree, id: CallThreadId, known: TimeSource) -> Self {
         let first = first_rows(tree);
         let is_it = |thread: CallThreadId| first.get(thread.index()).copied().unwrap_or(thread) == id;
         let nodes = tree.nodes.len();
@@ -196,7 +197,7 @@ impl Thread {
                 operators[at] = operators[at].saturating_add(ns);
             }
         }
-        let is_undivided = known == TimeSource::Wall && is_recorded(tree) && waits.iter().all(|&ns| ns == 0);
+        let is_undivided = known == TimeSource::Wall && is_stackline_recording(tree) && waits.iter().all(|&ns| ns == 0);
         let is_sampled = cpu.iter().any(|time| time.ns > 0);
         let cpu = is_undivided.then(|| if is_sampled { cpu } else { Vec::new() });
         for (time, waits) in own.iter_mut().zip(waits).filter(|(_, waits)| *waits > 0) {
@@ -204,7 +205,7 @@ impl Thread {
             time.waits_ns = waits.min(time.ns);
             time.wait_samples = (time.samples as f64 * part.min(1.0)).round() as u64;
         }
-        if !is_recorded(tree) {
+        if !is_stackline_recording(tree) {
             // Rows of profiles may represent many samples each.
             own.iter_mut().for_each(|time| (time.samples, time.wait_samples) = (0, 0));
         }
@@ -240,7 +241,7 @@ fn first_rows(tree: &CallingContextTree) -> Vec<CallThreadId> {
 }
 
 /// Check if a tree is from Stackline's own recorder, which counts samples.
-pub(super) fn is_recorded(tree: &CallingContextTree) -> bool {
+pub(super) fn is_stackline_recording(tree: &CallingContextTree) -> bool {
     tree.processes.iter().any(|process| !process.recorder.is_empty())
 }
 
@@ -282,7 +283,7 @@ pub(super) fn outermost<K: Copy>(
     found
 }
 
-/// Nodes from one up to the root, exclusive.
+/// A node and its ancestors, innermost first, without the root.
 pub(super) fn ancestors_of(tree: &CallingContextTree, node: CallNodeId) -> impl Iterator<Item = CallNodeId> {
     let above = |node: &CallNodeId| tree.nodes.parent[node.index()].some();
     std::iter::successors(Some(node), above).filter(|node| *node != CallingContextTree::ROOT)

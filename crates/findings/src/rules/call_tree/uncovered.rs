@@ -1,12 +1,12 @@
 //! Time of the thread that no finding covers.
 
 use super::super::{copy_chains, dataloader_starved, operators_in_loops, unfused_optimizer, zeroed_gradients};
-use super::call_candidate::{CallCandidate, bounded};
+use super::call_candidate::{CallCandidate, bounded_gain};
 use super::call_rule_context::CallRuleContext;
 use super::frame_classes::FrameClasses;
 use super::python_time::function_times;
 use super::thread::{Time, TimeSource};
-use crate::gain::scaled;
+use crate::gain::gain_per_step;
 use crate::rank::limit_to_step;
 use crate::{LargeGroup, LargeKind, Uncovered};
 use stackline_model::{CallNodeId, Frame, FrameId, FrameKind};
@@ -23,7 +23,7 @@ const MIN_PERCENT: f64 = 3.0;
 /// Largest number of named groups.
 const MAX_GROUPS: usize = 5;
 
-/// Time of one name.
+/// Time of one operator or function, with its calls and the source location with most of the time.
 struct Group {
     time: Time,
     calls: u64,
@@ -33,6 +33,7 @@ struct Group {
     location_ns: u64,
 }
 
+/// Find the operators and functions with most of the time that no candidate covers.
 pub(super) fn find(context: &CallRuleContext<'_>, kinds: &FrameClasses, candidates: &[CallCandidate]) -> Uncovered {
     let covered: u64 =
         candidates.iter().filter(|candidate| !candidate.is_within_other).map(|candidate| candidate.covers_ns).sum();
@@ -86,8 +87,8 @@ fn is_about(candidate: &CallCandidate, operator: &str, place: &SourceLocation) -
 
 fn large(context: &CallRuleContext<'_>, kind: LargeKind, name: String, group: Group) -> LargeGroup {
     let percent = context.percent(group.time.ns);
-    let all = bounded(context, group.time);
-    let per = i64::try_from(context.per()).unwrap_or(i64::MAX);
+    let all = bounded_gain(context, group.time);
+    let per = i64::try_from(context.steps_or_one()).unwrap_or(i64::MAX);
     LargeGroup {
         kind,
         rank: None,
@@ -101,13 +102,13 @@ fn large(context: &CallRuleContext<'_>, kind: LargeKind, name: String, group: Gr
         concurrent_span: None,
         longest_gap_ns: None,
         advice: "",
-        gain: Some(limit_to_step(scaled(all, per), context.per_step(context.window_ns()))),
+        gain: Some(limit_to_step(gain_per_step(all, per), context.per_step(context.window_ns()))),
         // Call trees cannot be replayed.
         edits: Vec::new(),
     }
 }
 
-/// Operators by name, without nested ones: a matrix product is more specific than its module.
+/// Time by operator, without that of nested operators: a matrix product is more specific than its module.
 fn operators(context: &CallRuleContext<'_>, is_classified: &dyn Fn(CallNodeId) -> bool) -> Vec<(String, Group)> {
     let mut found: BTreeMap<&str, (u64, BTreeMap<FrameId, Time>)> = BTreeMap::new();
     let mut innermost: Vec<Option<CallNodeId>> = vec![None; context.tree.nodes.len()];

@@ -1,7 +1,7 @@
 //! Time without samples: the recorder does not interrupt a thread in all waits, and a thread may have no processor.
 //! Operators and spans have elapsed times, and some of these exceed the sampled time significantly.
 
-use super::thread::{Thread, Time, TimeSource, inclusive, is_recorded, outermost};
+use super::thread::{Thread, Time, TimeSource, inclusive, is_stackline_recording, outermost};
 use stackline_model::{CallNodeId, CallingContextTree, FrameKind};
 use stackline_timeline::sampling_error::count_bounds;
 
@@ -9,7 +9,7 @@ impl Thread {
     /// Add time without samples, of each outermost operator, and of each outermost span without its operators. The
     /// time is divided among nested operators or spans whose elapsed time exceeds their sampled time.
     pub(super) fn add_unsampled(&mut self, tree: &CallingContextTree) {
-        if self.known != TimeSource::Cpu || !is_recorded(tree) {
+        if self.known != TimeSource::Cpu || !is_stackline_recording(tree) {
             return;
         }
         let operator = self.outermost(tree, |kind| kind == FrameKind::Operator);
@@ -88,7 +88,7 @@ impl Thread {
         self.operators.iter().zip(seen).map(|(elapsed, seen)| elapsed.saturating_sub(seen)).collect()
     }
 
-    /// For each node: the outermost called frame of the given kinds at or above it.
+    /// For each node: the outermost node with calls and a frame of the given kinds, at or above it.
     fn outermost(&self, tree: &CallingContextTree, is_of: impl Fn(FrameKind) -> bool) -> Vec<Option<CallNodeId>> {
         let is_it = |node: CallNodeId| {
             self.calls[node.index()] > 0 && tree.frame(node).is_some_and(|frame| is_of(frame.kind()))

@@ -35,12 +35,12 @@ impl Batch {
 
 /// Remaining shares of the work on batches (0 to 1), for work that is linear and work that is quadratic in the lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Part {
+pub(super) struct RemainingShares {
     pub(super) linear: f64,
     pub(super) square: f64,
 }
 
-impl Part {
+impl RemainingShares {
     /// Remaining shares with half of the savings.
     pub(super) fn half_way(self) -> Self {
         Self { linear: (1.0 + self.linear) / 2.0, square: (1.0 + self.square) / 2.0 }
@@ -55,15 +55,15 @@ struct Work {
 }
 
 impl Work {
-    /// Adds `count` sequences of the padded length `longest`.
+    /// Add the work on `count` sequences of the padded length `longest`.
     fn add(&mut self, count: usize, longest: i64) {
         let longest = longest as f64;
         self.elements += count as f64 * longest;
         self.pairs += count as f64 * longest * longest;
     }
 
-    fn part_of(self, all: Self) -> Part {
-        Part { linear: self.elements / all.elements, square: self.pairs / all.pairs }
+    fn part_of(self, all: Self) -> RemainingShares {
+        RemainingShares { linear: self.elements / all.elements, square: self.pairs / all.pairs }
     }
 }
 
@@ -71,9 +71,9 @@ impl Work {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Remaining {
     /// With the sequences of each pool batched by length.
-    pub(super) sorted: Part,
+    pub(super) sorted: RemainingShares,
     /// Without padding.
-    pub(super) unpadded: Part,
+    pub(super) unpadded: RemainingShares,
 }
 
 impl Remaining {
@@ -129,7 +129,7 @@ mod tests {
     fn sorted_sequences_leave_less_padding() {
         let Remaining { sorted, unpadded } = Remaining::after(&[vec![batch(&[10, 100]), batch(&[100, 10])]]);
         // 20 + 200 of 400 elements, 200 + 20,000 of 40,000 pairs: nothing is padded then.
-        assert_eq!(sorted, Part { linear: 0.55, square: 0.505 });
+        assert_eq!(sorted, RemainingShares { linear: 0.55, square: 0.505 });
         assert_eq!(unpadded, sorted);
     }
 
@@ -145,7 +145,7 @@ mod tests {
         let small = batch(&[100, 40]);
         let large = batch(&[10, 3, 3, 3, 3, 3, 3, 3, 3, 3]);
         for batches in [vec![small.clone(), large.clone()], vec![large, small]] {
-            assert_eq!(Remaining::after(&[batches]).sorted, Part { linear: 1.0, square: 1.0 });
+            assert_eq!(Remaining::after(&[batches]).sorted, RemainingShares { linear: 1.0, square: 1.0 });
         }
     }
 }

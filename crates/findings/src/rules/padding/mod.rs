@@ -66,7 +66,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, &padded).into_iter().collect()
 }
 
-/// Padding calls.
+/// Calls of `pad_sequence` in the window, with their batches.
 #[derive(Default)]
 struct Padded {
     calls: Vec<EventId>,

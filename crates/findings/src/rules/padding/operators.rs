@@ -1,6 +1,6 @@
 //! Operators on padded batches, by the shapes of their inputs.
 
-use super::batches::{Batch, Part};
+use super::batches::{Batch, RemainingShares};
 use crate::RuleContext;
 use rustc_hash::FxHashSet;
 use serde_json::Value;
@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct BatchShapes(BTreeMap<Option<usize>, Shapes>);
 
 impl BatchShapes {
+    /// Add the shape of a batch that was padded in a step, or outside of any step.
     pub(super) fn add(&mut self, step: Option<usize>, batch: &Batch) {
         self.0.entry(step).or_default().add((batch.count() as i64, batch.longest()));
     }
@@ -51,8 +52,9 @@ impl Shapes {
         self.counts.entry(shape.1).or_default().insert(shape.0);
     }
 
-    /// Check if one of an operator's inputs begins as a padded batch: `[batch, length, …]`, `[length, batch, …]`, both
-    /// merged into one dimension, or with attention heads `[batch, heads, length, …]`, `[batch × heads, length, …]`.
+    /// Check if one of an operator's inputs begins as a padded batch: `[batch, length, …]` or `[length, batch, …]`, or
+    /// both merged into one dimension. With attention heads, it begins as `[batch, heads, length, …]` or `[batch ×
+    /// heads, length, …]`.
     fn matches_batch(&self, dims: &Value) -> bool {
         let has = |shape: Shape| self.batches.contains(&shape);
         let has_heads = |all: i64, length: i64| {
@@ -134,6 +136,7 @@ impl BatchOperators {
         Self { linear, square }
     }
 
+    /// All operators, of linear and quadratic work.
     pub(super) fn all(&self) -> Vec<EventId> {
         [&self.linear[..], &self.square[..]].concat()
     }
@@ -148,7 +151,7 @@ impl BatchOperators {
     }
 
     /// Edits that scale the work to the remaining shares; none without work.
-    pub(super) fn edits(&self, context: &RuleContext<'_>, part: Part) -> Option<Vec<Edit>> {
+    pub(super) fn edits(&self, context: &RuleContext<'_>, part: RemainingShares) -> Option<Vec<Edit>> {
         let scaled = |of: &[EventId], left: f64, text: &str| context.edit(Action::Scale(left), text, of);
         let edits = [
             scaled(&self.linear, part.linear, "work on padded batches"),

@@ -5,7 +5,7 @@
 //! pass is between two of its operators.
 
 use super::{is_in_each_step, is_in_lists, is_of_loader};
-use crate::gpu_work_by_launcher::Runs;
+use crate::gpu_work_by_launcher::OperatorRuns;
 use crate::{Fact, RuleContext};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
@@ -31,8 +31,8 @@ const FIRST_PASS_AT_MOST: f64 = 2.0;
 /// Largest time before a list, as a multiple of its second pass. A longer gap contains other work.
 const MAX_GAP_RATIO: i64 = 4;
 
-/// Last operator of each call of `torch.tensor(list)`, with the first operator of the same call. For an array, no
-/// allocation precedes the last operator.
+/// Index of calls of `torch.tensor(list)`: last operator of each call, with the first operator of the same call. For an
+/// array, no allocation precedes the last operator.
 #[derive(Default)]
 pub(super) struct ListReads(FxHashMap<EventId, EventId>);
 
@@ -63,6 +63,7 @@ impl ListReads {
         Self(found)
     }
 
+    /// Check if an operator is the last one of a call of `torch.tensor(list)`.
     pub(super) fn has(&self, operator: EventId) -> bool {
         self.0.contains_key(&operator)
     }
@@ -113,7 +114,7 @@ impl Lists {
             return Some(Self::default());
         }
         let events = &context.trace().events;
-        let Runs { runs, neighbors, ns } = context.consecutive_runs(operators);
+        let OperatorRuns { runs, neighbors, ns } = context.consecutive_runs(operators);
         let length = |&(first, last): &(EventId, EventId)| events.end(last) - events.start[first.index()];
         let usual = usual(runs.iter().map(length));
         let second_pass = Self::second_pass(context, operators, (&runs, reads));
@@ -137,7 +138,7 @@ impl Lists {
         })
     }
 
-    /// Median duration of writing the first list of each run to its tensor, in ns.
+    /// Median duration of writing the first list of each run to its tensor, in ns: the second pass over the list.
     fn second_pass(
         context: &RuleContext<'_>,
         operators: &[EventId],
@@ -155,13 +156,13 @@ impl Lists {
         self.runs_ns + self.before_ns as i64
     }
 
+    /// Fact with the median duration of a call; none if it was not measured.
     pub(super) fn fact(&self) -> Option<Fact> {
         (self.call_ns > 0).then(|| Fact::time("median call duration", self.call_ns))
     }
 
-    /// Edit that shortens each run by the median duration: longer runs were
-    /// interrupted.
-    pub(super) fn least(&self, context: &RuleContext<'_>) -> Option<Edit> {
+    /// Edit of the lower bound: shortens each run by the median duration, because longer runs were interrupted.
+    pub(super) fn lower_bound_edit(&self, context: &RuleContext<'_>) -> Option<Edit> {
         let left = 1.0 - self.usual_ns as f64 / self.runs_ns.max(1) as f64;
         let chosen = Chosen { ranges: self.runs.clone(), ..Chosen::default() };
         context.edit_of(Action::Scale(left.clamp(0.0, 1.0)), "time in torch.tensor(list) in each step", chosen)
@@ -187,7 +188,7 @@ fn sampled_share(context: &RuleContext<'_>, place: &SourceLocation, between: &[(
     share_bounds(seen, all).1
 }
 
-/// Median of times, in ns; 0 without times.
+/// Upper median of times, in ns; 0 without times.
 fn usual(times: impl Iterator<Item = i64>) -> i64 {
     upper_median(&times.collect::<Vec<i64>>()).unwrap_or(0)
 }
@@ -210,7 +211,7 @@ pub(in crate::rules) fn list_lines(context: &RuleContext<'_>) -> BTreeSet<Source
     by_line.retain(|_, of| is_in_each_step(context, of));
     let is_alone = |last_operators: &Vec<EventId>| {
         let first_operators: Vec<EventId> = last_operators.iter().map(|last| reads.0[last]).collect();
-        let Runs { runs, neighbors, .. } = context.consecutive_runs(&first_operators);
+        let OperatorRuns { runs, neighbors, .. } = context.consecutive_runs(&first_operators);
         let events = &trace.events;
         let first_operators = runs.iter().map(|run| run.0).zip(neighbors.iter().map(|(before, _)| *before));
         let gap = |(first, before): (EventId, Option<EventId>)| Some(events.start[first.index()] - events.end(before?));

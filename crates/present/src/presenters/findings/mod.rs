@@ -22,7 +22,7 @@ pub use uncovered::uncovered;
 
 use super::human::{self, signed_duration as signed};
 use stackline_critical_path::exact::what_if::Gain;
-use stackline_findings::{Finding, Findings, RankTimes, Reason, SkippedRule, Slowness, ranges};
+use stackline_findings::{Finding, Findings, RankTimes, Reason, SkippedRule, Slowness, ranks_text};
 use stackline_model::names::MODULE_PREFIX;
 use std::fmt;
 
@@ -204,7 +204,11 @@ pub(crate) fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
 pub fn ranks_with(found: &Findings, finding: &Finding) -> Option<String> {
     finding.detail_rank()?;
     let ranks: Vec<i64> = finding.ranks.iter().map(|of| of.rank).collect();
-    Some(if ranks.len() == found.ranks.len() { "on all ranks".to_owned() } else { format!("on {}", ranges(&ranks)) })
+    Some(if ranks.len() == found.ranks.len() {
+        "on all ranks".to_owned()
+    } else {
+        format!("on {}", ranks_text(&ranks))
+    })
 }
 
 /// Combined gain of all findings, and the excluded findings; `None` if no finding gains time.
