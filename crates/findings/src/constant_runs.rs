@@ -85,7 +85,7 @@ impl ProducedTensors {
 }
 
 /// Call of `torch.tensor` around an operator, if calls of Python's builtin functions were recorded.
-fn tensor_call(context: &RuleContext<'_>, operator: EventId) -> Option<EventId> {
+pub(super) fn tensor_call(context: &RuleContext<'_>, operator: EventId) -> Option<EventId> {
     let trace = context.trace();
     let mut around = trace.ancestors(operator).take_while(|&e| !context.is_own_frame(e));
     around.find(|&e| trace.kind(e) == EventKind::PythonFunction && trace.name(e).starts_with(TENSOR_OF_VALUES))

@@ -5,11 +5,12 @@
 //! pass is between two of its operators.
 
 use super::{is_in_each_step, is_in_lists, is_of_loader};
+use crate::constant_runs::tensor_call;
 use crate::gpu_work_by_launcher::OperatorRuns;
 use crate::{Fact, RuleContext};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
-use stackline_model::{EventId, EventKind};
+use stackline_model::EventId;
 use stackline_timeline::sampling_error::share_bounds;
 use stackline_timeline::source_location::SourceLocation;
 use stackline_timeline::steps::upper_median;
@@ -19,9 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// First words of the titles of findings on tensors from Python lists.
 pub(super) const LISTS_TITLE: &str = "Tensor from a Python list";
-
-/// Name prefix of Python's call of `torch.tensor`.
-const TENSOR: &str = "<built-in method tensor of ";
 
 /// Duration of the first pass as a multiple of the second: measured 1.1 to 1.3 for bool, int and float in
 /// torch 2.15, 1.9 for NumPy scalars, and almost 0 for NumPy arrays.
@@ -52,13 +50,13 @@ impl ListReads {
         {
             let before = |count: usize| at.checked_sub(count).map(|at| operators[at]);
             let is_together = |e: &EventId| events.track[e.index()] == events.track[last.index()];
-            let call = builtin_tensor(context, last);
+            let call = tensor_call(context, last);
             let first = match (before(1).filter(is_together), before(2).filter(is_together)) {
                 (Some(to), Some(empty)) if is(to, "to") && is(empty, "empty") => Some(empty),
                 (Some(empty), _) if is(empty, "empty") && call.is_some() => Some(empty),
                 _ => None,
             };
-            found.extend(first.filter(|&e| builtin_tensor(context, e) == call).map(|first| (last, first)));
+            found.extend(first.filter(|&e| tensor_call(context, e) == call).map(|first| (last, first)));
         }
         Self(found)
     }
@@ -67,13 +65,6 @@ impl ListReads {
     pub(super) fn has(&self, operator: EventId) -> bool {
         self.0.contains_key(&operator)
     }
-}
-
-/// Call of `torch.tensor` around an operator, if calls of Python's builtin functions were recorded.
-fn builtin_tensor(context: &RuleContext<'_>, operator: EventId) -> Option<EventId> {
-    let trace = context.trace();
-    let mut around = trace.ancestors(operator).take_while(|&e| !context.is_own_frame(e));
-    around.find(|&e| trace.kind(e) == EventKind::PythonFunction && trace.name(e).starts_with(TENSOR))
 }
 
 /// Python work outside of operators that creates tensors from lists at one line.
@@ -110,7 +101,7 @@ impl Lists {
         }
         // Host time does not always extend steps on GPUs, and recorded calls include both
         // passes.
-        if context.uses_gpu() || operators.iter().any(|&e| builtin_tensor(context, e).is_some()) {
+        if context.uses_gpu() || operators.iter().any(|&e| tensor_call(context, e).is_some()) {
             return Some(Self::default());
         }
         let events = &context.trace().events;
