@@ -25,7 +25,7 @@ fn written(write: Writer, metric: CallMetric) -> Vec<u8> {
 }
 
 fn total(metric: CallMetric) -> u64 {
-    weighted(&tree(), metric).iter().map(|stack| stack.stats.sum).sum()
+    weighted_stacks(&tree(), metric).iter().map(|stack| stack.stats.sum).sum()
 }
 
 #[test]
