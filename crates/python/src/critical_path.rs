@@ -226,7 +226,7 @@ fn overlay(
     }
 }
 
-/// A file whose writes fail after the caller has canceled the work.
+/// Writer to a file that fails after the caller has canceled the work.
 struct Watched<'a> {
     file: File,
     stop: &'a Progress,

@@ -24,7 +24,7 @@ struct Line {
     level: usize,
 }
 
-/// A view as text, ending in a line break.
+/// Format a call tree view as text for a terminal, ending in a line break.
 pub fn view(view: &CallView, style: &Style) -> String {
     let lines = fold(view);
     let mut columns = columns(view, &lines);

@@ -10,7 +10,7 @@ use stackline_model::kernel_names::short_names;
 use stackline_model::{Column, Table, Unit, Values};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Drawing style.
+/// Width, color and row limit of text output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Columns of the terminal.

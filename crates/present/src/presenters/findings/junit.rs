@@ -9,7 +9,7 @@ use std::io;
 /// Maximum number of listed findings below --min-gain.
 const MOST_LISTED: usize = 20;
 
-/// Result of a test.
+/// Result of a JUnit test case of a rule.
 enum Outcome<'f> {
     Passed,
     /// Only findings below --min-gain.

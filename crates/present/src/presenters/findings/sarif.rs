@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::Arc;
 
-/// The program that writes a document.
+/// Version, repository, input and working directory of the program that writes a SARIF document.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool<'a> {
     /// Version of the tool.
