@@ -108,7 +108,7 @@ impl MemoryGateArgs {
     }
 }
 
-/// Published memory rules to apply instead of Stackline's own.
+/// Rules of another tool, whose matches per waste pattern are compared with those of Stackline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MemoryRules {
     /// Rules of DrGPUM's published artifact and paper.
