@@ -103,7 +103,7 @@ impl Common {
     }
 }
 
-/// Form of the output.
+/// Output format: table, JSON or CSV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Tables for people, as wide as the terminal.
@@ -276,13 +276,13 @@ pub(crate) struct CriticalPathArgs {
 }
 
 impl CriticalPathArgs {
-    /// Name filter of the events to analyze; empty for the whole trace.
+    /// Text of `--annotation`: part of the names of the events to analyze; empty for the whole trace.
     pub(crate) fn annotation(&self) -> &str {
         self.annotation.as_deref().unwrap_or_default()
     }
 }
 
-/// Method that computes the critical path.
+/// Algorithm that computes the critical path: Stackline's exact method, HTA or CTDA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Method {
     /// Follow dependencies backward from the end of the window, so that every nanosecond has one cause.
@@ -390,7 +390,8 @@ impl Command {
     }
 }
 
-/// Parse part of an event name. An empty text would match every name, so it is refused as an unset variable.
+/// Check the value of `--annotation`, which is part of an event name, and return it as typed. Empty text is refused: it
+/// would match every name, and may come from an unset variable.
 fn parse_annotation(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err(
@@ -420,7 +421,7 @@ fn parse_pattern(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|error| format!("{text:?} is not a regular expression: {error}"))
 }
 
-/// Parse instances: a range from 0 on.
+/// Parse a range of instance numbers of an annotation. Negative numbers are refused.
 fn parse_instances(text: &str) -> Result<Range, String> {
     let range = parse_range(text)?;
     if range.first < 0 {

@@ -98,7 +98,7 @@ pub(crate) fn report(error: &Error) -> u8 {
     code(error)
 }
 
-/// The command that answers where this one cannot.
+/// Suggested command for an input that lacks the data of this command; `None` for other errors.
 fn next(error: &Error) -> Option<String> {
     let stackline_engine::Error::Lacks(lacks) = error.downcast_ref()? else { return None };
     // Options of traces mean nothing to what holds none.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use stackline_model::{MemoryTrace, Table, TraceSet};
 use stackline_present::json::{Extra, SCHEMA_VERSION};
 use stackline_present::terminal::{self, Style};
-use stackline_present::{csv, cut_text, json, read_report_text};
+use stackline_present::{csv, json, read_report_text, truncation_warnings};
 use stackline_query::FailedCheck;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -60,7 +60,7 @@ impl Answer<'_> {
 
     fn write_text(&self, common: &Common) -> Result<()> {
         let style = style(common);
-        let mut text = cut_text(&self.session.set) + &shifted_clocks(&self.session.set);
+        let mut text = truncation_warnings(&self.session.set) + &shifted_clocks(&self.session.set);
         if matches!(self.command, "report" | "findings") {
             text.push_str(&failed_checks(self.session));
         }
@@ -173,8 +173,7 @@ pub(crate) fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Res
     })
 }
 
-/// Error if the path of a new run already exists. Only an existing run may be replaced, with `force`. The check precedes
-/// minutes of reading.
+/// Return an error if the path of a new run exists; with `force`, an existing run may be replaced, but no other file.
 pub(crate) fn may_become_run(run: &Path, force: bool) -> Result<()> {
     if !run.exists() {
         return Ok(());

@@ -50,13 +50,14 @@ pub(crate) fn run_of(inputs: &[PathBuf], common: &Common) -> Result<Run> {
     })
 }
 
-/// Read a part of a run, with a progress bar.
+/// Call `read` on a run, with a progress bar while it reads.
 pub(crate) fn reading<T>(run: &Run, read: impl FnOnce(&Run) -> Result<T, Error>) -> Result<T> {
     let _progress = ProgressDisplay::start(&run.options().watch);
     Ok(read(run)?)
 }
 
-/// Sentence that records of a trace are missing, so that a negative result is uncertain; `None` if none are missing.
+/// Sentence that names the first trace with missing records; `None` if no records are missing. Missing records make
+/// negative results uncertain.
 pub(crate) fn incomplete_part<'r>(
     infos: &[TraceInfo],
     mut reports: impl Iterator<Item = &'r ReadReport>,
@@ -157,7 +158,7 @@ impl<'a> Session<'a> {
         Ok(stackline_engine::run(&self.set, &analyses.into_iter().collect::<Vec<_>>(), &self.run_options())?)
     }
 
-    /// Combine the tables of each trace into tables of all ranks.
+    /// Join the tables of all traces into tables with a column for the rank. Tables of a single trace are unchanged.
     pub(crate) fn combined(&self, of_each: Vec<Vec<Table>>) -> Vec<Table> {
         stackline_engine::concatenate(self.infos.iter().map(|info| info.rank).zip(of_each).collect())
     }
@@ -167,8 +168,8 @@ impl<'a> Session<'a> {
         RunOptions { scope: self.scope, threads: self.common.threads, watch: self.watch.clone() }
     }
 
-    /// Sentence that names the time range of the tables. `None` if the range is the whole trace or the user selected
-    /// it.
+    /// Sentence that names the default time range of the tables. `None` if the range is the whole trace or the user
+    /// selected it.
     pub(crate) fn window_sentence(&self, looked: &[StepSelection]) -> Option<String> {
         let (window, notes) = default_window(looked).filter(|_| self.scope == Scope::default())?;
         let notes: String = notes.iter().map(|note| format!("Note: {note}.\n")).collect();
@@ -211,8 +212,8 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Check if the traces have no GPU work.
-    pub(crate) fn is_of_host_alone(&self) -> bool {
+    /// Check if none of the traces has GPU work.
+    pub(crate) fn has_no_gpu_work(&self) -> bool {
         self.infos.iter().all(|info| info.gpu_operations == 0)
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn top(table: &Table, by: &str, count: usize) -> Table {
 const OF_GPU: [&str; 5] =
     ["coverage", "ops_summary_by_category", "ops_summary", "ops_unique_args", "ops_unique_args_kernels"];
 
-/// Remove columns and rows about GPUs from tables of programs that use no GPU.
+/// Remove tables, columns and rows about GPUs, for programs that use no GPU.
 pub(crate) fn without_gpu(tables: Vec<Table>) -> Vec<Table> {
     let is_about_it = |name: &str| ["gpu", "launch", "kernel"].iter().any(|part| name.contains(part));
     let is_zero_or_empty = |column: &Column| match &column.values {

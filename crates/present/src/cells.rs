@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Shorten texts to a number of cells and keep different texts distinct, if there is room for their differing parts.
+/// Shorten texts with `cut` to `width` terminal cells. Different texts with equal results are cut again around their
+/// first difference.
 pub(crate) fn shorten_distinctly(texts: &[String], width: usize, cut: impl Fn(&str, usize) -> String) -> Vec<String> {
     let mut shown: Vec<String> = texts.iter().map(|text| cut(text, width)).collect();
     let mut of_text: HashMap<String, Vec<usize>> = HashMap::new();

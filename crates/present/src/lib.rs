@@ -13,5 +13,5 @@ mod read_report;
 mod trace_info;
 
 pub use presenters::{calls, csv, diff, findings, human, json, terminal};
-pub use read_report::{cut_text, read_report_text};
+pub use read_report::{read_report_text, truncation_warnings};
 pub use trace_info::{Gpu, TraceInfo, TraceNote};

@@ -3,7 +3,7 @@
 use crate::terminal::{self, Style};
 use stackline_model::{Trace, TraceSet};
 
-/// The read reports as sentences, empty if there is nothing to say.
+/// Format the read reports of all traces as text, one line per problem; empty without problems.
 pub fn read_report_text(set: &TraceSet, style: &Style) -> String {
     let mut out = String::new();
     for trace in set.traces.iter().filter(|t| !t.report.problems.is_empty()) {
@@ -31,8 +31,8 @@ pub fn read_report_text(set: &TraceSet, style: &Style) -> String {
 /// Inputs that break off and are named one by one.
 const NAMED: usize = 4;
 
-/// Warnings for inputs that break off, one line each, to print before all results; empty if all were read to their end.
-pub fn cut_text(set: &TraceSet) -> String {
+/// Warnings about truncated inputs, one line each, to print before all results; empty if all inputs are complete.
+pub fn truncation_warnings(set: &TraceSet) -> String {
     let cut: Vec<String> = set.traces.iter().filter_map(cut_line).collect();
     let mut out: String = cut.iter().take(NAMED).map(String::as_str).collect();
     if cut.len() > NAMED {

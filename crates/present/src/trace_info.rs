@@ -16,7 +16,7 @@ pub struct Gpu {
     pub multiprocessors: Option<i64>,
 }
 
-/// Identity and size of a trace.
+/// Description of a trace in documents: name, format, rank, numbers of events and steps, time window and GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceInfo {
     /// Label: the file name.

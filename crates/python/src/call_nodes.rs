@@ -12,8 +12,8 @@ use stackline_timeline::source_location::{SourceLocation, source_location_of};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// A call tree with its inverse index from nodes to events, and the traces from which it was built, if any.
-pub(crate) struct Held {
+/// Call tree with an index from nodes to events, and the traces from which it was built, if any.
+pub(crate) struct IndexedCallTree {
     pub(crate) index: CallIndex,
     /// Sorted by node.
     pub(crate) events: Vec<(CallNodeId, EventId)>,
@@ -22,7 +22,7 @@ pub(crate) struct Held {
     pub(crate) at: usize,
 }
 
-impl Held {
+impl IndexedCallTree {
     fn events(&self, node: CallNodeId) -> &[(CallNodeId, EventId)] {
         let from = self.events.partition_point(|&(child, _)| child < node);
         let length = self.events[from..].partition_point(|&(child, _)| child == node);
@@ -53,7 +53,7 @@ impl Held {
     }
 }
 
-/// Convert a non-negative number to a Python integer. Zero is `stackline._zero.ZERO`, by which rules can divide.
+/// Convert a metric value to a Python integer. Zero becomes `stackline._zero.ZERO`, by which Python rules can divide.
 pub(crate) fn number(py: Python<'_>, value: u64) -> PyResult<Py<PyAny>> {
     static ZERO: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if value > 0 {
@@ -83,7 +83,7 @@ pub(crate) fn bfs(nodes: &Bound<'_, PyAny>) -> PyResult<NativeCallNodes> {
         return Ok(node.get().with(|index, at| index.breadth_first(&[at])));
     }
     let mut from: Vec<CallNodeId> = Vec::new();
-    let mut held: Option<Arc<Held>> = None;
+    let mut held: Option<Arc<IndexedCallTree>> = None;
     for node in nodes.try_iter()? {
         let node = node?;
         let node = node
@@ -103,11 +103,11 @@ pub(crate) fn bfs(nodes: &Bound<'_, PyAny>) -> PyResult<NativeCallNodes> {
 /// A sequence of nodes of one tree. Immutable.
 #[pyclass(frozen, sequence, name = "CallNodes", module = "stackline")]
 pub(crate) struct NativeCallNodes {
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<IndexedCallTree>,
     pub(crate) rows: Rows,
 }
 
-/// Rows of a node sequence: all nodes, or a list.
+/// Selection of nodes of a call tree: all nodes, or a list.
 pub(crate) enum Rows {
     /// All nodes except the root.
     All,
@@ -182,7 +182,7 @@ impl NativeCallNodeIterator {
 /// A node of a call tree: a frame with its call path. Immutable. Handles of the same node are equal.
 #[pyclass(frozen, eq, hash, name = "CallNode", module = "stackline")]
 pub(crate) struct NativeCallNode {
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<IndexedCallTree>,
     pub(crate) at: CallNodeId,
 }
 

@@ -1,6 +1,6 @@
 //! Python classes for calling context trees and their totals.
 
-use crate::call_nodes::{Held, NativeCallNode, NativeCallNodes, Rows, number};
+use crate::call_nodes::{IndexedCallTree, NativeCallNode, NativeCallNodes, Rows, number};
 use crate::critical_path::position;
 use crate::errors::analysis_error;
 use crate::run::NativeRun;
@@ -43,7 +43,7 @@ pub(crate) fn call_tree(
     let set = Arc::clone(&run.set);
     let held = quiet(py, &Progress::new(), move || {
         let TraceCallTree { tree, events, steps, .. } = trace_calls(&set.traces[at], &scope).with_imports_folded();
-        Held { index: CallIndex::new(tree, steps), events, set, at }
+        IndexedCallTree { index: CallIndex::new(tree, steps), events, set, at }
     })?;
     Ok(NativeCallTree(Arc::new(held)))
 }
@@ -51,7 +51,7 @@ pub(crate) fn call_tree(
 /// Calling context tree: frames, spans, operators and GPU operations with their metrics (see the package's
 /// documentation). Immutable.
 #[pyclass(frozen, name = "CallTree", module = "stackline")]
-pub(crate) struct NativeCallTree(Arc<Held>);
+pub(crate) struct NativeCallTree(Arc<IndexedCallTree>);
 
 impl NativeCallTree {
     fn nodes_of(&self, rows: Vec<CallNodeId>) -> NativeCallNodes {
@@ -155,7 +155,7 @@ impl NativeCallTree {
     }
 }
 
-/// Format a sum of a tree's metric with its unit.
+/// Format a sum of a metric's values with its unit; times are in ms.
 pub(crate) fn amount(unit: Unit, sum: u64) -> String {
     match unit {
         Unit::Ns => format!("{:.3} ms", sum as f64 / 1e6),

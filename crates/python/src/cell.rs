@@ -51,7 +51,7 @@ pub(crate) fn cell<'py>(py: Python<'py>, array: &dyn Array, row: usize) -> PyRes
     })
 }
 
-/// Value of a dictionary-encoded Arrow array at `row` as a Python object.
+/// Python object of a dictionary-encoded Arrow value at `row`.
 fn coded<'py, K: ArrowDictionaryKeyType>(
     py: Python<'py>,
     array: &dyn Array,

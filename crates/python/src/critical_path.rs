@@ -28,7 +28,8 @@ pub(crate) struct NativeCriticalPath {
     note: Option<TraceNote>,
 }
 
-pub(crate) fn failed(py: Python<'_>, error: &CriticalPathError) -> PyErr {
+/// Convert a critical-path error to the Python exception `AnalysisError`.
+pub(crate) fn critical_path_error(py: Python<'_>, error: &CriticalPathError) -> PyErr {
     analysis_error(py, &error.to_string())
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn critical_path(
     let info = TraceInfo::new(trace, run.ranks.get(at).copied().unwrap_or_default());
     let note = TraceNote { info, read_report: trace.report.clone() };
     let found = quiet(py, &Progress::new(), move || hta::analyze(&set.traces[at], &options))?;
-    found.map(|path| NativeCriticalPath::new(path, Some(note))).map_err(|e| failed(py, &e))
+    found.map(|path| NativeCriticalPath::new(path, Some(note))).map_err(|e| critical_path_error(py, &e))
 }
 
 /// Position of a rank's trace in the run.
@@ -119,7 +120,7 @@ impl NativeCriticalPath {
     /// Predict the critical path after edits, given as text.
     fn what_if(&self, py: Python<'_>, edits: Vec<String>) -> PyResult<Self> {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
-        let edits = edits.map_err(|e| failed(py, &e))?;
+        let edits = edits.map_err(|e| critical_path_error(py, &e))?;
         let path = Arc::clone(&self.path);
         Ok(Self::new(quiet(py, &Progress::new(), move || path.apply(&edits))?, self.note.clone()))
     }
@@ -136,7 +137,7 @@ impl NativeCriticalPath {
         all_edges: bool,
     ) -> PyResult<(u64, u64, u64, u64, bool)> {
         let (path, mode, from) = (Arc::clone(&self.path), OverlayMode { only_critical, all_edges }, source.clone());
-        let (watch, stop) = pair();
+        let (watch, stop) = progress_pair();
         let done = settled(py, &watch, move || overlay(&path, mode, &from, &target, &stop))?;
         let done = done.map_err(|e| e.raise(py, &source))?;
         Ok((done.events, done.marked, done.left_out, done.flow_events, done.truncated))
@@ -145,7 +146,7 @@ impl NativeCriticalPath {
     /// Write graph, path and settings to a file, for `restore`.
     fn save(&self, py: Python<'_>, target: PathBuf) -> PyResult<()> {
         let (path, note) = (Arc::clone(&self.path), self.note.clone());
-        let (watch, stop) = pair();
+        let (watch, stop) = progress_pair();
         let saved =
             settled(py, &watch, move || atomically(&target, &stop, |file| path.save_with(note.as_ref(), file)))?;
         saved.map_err(PyOSError::new_err)
@@ -168,7 +169,7 @@ fn warning(warning: &Warning) -> String {
     format!("{} {}{details}", warning.count, warning.code.message())
 }
 
-/// Reason why no overlay was written.
+/// Error of writing an overlay: unreadable source, mismatch with the path, or failed write.
 enum Failure {
     Source(stackline_ingest::Error),
     Overlay(OverlayError),
@@ -191,8 +192,8 @@ impl Failure {
     }
 }
 
-/// Create a progress handle and its clone for the worker thread.
-fn pair() -> (Progress, Progress) {
+/// Create a progress handle for the caller and a clone for the worker thread.
+fn progress_pair() -> (Progress, Progress) {
     let watch = Progress::new();
     (watch.clone(), watch)
 }
@@ -225,7 +226,7 @@ fn overlay(
     }
 }
 
-/// A file whose writes fail after the caller has canceled the work.
+/// Writer to a file that fails after the caller has canceled the work.
 struct Watched<'a> {
     file: File,
     stop: &'a Progress,

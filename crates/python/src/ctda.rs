@@ -1,6 +1,6 @@
 //! Critical paths by method `ctda` for Python.
 
-use crate::critical_path::{failed, position};
+use crate::critical_path::{critical_path_error, position};
 use crate::run::NativeRun;
 use crate::table::NativeTable;
 use crate::worker::quiet;
@@ -38,13 +38,13 @@ pub(crate) fn ctda_path(
     let read = |file: PathBuf| {
         let text = std::fs::read_to_string(&file);
         let text = text.map_err(|e| PyOSError::new_err(format!("{}: cannot read: {e}", file.display())))?;
-        PhaseRules::extended_by(&text).map_err(|e| failed(py, &e.into()))
+        PhaseRules::extended_by(&text).map_err(|e| critical_path_error(py, &e.into()))
     };
     let instance = instance.map(|(a, b)| if a == b { Instances::One(a) } else { Instances::Range(a, b) });
     let options = CtdaOptions { annotation, instance, steps, phase_rules: phase_rules.map(read).transpose()? };
     let set = Arc::clone(&run.set);
     let found = quiet(py, &Progress::new(), move || ctda::analyze(&set.traces[at], &options))?;
-    found.map(|path| NativeCtdaPath { path: Arc::new(path) }).map_err(|e| failed(py, &e))
+    found.map(|path| NativeCtdaPath { path: Arc::new(path) }).map_err(|e| critical_path_error(py, &e))
 }
 
 #[pymethods]
@@ -81,7 +81,7 @@ impl NativeCtdaPath {
     /// Predict the critical path after edits, given as text.
     fn what_if(&self, py: Python<'_>, edits: Vec<String>) -> PyResult<Self> {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
-        let edits = edits.map_err(|e| failed(py, &e))?;
+        let edits = edits.map_err(|e| critical_path_error(py, &e))?;
         let path = Arc::clone(&self.path);
         Ok(Self { path: Arc::new(quiet(py, &Progress::new(), move || path.apply(&edits))?) })
     }

@@ -1,6 +1,6 @@
 //! Python function that compares runs before and after a change.
 
-use crate::call_nodes::Held;
+use crate::call_nodes::IndexedCallTree;
 use crate::errors::{analysis_error, engine_error};
 use crate::run::NativeRun;
 use crate::table::NativeTable;
@@ -13,10 +13,10 @@ use stackline_timeline::Scope;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Data of a run to compare: traces with their ranks, or a call tree with its name.
+/// Side of a comparison: traces with their ranks, or a call tree with its name.
 enum Compared {
     Traces(Arc<TraceSet>, Vec<i64>),
-    Calls(Arc<Held>, String),
+    Calls(Arc<IndexedCallTree>, String),
 }
 
 /// Compare runs before and after a change. `steps` includes both ends; `level` is a fraction (0.05 is 5 %).

@@ -7,15 +7,19 @@ use pyo3::types::PyType;
 use stackline_engine::Error;
 use std::path::Path;
 
-/// Import an exception class of the package. The classes are defined, documented and typed in Python.
-fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyType>>, name: &str) -> PyResult<&'py Bound<'py, PyType>> {
+/// Get an exception class of `stackline._errors` by name, imported at the first call.
+fn exception_class<'py>(
+    py: Python<'py>,
+    cell: &'static PyOnceLock<Py<PyType>>,
+    name: &str,
+) -> PyResult<&'py Bound<'py, PyType>> {
     cell.import(py, "stackline._errors", name)
 }
 
 /// Create the Python exception `ReadError(message, path, byte)`.
 pub(crate) fn read_error(py: Python<'_>, message: String, path: &Path, byte: Option<u64>) -> PyErr {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    match class(py, &CLASS, "ReadError").and_then(|c| c.call1((message, path.to_string_lossy(), byte))) {
+    match exception_class(py, &CLASS, "ReadError").and_then(|c| c.call1((message, path.to_string_lossy(), byte))) {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,
     }
@@ -24,7 +28,7 @@ pub(crate) fn read_error(py: Python<'_>, message: String, path: &Path, byte: Opt
 /// Create the Python exception `AnalysisError(message)`.
 pub(crate) fn analysis_error(py: Python<'_>, message: &str) -> PyErr {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    match class(py, &CLASS, "AnalysisError").and_then(|c| c.call1((message,))) {
+    match exception_class(py, &CLASS, "AnalysisError").and_then(|c| c.call1((message,))) {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,
     }
@@ -40,7 +44,7 @@ pub(crate) fn engine_error(py: Python<'_>, error: &Error, first: &Path) -> PyErr
         Error::Ingest(Read::Io { path, .. } | Read::NoTrace { path } | Read::Unsupported { path, .. }) => {
             read_error(py, message, path, None)
         }
-        Error::Store(error) => read_error(py, message, stored(error).unwrap_or(first), None),
+        Error::Store(error) => read_error(py, message, path_in_store_error(error).unwrap_or(first), None),
         Error::NoRank { .. } | Error::NoStep { .. } | Error::AmbiguousSteps { .. } => analysis_error(py, &message),
         _ => read_error(py, message, first, None),
     }
@@ -56,8 +60,8 @@ pub(crate) fn save_error(error: &Error) -> PyErr {
     }
 }
 
-/// Path in an error of a run directory, if the error has one.
-fn stored(error: &stackline_store::Error) -> Option<&Path> {
+/// File path in an error of a run directory, if the error has one.
+fn path_in_store_error(error: &stackline_store::Error) -> Option<&Path> {
     use stackline_store::Error as Store;
     match error {
         Store::NotARun { path, .. }

@@ -1,6 +1,6 @@
 //! Critical paths by method `exact` for Python.
 
-use crate::critical_path::{failed, position};
+use crate::critical_path::{critical_path_error, position};
 use crate::run::NativeRun;
 use crate::table::NativeTable;
 use crate::worker::quiet;
@@ -57,7 +57,7 @@ pub(crate) fn exact_path(
         let hops: Result<_, _> = segment_tables(&hops, BATCH_ROWS).map(|part| table_batch(&part)).collect();
         Ok((report, tables, hops))
     })?;
-    let (report, tables, hops) = found.map_err(|e| failed(py, &e))?;
+    let (report, tables, hops) = found.map_err(|e| critical_path_error(py, &e))?;
     let hops = hops.map_err(|e| PyRuntimeError::new_err(format!("internal error: {e}")))?;
     Ok(NativeExactPath { report, tables, hops })
 }

@@ -1,6 +1,6 @@
 //! Python functions that find issues in traces and memory files.
 
-use crate::critical_path::{failed, position};
+use crate::critical_path::{critical_path_error, position};
 use crate::errors::analysis_error;
 use crate::run::NativeRun;
 use crate::table::NativeTable;
@@ -79,7 +79,7 @@ pub(crate) fn findings(
             };
             job.add(&trace.meta).map_err(not_one)?;
         }
-        let look = move || Ok(with_memory(of_all(&set, &options)?, (&opened, None), &options));
+        let look = move || Ok(with_memory(findings_of_all_ranks(&set, &options)?, (&opened, None), &options));
         return table(py, quiet(py, &watch, look)?);
     }
     let at = position(py, run, rank)?;
@@ -102,11 +102,11 @@ fn with_memory(mut found: Findings, (run, rank): (&Run, Option<i64>), options: &
 }
 
 fn table(py: Python<'_>, found: Result<Findings, CriticalPathError>) -> PyResult<NativeTable> {
-    NativeTable::from_model(&findings_table(&found.map_err(|error| failed(py, &error))?))
+    NativeTable::from_model(&findings_table(&found.map_err(|error| critical_path_error(py, &error))?))
 }
 
-/// Merge the findings of all ranks. Ranks that cannot be analyzed are noted.
-fn of_all(set: &TraceSet, options: &Options) -> Result<Findings, CriticalPathError> {
+/// Find issues in each rank's trace and merge them. Ranks that cannot be analyzed are named in the notes.
+fn findings_of_all_ranks(set: &TraceSet, options: &Options) -> Result<Findings, CriticalPathError> {
     let (mut all, mut failed) = (Vec::new(), Vec::new());
     for (rank, trace) in stackline_engine::ranks(set).into_iter().zip(&set.traces) {
         match find_with(trace, options, &ExternalRules::default(), &|_| true) {
@@ -122,13 +122,13 @@ fn of_all(set: &TraceSet, options: &Options) -> Result<Findings, CriticalPathErr
     Ok(merged)
 }
 
-/// Requirements that Python rules can declare: name, and message if it is missing.
+/// Names of the data requirements that Python rules can declare, each with the message if the data is missing.
 #[pyfunction]
 pub(crate) fn needs() -> Vec<(&'static str, &'static str)> {
     Requirement::ALL.into_iter().map(|need| (need.name(), need.missing())).collect()
 }
 
-/// Possible values of the fields of findings: support, confidence, units.
+/// Allowed values of three fields of findings: support, confidence, unit.
 #[pyfunction]
 pub(crate) fn finding_words() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
     let support = Support::ALL.into_iter().map(Support::name).collect();

@@ -17,7 +17,7 @@ use stackline_store::arrow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// Results of the memory analysis, computed at the first request.
+/// Cached results of the memory analysis: waste patterns, ranked suggestions, and the best combination.
 struct Studied {
     matches: Vec<PatternMatch>,
     ranked: Vec<Ranked>,
@@ -123,17 +123,17 @@ impl NativeMemory {
 
     /// Table of the memory in use over time.
     fn curve(&self, py: Python<'_>) -> PyResult<NativeTable> {
-        self.made(py, |opened| Some(tables::curve_table(&opened.trace, 0)))?.ok_or_else(no_table)
+        self.compute_table(py, |opened| Some(tables::curve_table(&opened.trace, 0)))?.ok_or_else(no_table)
     }
 
     /// Table of all memory objects, largest first.
     fn objects(&self, py: Python<'_>) -> PyResult<NativeTable> {
-        self.made(py, |opened| Some(tables::objects_table(&opened.trace)))?.ok_or_else(no_table)
+        self.compute_table(py, |opened| Some(tables::objects_table(&opened.trace)))?.ok_or_else(no_table)
     }
 
     /// Table of wasted memory by pattern.
     fn waste(&self, py: Python<'_>) -> PyResult<NativeTable> {
-        self.made(py, |opened| Some(tables::waste_table(&opened.trace, &opened.studied().matches)))?
+        self.compute_table(py, |opened| Some(tables::waste_table(&opened.trace, &opened.studied().matches)))?
             .ok_or_else(no_table)
     }
 
@@ -146,17 +146,17 @@ impl NativeMemory {
             let table = tables::suggestions_table(&opened.trace, ranked, &listed, &opened.peaks);
             Some(tables::suggestion_notes(&opened.trace, ranked, combination).into_iter().fold(table, Table::note))
         };
-        self.made(py, make)?.ok_or_else(no_table)
+        self.compute_table(py, make)?.ok_or_else(no_table)
     }
 
     /// Table of segments and blocks of the caching allocator, if the source has them.
     fn allocator(&self, py: Python<'_>) -> PyResult<Option<NativeTable>> {
-        self.made(py, |opened| tables::allocator_table(&opened.trace))
+        self.compute_table(py, |opened| tables::allocator_table(&opened.trace))
     }
 
     /// Failed allocations with the reason, if there are any.
     fn out_of_memory(&self, py: Python<'_>) -> PyResult<Option<NativeTable>> {
-        self.made(py, |opened| tables::out_of_memory_table(&opened.trace))
+        self.compute_table(py, |opened| tables::out_of_memory_table(&opened.trace))
     }
 
     /// Table of the memory peaks after these suggestions, given by their numbers.
@@ -211,8 +211,8 @@ fn no_table() -> PyErr {
 }
 
 impl NativeMemory {
-    /// Compute a table of memory data without the GIL.
-    fn made(
+    /// Compute a table from the memory data without the GIL; `None` if `make` returns none.
+    fn compute_table(
         &self,
         py: Python<'_>,
         make: impl FnOnce(&Opened) -> Option<Table> + Send + 'static,

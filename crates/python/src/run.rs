@@ -1,6 +1,6 @@
 //! Python class for an opened run: traces, events, analyses, memory.
 
-use crate::call_nodes::Held;
+use crate::call_nodes::IndexedCallTree;
 use crate::errors::{analysis_error, engine_error, save_error};
 use crate::memory::NativeMemory;
 use crate::table::{NativeTable, arrow_error};
@@ -28,7 +28,7 @@ pub(crate) struct NativeRun {
     /// The run with its inputs as absolute paths, valid after a change of the working directory.
     pub(crate) run: Run,
     /// Call tree of a recording or profile without traces.
-    pub(crate) calls: Option<Arc<Held>>,
+    pub(crate) calls: Option<Arc<IndexedCallTree>>,
     /// Memory data of a memory file.
     pub(crate) memory: Option<Arc<MemoryTrace>>,
 }
@@ -77,7 +77,7 @@ pub(crate) fn open(
         let held = |tree| {
             let tree = fold_imports(tree);
             let steps = steps_of_calls(&tree);
-            Held { index: CallIndex::new(tree, steps), events: Vec::new(), set: Arc::clone(&set), at: 0 }
+            IndexedCallTree { index: CallIndex::new(tree, steps), events: Vec::new(), set: Arc::clone(&set), at: 0 }
         };
         Ok(NativeRun {
             ranks: stackline_engine::ranks(&set),

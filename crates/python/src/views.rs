@@ -92,7 +92,7 @@ pub(crate) fn tracks(set: &TraceSet, ranks: &[i64]) -> Result<Batches, ArrowErro
     table.finish()
 }
 
-/// Rows of one kind over all traces.
+/// Row ids of one table of the data model, such as events, for each trace, with the ranks.
 struct Rows<'a, I> {
     set: &'a TraceSet,
     ranks: &'a [i64],
@@ -146,7 +146,7 @@ impl<'a, 'r, I: Copy> TableBuilder<'a, 'r, I> {
         self.push(name, unit, Arc::new(array));
     }
 
-    /// Add a column of row numbers in the event table (or in this table), null for none.
+    /// Add a column of event row numbers to an Arrow table, null for none.
     fn handles(&mut self, name: &str, value: impl Fn(&'a Trace, I) -> EventId) {
         let array = UInt32Array::from_iter(self.rows.iter().map(|(_, trace, id)| value(trace, id).some().map(|e| e.0)));
         self.push(name, "", Arc::new(array));

@@ -1,6 +1,6 @@
 //! Python functions that predict the effect of edits on run time.
 
-use crate::critical_path::{failed, position};
+use crate::critical_path::{critical_path_error, position};
 use crate::exact::window;
 use crate::run::NativeRun;
 use crate::table::NativeTable;
@@ -41,7 +41,7 @@ pub(crate) fn what_if(
         let edits = edits.iter().map(|e| Edit::parse_all(e)).collect::<Result<Vec<_>, _>>()?.concat();
         exact_what_if::predict(&set.traces[at], &choice, &edits)
     })?;
-    found.map(NativePrediction).map_err(|e| failed(py, &e))
+    found.map(NativePrediction).map_err(|e| critical_path_error(py, &e))
 }
 
 /// Predict likely edits separately and rank them by estimated gain.
@@ -69,7 +69,7 @@ pub(crate) fn sweep(
         let options = SweepOptions { candidates, threads };
         exact_what_if::sweep(&set.traces[at], &choice, &options, &|| stop.is_cancelled()).map(|s| sweep_table(&s))
     })?;
-    NativeTable::from_model(&found.map_err(|e| failed(py, &e))?)
+    NativeTable::from_model(&found.map_err(|e| critical_path_error(py, &e))?)
 }
 
 #[pymethods]

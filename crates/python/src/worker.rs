@@ -68,7 +68,7 @@ pub(crate) fn settled<T: Send + 'static>(
     wait(py, watch, CLEAN_UP, |_| Ok(()), work)
 }
 
-/// Variant of [`interruptible`] for work without progress reports.
+/// Run `work` in a separate thread like [`interruptible`], without progress reports.
 pub(crate) fn quiet<T: Send + 'static>(
     py: Python<'_>,
     watch: &Progress,

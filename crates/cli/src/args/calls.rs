@@ -102,7 +102,7 @@ pub(crate) enum Mode {
     Trace,
 }
 
-/// Check a time and return it as typed.
+/// Check a point in time or a duration, such as `30s` or `500ms`, and return it as typed.
 fn parse_time(text: &str) -> Result<String, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let known = ["", "s", "ms", "m", "min", "h"].contains(&&text[digits.len()..]);
@@ -113,7 +113,7 @@ fn parse_time(text: &str) -> Result<String, String> {
     if known && number { Ok(text.to_owned()) } else { Err("give seconds, or a time such as 30s, 500ms, 2m".to_owned()) }
 }
 
-/// Check a recording duration. Zero is refused.
+/// Check a recording duration, such as `30s` or `2m`, and return it as typed. Zero is refused.
 fn parse_duration(text: &str) -> Result<String, String> {
     let text = parse_time(text)?;
     if text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse() == Ok(0.0) {
@@ -122,7 +122,8 @@ fn parse_duration(text: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Check the number of unrecorded steps. Too few steps would be lost without measuring the overhead.
+/// Parse the number of steps to leave unrecorded in order to measure the recording overhead. 0 disables the
+/// measurement; too few steps are refused.
 fn parse_overhead_steps(text: &str) -> Result<u32, String> {
     let steps = text.parse::<u32>().map_err(|error| error.to_string())?;
     if (1..LEAST_UNRECORDED_STEPS).contains(&steps) {
@@ -184,7 +185,7 @@ pub(crate) struct CallsArgs {
     pub(crate) diff: bool,
 }
 
-/// View of the call tree.
+/// Direction or form in which the call tree is shown: top-down, bottom-up, flat, or the callers of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum View {
     /// Tree from the entry of each thread down to callees.
@@ -197,7 +198,7 @@ pub(crate) enum View {
     Callers,
 }
 
-/// Grouping of the call tree.
+/// Property by which the call tree is grouped, such as thread, rank, phase or operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
     /// Threads.

@@ -54,7 +54,7 @@ pub(crate) struct DiffArgs {
     pub(crate) significant: bool,
 }
 
-/// Matching of GPU work between the runs.
+/// Key that pairs GPU work of the compared runs: kernel name, or kernel family with operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KernelsBy {
     /// By name; by family if the GPUs of A and B are of different vendors.

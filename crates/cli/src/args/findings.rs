@@ -114,6 +114,7 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{text:?} is not a time limit; write a number of seconds, up to 86400"))
 }
 
+/// Parse a percentage from 0 to 100; the sign `%` may follow.
 pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
     let percent: Option<f64> = text.trim().trim_end_matches('%').trim_end().parse().ok();
     percent

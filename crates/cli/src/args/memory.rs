@@ -108,14 +108,14 @@ impl MemoryGateArgs {
     }
 }
 
-/// External rules to compare with.
+/// Rules of another tool, whose matches per waste pattern are compared with those of Stackline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MemoryRules {
     /// Rules of DrGPUM's published artifact and paper.
     Drgpum,
 }
 
-/// Grouping of memory.
+/// Property by which live memory is grouped, such as source line, module, phase or size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MemoryBy {
     /// Source line of the allocation.

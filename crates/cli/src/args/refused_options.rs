@@ -36,8 +36,8 @@ const OWN_HELP: &[(&str, &str, &str)] = &[
     ("man", "output", "Write the pages of all commands to this directory instead of printing one"),
 ];
 
-/// Command-line parser as help, manual pages and completions show it: without options that a command refuses, and with
-/// the command's own help of the others.
+/// Command-line parser for help, manual pages and completions. Each subcommand hides the common options that it
+/// refuses, and may describe the others in its own words.
 pub(crate) fn command() -> Command {
     let mut root = Cli::command();
     for (name, refused) in REFUSED {
@@ -76,7 +76,7 @@ fn without_effect(command: &str, common: &Common) -> Option<String> {
     })
 }
 
-/// A given common option that selects data.
+/// A common option on the command line that selects data, such as `--steps` or `--rank`, with its value.
 pub(super) struct GivenOption {
     /// Argument id in clap.
     pub(super) id: &'static str,
@@ -85,7 +85,7 @@ pub(super) struct GivenOption {
     pub(super) value: Option<String>,
 }
 
-/// Collect the given common options that select data.
+/// Collect the options on the command line that select data, such as `--steps` or `--rank`, with their values.
 pub(super) fn given_options(common: &Common) -> Vec<GivenOption> {
     let flag = |id, typed, is_given: bool| is_given.then_some(GivenOption { id, typed, value: None });
     let with_value =
@@ -100,12 +100,12 @@ pub(super) fn given_options(common: &Common) -> Vec<GivenOption> {
     options.into_iter().flatten().collect()
 }
 
-/// Check if a command refuses a common option.
+/// Check if a command refuses a common option, given by its id in clap.
 pub(super) fn refuses_option(command: &str, id: &str) -> bool {
     REFUSED.iter().any(|(name, refused)| *name == command && refused.contains(&id))
 }
 
-/// List the given common options that a command refuses, as typed.
+/// List the common options on the command line that a command refuses, such as `--steps`.
 pub(crate) fn refused(command: &str, common: &Common) -> Vec<&'static str> {
     given_options(common)
         .into_iter()

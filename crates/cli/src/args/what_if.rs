@@ -68,7 +68,7 @@ pub(crate) struct WhatIfArgs {
     pub(crate) instance: Option<Range>,
 }
 
-/// Parse a number of workers. The edit checks the upper limit.
+/// Parse a number of additional data loader workers, 1 to 1024.
 fn parse_workers(text: &str) -> Result<u32, String> {
     let number: i128 = text
         .trim()
@@ -80,7 +80,7 @@ fn parse_workers(text: &str) -> Result<u32, String> {
         .map_err(|_| "the number of additional workers must be 1 to 1024".to_owned())
 }
 
-/// Parse a number of edits to try.
+/// Parse the number of edits that `--sweep` simulates, 1 or more.
 fn parse_candidates(text: &str) -> Result<usize, String> {
     let number =
         text.trim().parse().map_err(|_| format!("{text:?} is not a count; write a whole number, 1 or more"))?;

@@ -21,7 +21,7 @@ use std::path::Path;
 /// Rows for people where they do not say.
 const TOP: usize = 40;
 
-/// Run the command. The result is true if the run has metrics that findings need.
+/// Run `stackline calls`. The result is true if the recording has measured times, on which findings are based.
 pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
         return Err(wrong_use("--steps does not apply: a call-tree recording contains only totals over all steps"));
@@ -115,7 +115,7 @@ pub(crate) fn metric(tree: &CallingContextTree, requested: Option<&str>) -> Resu
     }
 }
 
-/// The metric that was asked for, or the first that both runs measured.
+/// The requested metric, or the first metric that both runs measured. It is an error if one run lacks it.
 fn common_metric(
     before: &CallingContextTree,
     after: &CallingContextTree,
@@ -179,7 +179,7 @@ fn grouping(by: By) -> Grouping {
     }
 }
 
-/// Header: recorded data, and hints for other views.
+/// Header of `calls`: command and processes of the recording, total of the metric, and shares of a step.
 fn head(tree: &CallingContextTree, (run, metric): (&str, CallMetric), step: Option<&StepTime>) -> String {
     let first = tree.processes.first();
     // A profile of another program does not say it.
@@ -227,7 +227,7 @@ pub(super) fn head_for_agent(tree: &CallingContextTree, step: Option<&StepTime>)
 /// Minimum number of samples to split a step's time.
 const LEAST_SAMPLES: usize = 10;
 
-/// Composition of a step, as sentences.
+/// Sentences with the length of a step and its shares of operators, waits and other code.
 fn step_sentence(time: &StepTime) -> String {
     let length = step_length(time);
     if time.samples < LEAST_SAMPLES {
@@ -323,7 +323,7 @@ fn text(view: &CallView, all: bool, common: &Common) -> String {
     text
 }
 
-/// Lines with their texts, as a table and for people; for these the costliest only.
+/// Costs by source line, as a table and as text for people. Text output has only the most expensive lines by default.
 fn lines(tree: &CallingContextTree, metric: CallMetric, args: &CallsArgs, common: &Common) -> Result<(Table, String)> {
     let focus = args.focus.as_deref().map(pattern).transpose()?;
     let mut lines = calls::source_lines(tree, metric);

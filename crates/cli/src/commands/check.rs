@@ -31,7 +31,8 @@ fn summary(tables: &[Table]) -> String {
     )
 }
 
-/// Rules as sentences under the table: in a column they would be cut.
+/// Reduce the table of checks to the columns for people, and add a note with rule and consequence for each failed
+/// check.
 fn for_people(table: &Table) -> Table {
     match table.name.as_str() {
         "checks" => {}

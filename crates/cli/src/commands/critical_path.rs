@@ -45,7 +45,7 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     }
 }
 
-/// The options given that only HTA's method has.
+/// List the options on the command line that apply only to method `hta`.
 fn hta_only(args: &CriticalPathArgs) -> Vec<&'static str> {
     let given = [
         ("--zero-weight-launch-edges", args.zero_weight_launch_edges),
@@ -68,11 +68,11 @@ fn refused_by_exact(options: &[&str], args: &CriticalPathArgs) -> anyhow::Error 
             format!("{options} do not apply to --method exact; write --method hta, or leave these options out")
         }
     };
-    wrong_use(format!("{message}{}", predicted(args)))
+    wrong_use(format!("{message}{}", what_if_hint(args)))
 }
 
-/// Hint at predictions by the exact method, if an edit was given.
-fn predicted(args: &CriticalPathArgs) -> &'static str {
+/// Hint at `stackline what-if`, to append to an error message; empty unless `--what-if` was given.
+fn what_if_hint(args: &CriticalPathArgs) -> &'static str {
     if args.what_if.is_empty() {
         ""
     } else {
@@ -115,7 +115,7 @@ fn run_hta(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     answer(&path, before.as_ref(), &session, common)
 }
 
-/// HTA's method knows steps by name only.
+/// Return an error if `--steps` was given, because HTA's method selects steps by name.
 fn refuse_steps(args: &CriticalPathArgs, session: &Session<'_>) -> Result<()> {
     if session.common.steps.is_none() {
         return Ok(());
@@ -125,12 +125,12 @@ fn refuse_steps(args: &CriticalPathArgs, session: &Session<'_>) -> Result<()> {
         None => format!("--method hta (selected by {})", hta_only(args).join(", ")),
         Some(_) => "--method hta".to_owned(),
     };
-    Err(wrong_use(format!("{}{}", by_name_only(&who, session), predicted(args))))
+    Err(wrong_use(format!("{}{}", steps_by_name_error(&who, session), what_if_hint(args))))
 }
 
-/// Error that names the annotation of the requested steps, for methods that select by name. Opening the trace checked
-/// that the steps exist.
-fn by_name_only(who: &str, session: &Session<'_>) -> anyhow::Error {
+/// Create the error for `--steps` with a method that selects steps by name. The message suggests `--annotation` with
+/// the name of the requested steps.
+fn steps_by_name_error(who: &str, session: &Session<'_>) -> anyhow::Error {
     let is_selected = |number: i64| session.common.steps.is_some_and(|r| (r.first..=r.last).contains(&number));
     let steps = session.set.traces.iter().flat_map(|t| t.steps.iter().map(move |s| (t, s)));
     let name = steps.filter(|(_, s)| is_selected(s.number)).map(|(t, s)| t.name(s.event)).next().unwrap_or(STEP_NAME);
@@ -243,7 +243,7 @@ fn answer(
     Answer { command: "critical-path", session, extra, tables, head, shown }.write(common)
 }
 
-/// The keys of the JSON document, in the order of the report.
+/// Keys of the JSON document of `critical-path --method hta`, in the order of the report.
 fn extra<'a>(
     path: &'a CriticalPath,
     report: &CriticalPathReport<'_>,

@@ -77,7 +77,7 @@ fn machine(common: &Common) -> Table {
         .note("Opening a trace needs about as much memory as its uncompressed text. To check a trace, give its path.")
 }
 
-/// Memory that the system says is available (Linux).
+/// Available memory of this machine, as text with a unit (from `/proc/meminfo`, Linux).
 fn memory() -> Option<String> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
@@ -119,7 +119,7 @@ fn contents(session: &Session<'_>) -> Table {
         .i64("events", Unit::None, kinds.iter().map(|(_, n)| *n))
 }
 
-/// Something that analyses need.
+/// Kind of data that analyses need, such as GPU operations, with a test for it and instructions to record it.
 struct Need {
     name: &'static str,
     /// Analyses that use the data.
@@ -133,7 +133,7 @@ fn has_kind(trace: &Trace, is_kind: impl Fn(EventKind) -> bool) -> bool {
     trace.events.kind.iter().any(|&k| is_kind(k))
 }
 
-/// Check if any event has the attribute with a value.
+/// Check if any event of the trace has a value for the attribute.
 fn has_attr(trace: &Trace, name: &str) -> bool {
     trace.attr(name).exists()
 }
@@ -216,9 +216,9 @@ const RECORDED: &[(&str, &str)] = &[
     ("synchronisation_records", "`record` does not record GPU operations yet; use torch.profiler"),
 ];
 
-/// Check if a trace cannot have the data, such as collectives in one process. A truncated trace may have it in the
-/// missing rest.
-fn is_idle(trace: &Trace, need: &str) -> bool {
+/// Check if the needed data does not apply to a trace, such as sizes of collectives in a trace without collectives. A
+/// truncated trace may have lost the data.
+fn is_inapplicable(trace: &Trace, need: &str) -> bool {
     need == "collective_sizes" && !doctor_advice::is_cut(trace) && !doctor_advice::has_collectives(trace)
 }
 
@@ -226,7 +226,7 @@ fn advice(session: &Session<'_>) -> Table {
     let traces = &session.set.traces;
     // What a trace cannot have it does not lack.
     let with = |n: &Need| traces.iter().filter(|t| (n.has)(t)).count();
-    let concerned = |n: &Need| traces.iter().filter(|t| (n.has)(t) || !is_idle(t, n.name)).count();
+    let concerned = |n: &Need| traces.iter().filter(|t| (n.has)(t) || !is_inapplicable(t, n.name)).count();
     let state = |n: &Need| match (with(n), concerned(n)) {
         (0, 0) => "no collectives".to_owned(),
         (0, _) => "missing".to_owned(),
@@ -236,7 +236,7 @@ fn advice(session: &Session<'_>) -> Table {
     let is_recording = traces.iter().any(|t| t.meta.format == RECORDING);
     let how =
         |n: &Need| RECORDED.iter().find(|(name, _)| is_recording && *name == n.name).map_or(n.advice, |(_, how)| how);
-    let lacks = |n: &Need| traces.iter().find(|t| !(n.has)(t) && !is_idle(t, n.name));
+    let lacks = |n: &Need| traces.iter().find(|t| !(n.has)(t) && !is_inapplicable(t, n.name));
     let of_recording = |n: &Need| is_recording && RECORDED.iter().any(|(name, _)| *name == n.name);
     let of_trace = |t, n: &Need| doctor_advice::advice(t, n.name, !of_recording(n));
     let advice = |n: &Need| lacks(n).map(|t| of_trace(t, n).unwrap_or_else(|| how(n).to_owned()));

@@ -4,7 +4,7 @@ use stackline_findings::Requirement;
 use stackline_model::format::count;
 use stackline_model::{EventKind, Severity, Trace, TrackKind, names};
 
-/// Programs that write traces, other than torch.profiler.
+/// Profiler, other than torch.profiler, that wrote a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Producer {
     /// XProf: JAX, TensorFlow 2, PyTorch/XLA.
@@ -175,8 +175,8 @@ fn by_contents(trace: &Trace, need: &str) -> Option<String> {
     }
 }
 
-/// Advice on modules. They come from Python frames (`nn.Module: Linear_0`) and are assigned to GPU operations launched
-/// below them.
+/// Advice for a trace without modules of GPU operations. Modules come from Python frames (`nn.Module: Linear_0`) that
+/// launch the operations.
 fn of_modules(trace: &Trace, has_gpu: bool) -> String {
     let frames = || trace.events.ids().filter(|&e| trace.kind(e) == EventKind::PythonFunction);
     let modules = frames().filter(|&e| trace.name(e).starts_with(names::MODULE_PREFIX)).count();
@@ -214,6 +214,7 @@ pub(super) fn has_launch_calls(trace: &Trace) -> bool {
     trace.gpu.launch.iter().any(|l| l.is_some()) || !trace.unrecorded_launches().is_empty()
 }
 
+/// Check if the read report says that the end of the trace file is missing or damaged.
 pub(super) fn is_cut(trace: &Trace) -> bool {
     let cut = ["truncated", "damaged_compression"];
     trace.report.problems.iter().any(|p| p.severity == Severity::Lost && cut.contains(&p.code.as_str()))

@@ -156,7 +156,7 @@ fn write_csv(session: &Session<'_>, directory: &Path, force: bool) -> Result<()>
     Ok(())
 }
 
-/// Find the first file, by name, in the target directories that this export does not write.
+/// Find a file in the target directories that is not part of this CSV export; the first by name.
 fn foreign_file(directory: &Path, places: &[PathBuf]) -> Option<PathBuf> {
     let own = |path: &PathBuf| {
         let file = |place: &PathBuf| csv::FILES.iter().any(|(name, _)| place.join(name) == *path);

@@ -54,7 +54,8 @@ impl Condition {
         Ok(Self { text: text.to_owned(), metric: metric.to_owned(), comparison, limit })
     }
 
-    /// Evaluate the condition per GPU; return a sentence about the first GPU for which it holds.
+    /// Evaluate the condition on the table of GPU time; return a sentence about the first GPU for which the condition
+    /// holds.
     ///
     /// # Errors
     /// If it holds for none, and the share of one was not measured.

@@ -18,7 +18,7 @@ pub(super) fn how_it_ended<'a>(reports: impl Iterator<Item = &'a ReadReport> + C
     stackline_present::terminal::clean_lines(&text)
 }
 
-/// Calls that were running at the end of the recording.
+/// Header lines on calls that were in progress when the recording ended.
 fn in_flight<'a>(reports: impl Iterator<Item = &'a ReadReport>) -> String {
     let (mut lines, mut count) = (Vec::new(), 0);
     for report in reports {

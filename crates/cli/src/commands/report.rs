@@ -73,7 +73,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
         }
         if common.tables.is_empty() {
             let tables = fit_to_screen(&tables);
-            shown = Some(if session.is_of_host_alone() { without_gpu(tables) } else { tables });
+            shown = Some(if session.has_no_gpu_work() { without_gpu(tables) } else { tables });
         }
     }
     let tables = session.select_tables(tables)?;
@@ -94,7 +94,8 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     verdict(&held, unjudged)
 }
 
-/// The conditions that hold, in words, and why others cannot be judged.
+/// Evaluate `--fail-on` conditions on the table of GPU time. Returns sentences on those that hold, and errors for those
+/// that cannot be judged.
 fn judge(conditions: &[Condition], gpu_time: Option<&Table>) -> (Vec<String>, Vec<Error>) {
     let (mut held, mut unjudged) = (Vec::new(), Vec::new());
     let Some(gpu_time) = gpu_time else { return (held, unjudged) };
@@ -107,7 +108,8 @@ fn judge(conditions: &[Condition], gpu_time: Option<&Table>) -> (Vec<String>, Ve
     (held, unjudged)
 }
 
-/// Report the results of [`judge`]. If a condition held, conditions that could not be judged are warnings.
+/// Print the results of [`judge`], and return true if a condition held. Then conditions that could not be judged are
+/// warnings, otherwise the first of them is the error.
 fn verdict(held: &[String], unjudged: Vec<Error>) -> Result<bool> {
     held.iter().try_for_each(|text| print_message(&format!("--fail-on {text}")))?;
     let mut unjudged = unjudged.into_iter();
@@ -120,7 +122,7 @@ fn verdict(held: &[String], unjudged: Vec<Error>) -> Result<bool> {
     Ok(!held.is_empty())
 }
 
-/// Writes the text for a language model.
+/// Write the report for a language model (`--for-agent`) to the output. The result is always false.
 fn for_agent(session: &Session<'_>, run: &Run, args: &ReportArgs) -> Result<bool> {
     let content = Content::compute(&session.set, &session.infos, &session.run_options(), false)?;
     let text = super::report_for_agent::text_for_agent(session, run, &content, &args.source);
@@ -177,12 +179,13 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
     print_next_instead(next, args, common).map(|()| held)
 }
 
-/// The command to go on with where another one answered in place of `report`.
+/// Print the suggested next command after another command, such as `memory`, answered in place of `report`.
 fn print_next_instead(next: &str, args: &ReportArgs, common: &Common) -> Result<()> {
     print_next_with(next, None, args, common)
 }
 
-/// The command to go on with, of one rank where one is given.
+/// Print the suggested next command, limited to `rank` if one is given. Nothing is printed for programs, and for pipes,
+/// which cannot be read again.
 fn print_next_with(next: &str, rank: Option<i64>, args: &ReportArgs, common: &Common) -> Result<()> {
     let is_for_people = common.format == Format::Table && common.tables.is_empty() && common.output.is_none();
     // What was read of a pipe is gone.
@@ -194,8 +197,8 @@ fn print_next_with(next: &str, rank: Option<i64>, args: &ReportArgs, common: &Co
     print_message(&format!("Next: {}", command_line(next, &args.inputs.inputs, &options)))
 }
 
-/// The command to go on with, for people who read the report on a terminal or in a log: `findings` where rules have
-/// something to check, `doctor`, which says how to record, where nothing has a time.
+/// Print the suggested next command: `findings` if the trace has work to check, `doctor` if no event has a time,
+/// otherwise `view`.
 fn print_next(session: &Session<'_>, has_operators: bool, args: &ReportArgs, common: &Common) -> Result<()> {
     let infos = &session.infos;
     let has_work = has_operators || infos.iter().any(|info| info.gpu_operations > 0 || info.steps > 0);
@@ -253,7 +256,8 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     Ok(())
 }
 
-/// The report that `import` kept in a run directory, if these inputs and options ask for just that.
+/// Load the report that `import` stored in a run directory; `None` for other inputs, or if options select part of the
+/// run.
 fn load_cached(inputs: &[PathBuf], common: &Common) -> Option<Content> {
     let whole = common.rank.is_none() && common.scope() == Scope::default();
     match inputs {
@@ -430,7 +434,7 @@ fn with_short_paths(mut lines: Table) -> Table {
     lines
 }
 
-/// The share of time with a known line, of all ranks, percent.
+/// Share of GPU time with a known source line, in percent, over all ranks.
 fn known_share(lines: &Table) -> f64 {
     let time = |row: usize| number(lines, "total_ns", row).unwrap_or(0.0);
     let all: f64 = (0..lines.rows()).map(time).sum();

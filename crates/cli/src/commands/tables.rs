@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const OF_STEPS: [TableCommand; 4] =
     [TableCommand::Kernels, TableCommand::Operators, TableCommand::Collectives, TableCommand::Timeline];
 
-/// Data of one trace for a command.
+/// Tables that a command computes from one trace, with the selected steps.
 struct OfTrace {
     tables: Vec<Table>,
     /// Selected steps, for commands with tables of steps.
@@ -48,7 +48,7 @@ impl OfTrace {
     }
 }
 
-/// Tables of a command over all traces, and texts about them.
+/// Tables of a command over all traces of a run, with sentences on the window and the source of steps.
 struct OfRun {
     tables: Vec<Table>,
     /// Default window as a sentence, for commands with tables of steps.
@@ -86,7 +86,7 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
     let tables = session.select_tables(tables)?;
     let (mut head, mut shown) = (String::new(), None);
     if common.format == Format::Table && common.tables.is_empty() {
-        let of_host = session.is_of_host_alone();
+        let of_host = session.has_no_gpu_work();
         let lacks_gpu = of_host && [TableCommand::Kernels, TableCommand::Timeline].contains(&command);
         head = match lacks_gpu {
             true => format!("{NO_GPU}{}\n", operators_next(&inputs.inputs, common)),
@@ -107,7 +107,7 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
     Answer { command: name, session: &session, extra, tables, head, shown }.write(common)
 }
 
-/// Selection of the tables of a command that people see.
+/// Criteria to choose the tables that text output shows.
 struct TextView<'a> {
     default_analyses: &'a [&'static Analysis],
     requested_analyses: &'a [&'static Analysis],
@@ -120,7 +120,7 @@ struct TextView<'a> {
 }
 
 impl TextView<'_> {
-    /// Visible tables, with notes that name the others. A text about several tables is added to the head.
+    /// Tables to show, with notes that name the hidden ones. Text that concerns several tables is appended to `head`.
     fn visible(&self, tables: &[Table], head: &mut String) -> Vec<Table> {
         let operators = tables.iter().any(|t| t.name == "operators" && t.rows() > 0);
         let bulky = |name: &str| {
@@ -133,7 +133,7 @@ impl TextView<'_> {
         if self.of_host {
             visible = without_gpu(visible);
         }
-        if self.has_window && without_window_notes(&mut visible) {
+        if self.has_window && remove_whole_trace_notes(&mut visible) {
             head.push_str("Tables named hta_… cover the whole trace, as in Holistic Trace Analysis (HTA).\n");
         }
         if self.lacks_gpu {
@@ -160,8 +160,9 @@ impl TextView<'_> {
 /// Note for inputs without GPU work.
 const NO_GPU: &str = "No GPU work was recorded: GPU tables are omitted.";
 
-/// Takes the notes away that tables are of the whole trace, since the head says so; whether there were any.
-fn without_window_notes(tables: &mut [Table]) -> bool {
+/// Remove the notes that tables cover the whole trace; return true if there were any. The header contains the
+/// information instead.
+fn remove_whole_trace_notes(tables: &mut [Table]) -> bool {
     let is_of_whole = |note: &String| note.starts_with(stackline_engine::OF_WHOLE_TRACE);
     let had_any = tables.iter().any(|table| table.notes.iter().any(is_of_whole));
     tables.iter_mut().for_each(|table| table.notes.retain(|note| !is_of_whole(note)));

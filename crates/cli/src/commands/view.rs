@@ -44,8 +44,8 @@ fn announce(url: &str, args: &ViewArgs, common: &Common) -> Result<Option<NamedT
     Ok(way)
 }
 
-/// A page on disk that leads to an address. The address holds the token, and everyone on a machine can see what programs are
-/// started with; the page can be read by its owner alone.
+/// Create a temporary HTML file that redirects to the server's address, which contains the access token. Only the owner
+/// can read the file, while everyone can read the command line of a browser.
 fn redirect(url: &str) -> io::Result<NamedTempFile> {
     let mut page = tempfile::Builder::new().prefix("stackline-").suffix(".html").tempfile()?;
     writeln!(
@@ -57,7 +57,7 @@ fn redirect(url: &str) -> io::Result<NamedTempFile> {
     Ok(page)
 }
 
-/// Open the inputs of a web page, and the run to compare them with.
+/// Open the inputs of the web page, with an optional baseline run to compare with.
 pub(super) fn open(
     inputs: &[PathBuf],
     baseline: Option<&PathBuf>,

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     Answer { command: "what-if", session: &session, extra, tables, head, shown: None }.write(common)
 }
 
-/// The edits, in a fixed order of kinds.
+/// Parse the options for edits (`--scale`, `--set` and so on), ordered by option.
 fn edits(args: &WhatIfArgs) -> Result<Vec<Edit>> {
     let mut edits = Vec::new();
     let mut add = |action: Action, selector: &str| -> Result<()> {
@@ -140,7 +140,7 @@ fn edit_lines(text: &str) -> Vec<String> {
 /// Maximum length of an edit in text output, since event lists can be long.
 const EDIT_CHARACTERS: usize = 200;
 
-/// Becomes true at the first Ctrl-C; the second one ends the program as usual.
+/// Install a handler for Ctrl-C. The first Ctrl-C sets the returned flag; a second one ends the program.
 fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);

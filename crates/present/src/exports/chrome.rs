@@ -29,20 +29,20 @@ pub fn write(trace: &Trace, redact: bool, out: &mut dyn Write) -> io::Result<()>
         write_stack_frames(trace, out)?;
     }
     out.write_all(b"  \"traceEvents\": [\n")?;
-    let mut list = List { out, first: true };
+    let mut list = EventListWriter { out, first: true };
     write_metadata(trace, &mut list)?;
     write_events(trace, &mut list)?;
     write_flows(trace, &mut list)?;
     out.write_all(b"\n  ]\n}\n")
 }
 
-/// Records of the event list, parted by commas.
-struct List<'a> {
+/// Writer of the JSON event list, with commas between records.
+struct EventListWriter<'a> {
     out: &'a mut dyn Write,
     first: bool,
 }
 
-impl List<'_> {
+impl EventListWriter<'_> {
     fn push(&mut self, record: &str) -> io::Result<()> {
         if !std::mem::take(&mut self.first) {
             self.out.write_all(b",\n")?;
@@ -51,7 +51,7 @@ impl List<'_> {
     }
 }
 
-fn write_events(trace: &Trace, list: &mut List<'_>) -> io::Result<()> {
+fn write_events(trace: &Trace, list: &mut EventListWriter<'_>) -> io::Result<()> {
     let mut stacks = trace.stacks.event.iter().copied().zip(trace.stacks.stack.iter().copied()).peekable();
     let mut record = String::new();
     for event in trace.events.ids() {
@@ -103,7 +103,7 @@ fn write_event(trace: &Trace, event: EventId, stack: Option<StackId>, record: &m
     record.push('}');
 }
 
-/// Original duration in ns of a span that reading cut at its caller's end.
+/// Original duration in ns of an event that the reader shortened to the end of its caller; `None` for other events.
 fn recorded_duration(trace: &Trace, event: EventId) -> Option<i64> {
     if !trace.events.has(event, flags::CLAMPED) {
         return None;
@@ -128,7 +128,7 @@ fn write_async_end(trace: &Trace, event: EventId, record: &mut String) {
 /// Members that a record has of its own: an attribute of such a name stays among the arguments.
 const RESERVED: &[&str] = &["ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id", "sf"];
 
-/// Arguments, then the record's other members, whose keys the model marks with `$`.
+/// Write the arguments of an event as `args`, and attributes whose keys start with `$` as members of the record.
 fn write_attributes(trace: &Trace, event: EventId, record: &mut String) {
     let outer = |key: StrId| trace.strings.get(key).strip_prefix('$').filter(|name| !RESERVED.contains(name));
     let is_cut = trace.events.has(event, flags::CLAMPED);
@@ -175,7 +175,7 @@ fn value_text(value: AttrValue, trace: &Trace, record: &mut String) {
     };
 }
 
-fn write_metadata(trace: &Trace, list: &mut List<'_>) -> io::Result<()> {
+fn write_metadata(trace: &Trace, list: &mut EventListWriter<'_>) -> io::Result<()> {
     // Every process, in order: readers number processes by first appearance.
     for process in &trace.tracks.processes {
         let pid = process.pid;
@@ -214,7 +214,7 @@ fn meta_head(trace: &Trace, name: &str, pid: Key, tid: Option<Key>) -> String {
 
 fn meta_text(
     trace: &Trace,
-    list: &mut List<'_>,
+    list: &mut EventListWriter<'_>,
     name: &str,
     key: &str,
     pid: Key,
@@ -233,7 +233,7 @@ fn meta_text(
 
 fn meta_number(
     trace: &Trace,
-    list: &mut List<'_>,
+    list: &mut EventListWriter<'_>,
     name: &str,
     pid: Key,
     tid: Option<Key>,
@@ -243,7 +243,7 @@ fn meta_number(
     list.push(&format!("{record},\"args\":{{\"sort_index\":{number}}}}}"))
 }
 
-fn write_flows(trace: &Trace, list: &mut List<'_>) -> io::Result<()> {
+fn write_flows(trace: &Trace, list: &mut EventListWriter<'_>) -> io::Result<()> {
     let mut id = 0u64;
     for (from, to, category) in trace.links.of_kind(LinkKind::Flow) {
         id += 1;
@@ -265,7 +265,7 @@ fn write_flows(trace: &Trace, list: &mut List<'_>) -> io::Result<()> {
 
 fn write_flow(
     trace: &Trace,
-    list: &mut List<'_>,
+    list: &mut EventListWriter<'_>,
     id: u64,
     category: &str,
     from: EventId,
@@ -285,8 +285,8 @@ fn write_flow(
     Ok(())
 }
 
-/// Find a time, not before `least` if there is one, at which `event` is the innermost of its track: arrows bind to
-/// that.
+/// Find a time at which `event` is the innermost event of its track, at `least` or later if possible. Viewers bind
+/// arrows to the innermost event.
 fn time_inside(trace: &Trace, event: EventId, least: i64) -> i64 {
     let order = trace.track_events(trace.events.track[event.index()]);
     let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
@@ -324,12 +324,12 @@ fn write_stack_frames(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"\n  },\n")
 }
 
-/// Frame ids whose order as text is the order of the frames.
+/// Id of a stack frame, padded with zeros so that ids sort as text like numbers.
 fn frame_id(stack: StackId) -> String {
     format!("{:010}", stack.0)
 }
 
-/// Exact microseconds: `-12.345`, without a fraction where there is none.
+/// Format nanoseconds as exact microseconds: `-12.345`, without a fraction for whole numbers.
 pub(super) fn micros(ns: i64) -> String {
     let (sign, abs) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
     match abs % 1000 {

@@ -12,7 +12,7 @@ pub type File = (&'static str, fn(&Trace, &mut dyn Write) -> io::Result<()>);
 pub const FILES: [File; 4] =
     [("events.csv", write_events), ("gpu.csv", write_gpu), ("tracks.csv", write_tracks), ("links.csv", write_links)];
 
-/// One row per event, in source order; `args` is JSON text.
+/// Write a CSV file with one row per event, in source order; `args` is JSON text.
 fn write_events(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"event,source_index,start_ns,dur_ns,kind,phase,category,name,track,parent,flags,args\n")?;
     let mut line = String::new();
@@ -53,7 +53,7 @@ fn number(event: EventId) -> String {
     event.some().map(|e| e.0.to_string()).unwrap_or_default()
 }
 
-/// One row per GPU operation: who launched it.
+/// Write a CSV file with one row per GPU operation: device, stream, launch call, operator, module and step.
 fn write_gpu(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     let gpu = &trace.gpu;
     let event = |ids: &[EventId]| ids.iter().map(|e| e.some().map(|e| i64::from(e.0))).collect::<Vec<_>>();
@@ -93,7 +93,8 @@ fn write_tracks(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     csv::write(&table, out)
 }
 
-/// One row per link that is not nesting: the source's arrows, launches, forward to backward.
+/// Write a CSV file with one row per link between events, such as launches, arrows, or forward to backward. Nesting is
+/// not included.
 fn write_links(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     let line = |kind: &str, from: EventId, to: EventId, category: &str| {
         format!("{kind},{},{},{}\n", number(from), number(to), csv::field(category))

@@ -138,8 +138,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Start and end of each memory-related call, cut at the end of the call of its stream in which it begins, so that
-    /// calls nest.
+    /// Start and end times of the memory-related calls. A call that starts inside another call of its stream ends no
+    /// later, so that calls nest.
     fn spans(&self) -> Vec<(i64, Option<i64>)> {
         let calls = &self.memory.calls;
         let mut spans: Vec<(i64, Option<i64>)> = self.clock.iter().take(calls.len()).map(|at| (*at, None)).collect();
@@ -159,7 +159,7 @@ impl<'a> Writer<'a> {
         spans
     }
 
-    /// Lane of a call: its device, and the number of its stream.
+    /// Device and stream number of a memory-related call, the key of its lane; 0 without a stream.
     fn lane(&self, row: usize) -> (MemoryDeviceId, usize) {
         let (memory, stream) = (self.memory, self.memory.calls.stream[row]);
         let device = match (memory.streams.get(stream.index()), memory.object_of(MemoryCallId::new(row))) {
@@ -216,8 +216,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Memory objects in the order of their allocation, each with the lane that it shares, if there are too many for
-    /// one each.
+    /// Assign memory objects, in the order of their allocation, to shared lanes. `None` if there are few enough for a
+    /// lane each.
     fn assign_lanes(&self, mut objects: Vec<MemoryObjectId>) -> Vec<(MemoryObjectId, Option<usize>)> {
         objects.sort_by_key(|object| self.memory.life(*object).start);
         if objects.len() <= MAX_OWN_LANES {

@@ -26,7 +26,7 @@ pub fn write(traces: &[&Trace], out: &mut dyn Write) -> io::Result<u64> {
     Ok(left_out)
 }
 
-/// Offset of event times: the trace's base, or the shift that makes a negative earliest time 0.
+/// Offset in ns to add to event times: the trace's base time, or more if an event time would be negative.
 fn base(trace: &Trace) -> i128 {
     let timed = trace.events.ids().filter(|e| trace.events.is_plausible(*e));
     let earliest = timed.map(|e| i128::from(trace.events.start[e.index()])).min().unwrap_or(0);
@@ -86,7 +86,7 @@ impl<'a> Writer<'a> {
         self.out.write_all(&self.buffer)
     }
 
-    /// Id of an interned text in a Perfetto trace; the next packet brings the text if it is new.
+    /// Id of a text in Perfetto's interned data; a new text is added to the next packet.
     fn intern(&mut self, kind: Interned, text: StrId) -> u64 {
         let iid = u64::from(text.0) + 1;
         if self.known.insert((kind, text)) {
@@ -223,7 +223,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Arrows: ids per event where they start and where they end.
+/// Flow ids (arrows) by event: those that start at the event, and those that end there.
 struct Flows {
     from: FxHashMap<EventId, Vec<u64>>,
     to: FxHashMap<EventId, Vec<u64>>,

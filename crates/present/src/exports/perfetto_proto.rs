@@ -3,7 +3,7 @@
 
 use prost::Message;
 
-/// `TracePacket`.
+/// Message `TracePacket`: one record of the file, with an event or a track descriptor.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TracePacket {
     #[prost(uint64, optional, tag = "8")]
@@ -21,7 +21,7 @@ pub(super) struct TracePacket {
     pub(super) track_descriptor: Option<TrackDescriptor>,
 }
 
-/// `TrackEvent`.
+/// Message `TrackEvent`: start or end of a slice, an instant, or a counter value.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TrackEvent {
     #[prost(uint64, repeated, packed = "false", tag = "3")]
@@ -44,7 +44,7 @@ pub(super) struct TrackEvent {
     pub(super) terminating_flow_ids: Vec<u64>,
 }
 
-/// `TrackEvent.Type`.
+/// Enumeration `TrackEvent.Type`: slice begin, slice end, instant or counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub(super) enum EventType {
@@ -55,7 +55,7 @@ pub(super) enum EventType {
     Counter = 4,
 }
 
-/// `DebugAnnotation`.
+/// Message `DebugAnnotation`: an argument of an event, with name and value.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct DebugAnnotation {
     #[prost(uint64, optional, tag = "1")]
@@ -72,7 +72,7 @@ pub(super) struct DebugAnnotation {
     pub(super) string_value_iid: Option<u64>,
 }
 
-/// `InternedData`.
+/// Message `InternedData`: texts by id, to which later packets refer.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct InternedData {
     #[prost(message, repeated, tag = "1")]
@@ -85,7 +85,8 @@ pub(super) struct InternedData {
     pub(super) debug_annotation_string_values: Vec<InternedName>,
 }
 
-/// `EventCategory`, `EventName`, `DebugAnnotationName` and `InternedString`: the same two fields.
+/// Entry of interned data: id and text. `EventCategory`, `EventName`, `DebugAnnotationName` and `InternedString` have
+/// these two fields.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct InternedName {
     #[prost(uint64, tag = "1")]
@@ -94,7 +95,7 @@ pub(super) struct InternedName {
     pub(super) name: String,
 }
 
-/// `TrackDescriptor`.
+/// Message `TrackDescriptor`: name, parent and kind of a track.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TrackDescriptor {
     #[prost(uint64, tag = "1")]
@@ -113,7 +114,7 @@ pub(super) struct TrackDescriptor {
     pub(super) sibling_order_rank: Option<i32>,
 }
 
-/// `ProcessDescriptor`.
+/// Message `ProcessDescriptor`: ID and name of a process.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ProcessDescriptor {
     #[prost(int32, optional, tag = "1")]
@@ -124,7 +125,7 @@ pub(super) struct ProcessDescriptor {
     pub(super) process_labels: Vec<String>,
 }
 
-/// `ThreadDescriptor`.
+/// Message `ThreadDescriptor`: process, thread ID and name of a thread.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ThreadDescriptor {
     #[prost(int32, optional, tag = "1")]
@@ -135,6 +136,6 @@ pub(super) struct ThreadDescriptor {
     pub(super) thread_name: Option<String>,
 }
 
-/// `CounterDescriptor`: empty, its presence makes a track a counter.
+/// Message `CounterDescriptor`: an empty message that marks a track as a counter.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct CounterDescriptor {}

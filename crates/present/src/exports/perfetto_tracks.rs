@@ -4,7 +4,7 @@ use super::perfetto_proto as proto;
 use rustc_hash::FxHashMap;
 use stackline_model::{Key, ProcessId, StrId, Trace, TrackId, TrackKind};
 
-/// Ids of tracks that were described so far.
+/// Perfetto track ids of a trace, with the processes and counters already described in the file.
 pub(super) struct Tracks {
     /// Bits that all ids of this trace have.
     trace: u64,
@@ -118,7 +118,7 @@ fn process(trace: &Trace, id: ProcessId, uuid: u64) -> proto::TrackDescriptor {
     }
 }
 
-/// Process number, if the process is one of the operating system: traces write GPUs as processes too.
+/// PID of a process of the operating system; `None` for others, since traces list GPUs as processes, too.
 fn system_pid(trace: &Trace, id: ProcessId) -> Option<i32> {
     let has_threads = trace.tracks.tracks.iter().any(|t| t.process == id && t.kind == TrackKind::Thread);
     let pid = trace.tracks.processes[id.index()].pid.as_int()?;
@@ -141,7 +141,7 @@ pub(super) struct Lanes {
     open: Vec<Vec<i64>>,
 }
 
-/// Lane of a span.
+/// Lane to which a span was assigned, and the earlier spans of the lane that have ended.
 pub(super) struct Placed {
     pub(super) lane: usize,
     /// The lane is new.
@@ -168,7 +168,7 @@ impl Lanes {
         Placed { lane, is_new: found.is_none(), ended }
     }
 
-    /// Ends of spans that are still open, per lane of the track, in time order.
+    /// End times of spans that are still open, per lane, in time order.
     pub(super) fn finish(self) -> impl Iterator<Item = (usize, Vec<i64>)> {
         self.open.into_iter().enumerate().map(|(lane, open)| (lane, open.into_iter().rev().collect()))
     }

@@ -18,13 +18,13 @@ const COMFORTABLE: usize = 60;
 /// Header of the column of means and standard deviations.
 const SPREAD: &str = "mean ± std";
 
-/// One line: a node, or a chain of nodes of which only the last has numbers of its own.
+/// Line of a call tree view: one node, or consecutive Python frames of which only the last has exclusive costs.
 struct Line {
     rows: Vec<usize>,
     level: usize,
 }
 
-/// A view as text, ending in a line break.
+/// Format a call tree view as text for a terminal, ending in a line break.
 pub fn view(view: &CallView, style: &Style) -> String {
     let lines = fold(view);
     let mut columns = columns(view, &lines);
@@ -51,7 +51,8 @@ pub fn view(view: &CallView, style: &Style) -> String {
     out
 }
 
-/// Lines of a call tree view without the root, with chains of individual calls folded.
+/// Convert a call tree view to lines, without the root. Consecutive Python frames, each the only callee of the one
+/// before, share a line.
 fn fold(view: &CallView) -> Vec<Line> {
     let joined = view.joined();
     let mut line_of = vec![0_usize; view.nodes.len()];
@@ -69,8 +70,8 @@ fn fold(view: &CallView) -> Vec<Line> {
     lines
 }
 
-/// The names of a chain in at most `room` cells: the first frame, which says where in the program one is, how many are
-/// left out, and as many of the last ones as there is room for.
+/// Join the names of consecutive nodes in at most `room` cells. If they do not fit, the first name, the number of
+/// omitted names, and the last names remain.
 fn chain(view: &CallView, rows: &[usize], room: usize) -> String {
     let names: Vec<String> = rows.iter().map(|&row| clean(&view.label(row).short())).collect();
     let whole = names.join(ARROW);
@@ -89,7 +90,7 @@ fn chain(view: &CallView, rows: &[usize], room: usize) -> String {
     fitting.unwrap_or_else(|| shorten(first, room))
 }
 
-/// Text column of numbers.
+/// Column of formatted numbers with header and width.
 struct TextColumn {
     header: String,
     width: usize,
@@ -156,7 +157,7 @@ fn with_unit(name: &str, suffix: &str) -> String {
     if suffix.is_empty() { name.to_owned() } else { format!("{name} ({suffix})") }
 }
 
-/// Mean and standard deviation with one unit for both.
+/// Format mean and standard deviation of a metric's values, with one unit for both; empty without values.
 fn spread(unit: Unit, stats: &CallStats) -> String {
     if stats.count == 0 {
         return String::new();

@@ -38,6 +38,7 @@ fn is_far_from_origin(values: &Values) -> bool {
     nearest >= LONG_NS && last.abs_diff(first) < nearest / 1000
 }
 
+/// Largest finite magnitude of a column's numbers; 0 for text.
 pub(super) fn largest(values: &Values) -> f64 {
     let finite = |m: f64, v: f64| if v.is_finite() { m.max(v.abs()) } else { m };
     match values {
@@ -47,7 +48,7 @@ pub(super) fn largest(values: &Values) -> f64 {
     }
 }
 
-/// Check for a column of identifiers, which are never grouped.
+/// Check if a column name denotes identifiers such as ranks, whose digits are not grouped.
 fn is_id(name: &str) -> bool {
     let last = name.rsplit(['_', ' ']).next().unwrap_or(name).to_ascii_lowercase();
     matches!(last.as_str(), "id" | "index" | "rank" | "step" | "stream" | "device" | "pid" | "tid" | "correlation")

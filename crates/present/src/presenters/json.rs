@@ -134,7 +134,7 @@ impl<'a> From<&'a Column> for ColumnHead<'a> {
     }
 }
 
-/// One row as an object.
+/// Table row that serializes to a JSON object, with the column names as keys.
 struct Row<'a>(&'a Table, usize);
 
 impl Serialize for Row<'_> {
@@ -153,7 +153,7 @@ impl Serialize for Row<'_> {
     }
 }
 
-/// The read report of one trace.
+/// Trace name and read report, as an object of the JSON document.
 #[derive(Serialize)]
 struct Report<'a> {
     trace: &'a str,

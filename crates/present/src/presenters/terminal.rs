@@ -10,7 +10,7 @@ use stackline_model::kernel_names::short_names;
 use stackline_model::{Column, Table, Unit, Values};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Drawing style.
+/// Width, color and row limit of text output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Columns of the terminal.
@@ -41,7 +41,7 @@ const BAR: usize = 12;
 /// Bars are drawn only where this much of the width is left to the names.
 const WIDTH_FOR_BARS: usize = 60;
 
-/// Text column, ready for layout.
+/// Formatted column of a table with header, cells and width, before it is fitted to the terminal.
 struct TextColumn {
     header: String,
     cells: Vec<String>,
@@ -130,7 +130,7 @@ pub fn wrap_lines(text: &str, style: &Style) -> String {
     text.lines().map(one).collect()
 }
 
-/// Check for a character that controls a terminal: control characters, line breaks, and marks of text direction.
+/// Check if a character controls the terminal: control characters, line breaks, and marks of text direction.
 pub(super) fn is_unseen(c: char) -> bool {
     let changes_direction =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -191,8 +191,8 @@ fn has_value(values: &Values) -> bool {
     }
 }
 
-/// Table column that gets bars: the first share whose values are all shares (a spread is none). Where there are many
-/// shares, bars for one of them would mislead.
+/// Index of the column with bars: the first percent column with values from 0 to 100, but no spread. `None` with more
+/// than two percent columns, where bars for one would mislead.
 fn bar_column(table: &Table) -> Option<usize> {
     if table.columns.iter().filter(|c| c.unit == Unit::Percent).count() > 2 {
         return None;
@@ -264,7 +264,7 @@ fn bars(column: &Column, rows: usize) -> TextColumn {
     TextColumn { header: String::new(), cells, right: false, width, wraps: false }
 }
 
-/// The column's name without the unit that the suffix now says, and the unit.
+/// Column header with the unit: the name without its unit suffix such as `_ns`, then `(ms)`.
 fn header(name: &str, unit: Unit, suffix: &str) -> String {
     let endings: &[&str] = match unit {
         Unit::Ns => &["_ns"],
@@ -282,7 +282,8 @@ fn header(name: &str, unit: Unit, suffix: &str) -> String {
     if suffix.is_empty() { stem } else { format!("{stem} ({suffix})") }
 }
 
-/// Shortens text columns, then drops columns from the right, until the row fits. Returns how many were dropped.
+/// Fit columns to the terminal width: drop columns from the right, then shorten texts. Returns the number of dropped
+/// columns.
 fn fit(lanes: &mut Vec<TextColumn>, width: usize) -> usize {
     let total =
         |lanes: &[TextColumn]| lanes.iter().map(|l| l.width).sum::<usize>() + GAP * lanes.len().saturating_sub(1);
@@ -297,7 +298,7 @@ fn fit(lanes: &mut Vec<TextColumn>, width: usize) -> usize {
         dropped += usize::from(!bar);
     }
     if total(lanes) > width {
-        lanes.iter_mut().filter(|lane| !lane.right && !lane.wraps).for_each(name_kernels);
+        lanes.iter_mut().filter(|lane| !lane.right && !lane.wraps).for_each(shorten_kernel_names);
     }
     let over = total(lanes).saturating_sub(width);
     let shares = |l: &TextColumn| !l.right && l.width > NARROWEST;
@@ -314,14 +315,13 @@ fn fit(lanes: &mut Vec<TextColumn>, width: usize) -> usize {
     dropped
 }
 
-/// Shorten C++ names to their distinguishing parts.
-fn name_kernels(lane: &mut TextColumn) {
+/// Shorten the C++ kernel names in a column to their distinguishing parts.
+fn shorten_kernel_names(lane: &mut TextColumn) {
     lane.cells = short_names(&lane.cells);
     lane.width = lane.cells.iter().map(|c| c.width()).max().unwrap_or(0).max(lane.header.width());
 }
 
-/// Greatest column width at which columns of these widths are `over` narrower in all: only the widest give, each as
-/// much as it is wider than the others.
+/// Width limit that narrows columns of these widths by `over` cells in total; only the widest columns are narrowed.
 fn level(mut widths: Vec<usize>, over: usize) -> usize {
     widths.sort_unstable_by(|a, b| b.cmp(a));
     let mut freed = 0;
@@ -336,7 +336,7 @@ fn level(mut widths: Vec<usize>, over: usize) -> usize {
     NARROWEST
 }
 
-/// Text of at most `width` cells: two thirds of its head and the rest of its tail around an ellipsis.
+/// Shorten a text to at most `width` cells, with an ellipsis between its beginning (two thirds) and end.
 pub fn shorten(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

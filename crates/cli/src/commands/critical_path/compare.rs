@@ -1,6 +1,6 @@
 //! Command `critical-path --compare`: one table with a row per critical-path method.
 
-use super::{analyze, by_name_only, exact, instances, one_trace, refuse};
+use super::{analyze, exact, instances, one_trace, refuse, steps_by_name_error};
 use crate::args::{Common, CriticalPathArgs, Format};
 use crate::output::Answer;
 use crate::session::Session;
@@ -14,7 +14,7 @@ use stackline_model::{Table, Trace, Unit};
 use stackline_timeline::Scope;
 use std::collections::BTreeMap;
 
-/// Result of one method.
+/// Critical path of one method, as a row of the comparison.
 #[derive(Default)]
 struct Row {
     method: &'static str,
@@ -33,7 +33,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let session = Session::open(&args.inputs, common)?;
     let trace = one_trace(&session)?;
     if common.steps.is_some() {
-        return Err(by_name_only("--compare", &session));
+        return Err(steps_by_name_error("--compare", &session));
     }
     // The others know all of the trace, or an annotation.
     let choice = match args.annotation() {
@@ -140,15 +140,15 @@ fn row_of(method: &'static str, run: impl FnOnce() -> Result<Found>) -> Row {
             nodes: Some(nodes as i64),
             window: Some(window),
             path_ns: Some(path),
-            bound_by: most(&bound_by),
+            bound_by: largest_causes(&bound_by),
             ..Row::default()
         },
         Err(error) => Row { method, failure: Some(error), ..Row::default() },
     }
 }
 
-/// The three largest causes on a critical path as text, with percentages.
-fn most(bound_by: &BTreeMap<String, f64>) -> String {
+/// Text with the three largest causes of a critical path and their percentages.
+fn largest_causes(bound_by: &BTreeMap<String, f64>) -> String {
     let mut causes: Vec<(&String, &f64)> = bound_by.iter().collect();
     causes.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
     causes.iter().take(3).map(|(n, p)| format!("{n} {p:.0} %")).collect::<Vec<_>>().join(", ")

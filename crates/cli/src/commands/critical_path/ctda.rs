@@ -82,7 +82,8 @@ fn answer(path: &CtdaPath, before: Option<&(i64, CtdaReport)>, session: &Session
     Answer { command: "critical-path", session, extra, tables, head, shown: None }.write(common)
 }
 
-/// The keys of the JSON document, in the order of the report. Those that HTA's document has too mean the same.
+/// Keys of the JSON document of `critical-path --method ctda`, in the order of the report. Keys that method `hta` has
+/// too have the same meaning.
 fn extra<'a>(report: &'a CtdaReport, before: Option<&(i64, CtdaReport)>) -> Result<Vec<(&'static str, Extra<'a>)>> {
     let mut extra = vec![
         ("method", json!(report.method).into()),

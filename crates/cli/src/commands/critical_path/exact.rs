@@ -68,7 +68,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
 /// Default maximum of rows in the tables below the summary.
 const ROWS: usize = 8;
 
-/// Shorten a table to fit below the summary.
+/// Shorten the tables `top` and `large_but_harmless` to their largest rows; other tables are unchanged.
 fn short(table: &Table) -> Table {
     match table.name.as_str() {
         "top" => top(table, "weight_us", ROWS),
@@ -145,8 +145,9 @@ fn extra<'a>(
     ])
 }
 
-/// Assumptions with their shares of the window, largest first; empty below 0.1 %.
-fn assumed(report: &ExactReport) -> String {
+/// Sentence on the assumptions that the critical path uses, with their shares of the window, largest first. Shares
+/// below 0.1 % are omitted.
+fn assumption_text(report: &ExactReport) -> String {
     let percent = |ns: i64| 100.0 * ns as f64 / report.window_ns.max(1) as f64;
     let mut rules: Vec<(&str, i64)> = report.inferred_by_rule_ns.iter().map(|(rule, ns)| (*rule, *ns)).collect();
     rules.retain(|(_, ns)| percent(*ns) >= 0.1);
@@ -185,7 +186,7 @@ fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String
     for note in notes {
         out.push_str(&format!("Note: {note}\n"));
     }
-    out.push_str(&assumed(report));
+    out.push_str(&assumption_text(report));
     for warning in &report.warnings {
         out.push_str(&format!("Note: {} ({} ×)\n", warning.sentence(), human::count(warning.count as i64)));
     }

@@ -8,7 +8,7 @@ use stackline_diff::statistics::holm;
 use stackline_diff::{Change, ChangeTable, Diff, Measure, Per, Verdict};
 use std::collections::BTreeSet;
 
-/// Subject of a condition.
+/// Compared value that a `--fail-on` condition limits: a measure of the step, any row of a table, or named rows.
 #[derive(Clone, Debug, PartialEq)]
 enum Subject {
     /// A measure of the step.
@@ -112,12 +112,12 @@ impl Condition {
         }
     }
 
-    /// Evaluate the condition on a comparison; with `significant`, changes without a significance test do not count.
+    /// Evaluate the condition on a comparison; with `significant`, untested changes do not count.
     ///
     /// # Errors
     /// If there is nothing that the condition is about.
     pub(super) fn judge(&self, diff: &Diff, significant: bool) -> Result<Outcome> {
-        let about = self.about(diff)?;
+        let about = self.subject_rows(diff)?;
         let verdicts = self.verdicts(diff, &about);
         let (mut within, mut held) = (None, None);
         // Most first: that is what is told.
@@ -136,7 +136,7 @@ impl Condition {
                 *place = Some((change, verdict));
             }
         }
-        if let (None, Some(lost)) = (held, self.lost(diff)) {
+        if let (None, Some(lost)) = (held, self.vanished_work(diff)) {
             return Err(anyhow!(
                 "--fail-on {:?} cannot be judged: A contains {} time and B contains none; missing time does not \
                  count as a speedup",
@@ -154,11 +154,11 @@ impl Condition {
         })
     }
 
-    /// The rows that the condition is about.
+    /// Rows of the comparison to which the condition applies.
     ///
     /// # Errors
     /// If there are none.
-    fn about<'d>(&self, diff: &'d Diff) -> Result<Vec<&'d Change>> {
+    fn subject_rows<'d>(&self, diff: &'d Diff) -> Result<Vec<&'d Change>> {
         let all = diff.changes.iter().flat_map(|(table, changes)| changes.iter().map(move |change| (*table, change)));
         let mut about: Vec<&Change> =
             all.filter(|(table, c)| self.is_about(*table, c)).map(|(_, change)| change).collect();
@@ -219,8 +219,8 @@ impl Condition {
         wrong_use(format!("--fail-on {text:?}: the table {label} has no row of this name{near}"))
     }
 
-    /// Verdicts of rows. p values of named rows are adjusted among these rows only, not the whole table, since any of
-    /// them fails the gate.
+    /// Verdict of each row to which the condition applies, such as slower or noise. The p values of named rows are
+    /// adjusted among these rows only, since any of them fails the gate.
     fn verdicts(&self, diff: &Diff, about: &[&Change]) -> Vec<Verdict> {
         let level = diff.options.level;
         let is_named = matches!(self.subject, Subject::Named(..));
@@ -241,7 +241,8 @@ impl Condition {
         about.iter().map(verdict).collect()
     }
 
-    /// Check if a named row has more calls in every step, beyond the limit. Windows of other lengths always differ.
+    /// Check if the calls of a named row increased in every step by more than the limit. Runs compared by call are
+    /// excluded, since their windows differ in length.
     fn is_called_more(&self, diff: &Diff, change: &Change) -> bool {
         let has_calls = match self.subject {
             _ if diff.per == Per::Call => false,
@@ -254,8 +255,9 @@ impl Condition {
         has_calls && change.calls_changed() && self.comparison.holds(more, self.limit)
     }
 
-    /// Time of the step that a whole side lost: work that ran on a GPU in A and on none in B has not become faster.
-    fn lost<'d>(&self, diff: &'d Diff) -> Option<&'d Change> {
+    /// Change of a measure of the step, such as GPU time, from above 0 to 0; `None` if there is none. Work that moved
+    /// off the GPU must not count as faster.
+    fn vanished_work<'d>(&self, diff: &'d Diff) -> Option<&'d Change> {
         let measure = match &self.subject {
             Subject::Step(measure) => *measure,
             Subject::Any(ChangeTable::Kernels) | Subject::Named(ChangeTable::Kernels, _) => Measure::Gpu,
@@ -323,12 +325,12 @@ impl Condition {
     }
 }
 
-/// Check if a row is new or gone.
+/// Check if a row occurs only before or only after the change.
 fn is_on_one_side(change: &Change) -> bool {
     matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter)
 }
 
-/// `step` of `train.py: step`: conditions may omit the file of a function.
+/// Name of a row without the file of a function: `step` for `train.py: step`. Conditions may omit the file.
 fn without_file(table: ChangeTable, change: &Change) -> &str {
     let function = change.name.rsplit_once(": ").map(|(_, function)| function);
     function.filter(|_| table == ChangeTable::Functions).unwrap_or(&change.name)

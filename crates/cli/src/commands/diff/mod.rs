@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// Changes shown of each kind to people who do not say.
 const TOP: usize = 5;
 
-/// Both sides, opened.
+/// Runs before and after the change, with descriptions and read reports of their traces.
 #[derive(Default)]
 struct OpenedSides {
     before: Side,
@@ -34,7 +34,7 @@ struct OpenedSides {
 /// Run the command. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     let (before, after) = sides(args)?;
-    let runs = runs((before, after), common)?;
+    let runs = open_runs((before, after), common)?;
     if memory::compare(args, common, (&runs.0, &runs.1))? {
         return Ok(false);
     }
@@ -84,7 +84,8 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     Ok(!held.is_empty())
 }
 
-/// Reason why missing records prevent the statement that nothing got slower.
+/// Reason why `--fail-on` conditions cannot pass: a run without timed events, or missing records; `None` if all runs
+/// are complete.
 fn incomplete(opened: &OpenedSides) -> Option<String> {
     let runs = opened.before.iter().chain(&opened.after).flatten();
     if let Some(empty) = runs.into_iter().find(|profile| profile.units() == 0) {
@@ -115,8 +116,8 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf])> {
     Ok(sides)
 }
 
-/// The runs of both sides, read under one watch.
-fn runs((before, after): (&[PathBuf], &[PathBuf]), common: &Common) -> Result<(Vec<Run>, Vec<Run>)> {
+/// Open the runs before and after the change. All share one progress handle.
+fn open_runs((before, after): (&[PathBuf], &[PathBuf]), common: &Common) -> Result<(Vec<Run>, Vec<Run>)> {
     if let Some(target) = &common.output {
         not_an_input(target, before)?;
         not_an_input(target, after)?;

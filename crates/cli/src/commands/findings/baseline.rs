@@ -42,7 +42,7 @@ struct Document {
     tables: BTreeMap<String, TableOfRows>,
 }
 
-/// Rows of other tables are of other kinds.
+/// Table of a JSON document with its rows still unparsed, because each table has other columns.
 #[derive(Deserialize)]
 struct TableOfRows {
     rows: Value,
@@ -136,8 +136,8 @@ impl Baseline {
         Self::of_document(document, other)
     }
 
-    /// Create a baseline from the JSON document of an earlier run. The error for documents without findings begins with
-    /// `other`.
+    /// Create a baseline from the JSON document of an earlier run. `other` is the error for a document without
+    /// findings.
     pub(crate) fn of_document(document: Value, other: &str) -> Result<Self, String> {
         let rows_of = |rows: Value| Vec::<Row>::deserialize(rows).map_err(|e| format!("{other} ({e})"));
         let unlisted = document.get(NOT_LISTED).cloned().map(&rows_of).transpose()?;
@@ -167,8 +167,8 @@ impl Baseline {
         }
     }
 
-    /// Sentence about the rules with findings in the baseline that did not run this time; `None` if all ran.
-    pub(crate) fn unchecked_codes(&self, looked: impl Fn(&str) -> bool) -> Option<String> {
+    /// Sentence that names rules with findings in the baseline that did not run this time; `None` if all ran.
+    pub(crate) fn unchecked_rules_note(&self, looked: impl Fn(&str) -> bool) -> Option<String> {
         let listed = self.earlier.iter().filter(|(_, earlier)| earlier.listed.contains(&true));
         let codes: BTreeSet<&str> = listed.map(|(identity, _)| identity.code()).filter(|code| !looked(code)).collect();
         let codes: Vec<&str> = codes.into_iter().collect();

@@ -11,8 +11,8 @@ use stackline_calls::fold_imports;
 use stackline_engine::Run;
 use stackline_findings::{Finding, Findings, Options, files_of_calls, find_in_calls};
 
-/// Search an input that contains only a call tree for findings.
-pub(super) fn find_in_sums<'a>(
+/// Search a call tree without individual calls (a profile, or a recording of totals) for findings.
+pub(super) fn find_in_call_tree<'a>(
     run: &Run,
     common: &'a Common,
     (options, own): (&Options, Option<PythonRules>),

@@ -45,6 +45,7 @@ impl Condition {
         }
     }
 
+    /// Check if the condition (`new`) needs the findings of an earlier run.
     pub(super) fn needs_baseline(&self) -> bool {
         *self == Self::New
     }

@@ -25,7 +25,7 @@ use stackline_findings as findings;
 use stackline_findings::{Finding, Findings, Options, Reason, Settings, SkippedRule};
 use stackline_model::{Table, Trace};
 use stackline_present::findings::{
-    Change, Evidence, Ignored, Shown, Tool, explained, junit, keys, markdown, sarif, text,
+    Change, Evidence, IgnoreLocation, Shown, Tool, explained, junit, keys, markdown, sarif, text,
 };
 use std::path::{Path, PathBuf};
 use suppress::Suppressions;
@@ -59,14 +59,15 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     let run = run_of(&args.inputs.inputs, common)?;
     let (session, mut found) = match (reading(&run, Run::parts)?.first(), common.rank) {
         (Some(Part::Memory), None) => memory::find_in_memory(&run, common, (&options, own.is_some()), &keep)?,
-        (Some(Part::Profile), _) => calls::find_in_sums(&run, common, (&options, own), &suppressions, &keep)?,
+        (Some(Part::Profile), _) => calls::find_in_call_tree(&run, common, (&options, own), &suppressions, &keep)?,
         (_, Some(_)) => ranks::find_in_one_rank(run, common, (&options, &mut own), &keep, &mut see)?,
         (_, None) => ranks::find_in_all_ranks(run, common, (&options, &mut own), &keep, &mut see)?,
     };
     let by = |finding| Some((finding, suppressions.suppression_of(finding)?));
-    let suppressed: Vec<(&Finding, Ignored)> = found.ignored.iter().filter_map(by).collect();
+    let suppressed: Vec<(&Finding, IgnoreLocation)> = found.ignored.iter().filter_map(by).collect();
     found.notes.extend(baseline.as_ref().and_then(Baseline::note));
-    let unknown = baseline.as_ref().and_then(|baseline| baseline.unchecked_codes(|code| was_checked(&found, code)));
+    let unknown =
+        baseline.as_ref().and_then(|baseline| baseline.unchecked_rules_note(|code| was_checked(&found, code)));
     found.notes.extend(unknown);
     let (listed, gone) = compared(&found, baseline.as_ref());
     let held: Vec<String> = conditions.iter().filter_map(|c| c.holds(&found, &listed)).collect();
@@ -93,8 +94,8 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     }
 }
 
-/// Maximum number of findings in the output. Programs get all by default, because a finding that is missing in it
-/// counts as repaired.
+/// Maximum number of listed findings. Documents for programs list all by default, since a finding that is absent from a
+/// document counts as fixed.
 fn maximum(args: &FindingsArgs, common: &Common) -> usize {
     let default = if args.document.is_none() && is_for_people(common) { TOP } else { 0 };
     match args.top.or(common.limit).unwrap_or(default) {
@@ -103,7 +104,7 @@ fn maximum(args: &FindingsArgs, common: &Common) -> usize {
     }
 }
 
-/// Check for text output instead of tables and documents.
+/// Check if the output is text for people, rather than selected tables or a document.
 fn is_for_people(common: &Common) -> bool {
     common.format == Format::Table && common.tables.is_empty()
 }
@@ -143,7 +144,7 @@ fn explain(code: &str, args: &FindingsArgs, common: &Common) -> Result<()> {
     to_output(common, |out| out.write_all(explained(&page, &style(common)).as_bytes()))
 }
 
-/// The page of a rule of the user's own.
+/// Documentation page of a Python rule; an error if there is no rule with this code.
 fn python_rule_page(code: &str, args: &FindingsArgs, common: &Common) -> Result<String> {
     let own = PythonRules::start(args, common)?;
     if let Some(page) = own.as_ref().and_then(|own| own.page(code)) {
@@ -181,7 +182,8 @@ fn was_checked(found: &Findings, code: &str) -> bool {
     found.rules.iter().any(|rule| rule.code == code) && !is_unchecked()
 }
 
-/// Reason why unmet conditions cannot be judged: a Python rule failed.
+/// Code and error of the first Python rule that failed; `None` if all ran. Conditions that do not hold then remain
+/// undecided.
 fn failed_rule(found: &Findings) -> Option<String> {
     let failed = |unchecked: &&SkippedRule| matches!(unchecked.reason, Reason::Failed(..) | Reason::Cut(_));
     let unchecked = found.unchecked.iter().find(failed)?;
@@ -267,7 +269,7 @@ pub(super) fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) ->
     tables
 }
 
-/// Findings that were asked not to be shown, as a table.
+/// Table of the findings that the ignore file or source comments suppress.
 fn ignored(view: &Shown<'_>) -> Table {
     let rows = view.suppressed;
     let text = |text_of: fn(&Finding) -> Option<String>| rows.iter().map(move |(finding, _)| text_of(finding));
@@ -284,7 +286,7 @@ fn extra(view: &Shown<'_>, (held, evidence): Outcome<'_>) -> Vec<(&'static str, 
     if let Some((_, notes)) = keys.iter_mut().find(|(key, _)| *key == "notes") {
         *notes = view.found.notes.iter().cloned().chain(omitted(view)).collect();
     }
-    keys.into_iter().chain([("evidence", json!(evidence))]).chain(outcome(view, held)).collect()
+    keys.into_iter().chain([("evidence", json!(evidence))]).chain(outcome_keys(view, held)).collect()
 }
 
 /// Number of findings that `--top` or `--limit` omits, as a sentence; `None` if all are listed.
@@ -297,7 +299,7 @@ fn omitted(view: &Shown<'_>) -> Option<String> {
 }
 
 /// JSON keys for unlisted, ignored and gone findings, and for the `--fail-on` conditions that hold.
-pub(super) fn outcome(view: &Shown<'_>, held: &[String]) -> [(&'static str, Value); 4] {
+pub(super) fn outcome_keys(view: &Shown<'_>, held: &[String]) -> [(&'static str, Value); 4] {
     let ignored: Vec<Value> = view
         .suppressed
         .iter()

@@ -86,7 +86,7 @@ impl PythonRules {
         self.others.page(code)
     }
 
-    /// Reads up to where all rules are known.
+    /// Read messages of the interpreter until all Python rules are loaded.
     fn load(&mut self) -> Result<()> {
         let mut loading: Option<(String, Instant)> = None;
         loop {
@@ -134,7 +134,7 @@ impl PythonRules {
         Ok(self.others)
     }
 
-    /// Reads to the end, or to a rule that does not end.
+    /// Read messages of the interpreter until all Python rules have run, or one exceeds its time limit.
     fn run(&mut self) -> Result<Option<String>> {
         let mut current: Option<(String, Instant)> = None;
         loop {

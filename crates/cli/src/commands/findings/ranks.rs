@@ -53,8 +53,9 @@ struct RankResults {
 }
 
 impl RankResults {
-    /// Adds a trace of a rank; a newer profiler cycle of a process in place of an older one, of which nothing is kept.
-    fn describe(&mut self, trace: &Trace, rank: i64, takes_place_of: Option<usize>) {
+    /// Add the description and read report of a rank's trace. A newer profiler cycle of a process replaces the older
+    /// one and its findings.
+    fn add_trace(&mut self, trace: &Trace, rank: i64, takes_place_of: Option<usize>) {
         let (info, report) = (TraceInfo::new(trace, rank), trace.report.clone());
         let place = takes_place_of.and_then(|at| Some((self.infos.get_mut(at)?, self.reports.get_mut(at)?)));
         let Some((known, known_report)) = place else {
@@ -89,7 +90,7 @@ pub(super) fn find_in_all_ranks<'a>(
         check_steps(std::slice::from_ref(&trace), &options.scope)?;
         check_cycles(&trace, &options.scope)?;
         let rank = trace.meta.rank.unwrap_or(0);
-        looked.describe(&trace, rank, takes_place_of);
+        looked.add_trace(&trace, rank, takes_place_of);
         if known.is_none() {
             known = Some(external_rules(own)?);
         }
@@ -144,7 +145,7 @@ pub(in crate::commands) fn find_in_session(session: &Session<'_>, run: &Run) -> 
 /// Something of ranks, by their numbers.
 type ByRank<T> = Vec<(i64, T)>;
 
-/// Findings of ranks as one, with those of memory, and why ranks are left out.
+/// Merge the findings of all ranks and of the memory trace, with a note for each excluded rank.
 fn combined(
     (found, failed): (ByRank<Findings>, ByRank<CriticalPathError>),
     memory: Option<&MemoryTrace>,

@@ -6,7 +6,7 @@ use crate::output::print_message;
 use anyhow::Result;
 use stackline_critical_path as critical_path;
 use stackline_findings::{Finding, RuleInfo, rules};
-use stackline_present::findings::Ignored;
+use stackline_present::findings::IgnoreLocation;
 use stackline_query::SourceRoots;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ pub(crate) struct Suppressions {
     used_comments: RefCell<BTreeSet<(String, usize)>>,
 }
 
-/// The rules that there are.
+/// All known rules: the built-in ones and the loaded Python rules.
 #[derive(Debug, Default)]
 struct Rules {
     /// Those of the user's own.
@@ -39,7 +39,7 @@ struct Rules {
 }
 
 impl Rules {
-    /// The code of the rule with this code or name.
+    /// Code of the rule that has this code or name; `None` for unknown rules.
     fn find(&self, code: &str) -> Option<&str> {
         let own = self.own.iter().find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code);
         rules::find(code).map(|rule| rule.code).or_else(|| own.map(|rule| rule.code.as_str()))
@@ -80,14 +80,14 @@ impl Suppressions {
     }
 
     /// Line of the ignore file or source comment that ignores a finding; `None` if it is not ignored.
-    pub(crate) fn suppression_of(&self, finding: &Finding) -> Option<Ignored> {
+    pub(crate) fn suppression_of(&self, finding: &Finding) -> Option<IgnoreLocation> {
         let code = &finding.rule.code;
         let file = finding.place.file.as_deref().unwrap_or_default();
         let fits = |line: &&Line| line.code == *code && line.path.as_deref().is_none_or(|path| matches(path, file));
         let fitting: Vec<&Line> = self.lines.iter().filter(fits).collect();
         self.used.borrow_mut().extend(fitting.iter().map(|line| line.number));
         if let Some(line) = fitting.first() {
-            return Some(Ignored::File(format!("{}:{}", self.file, line.number)));
+            return Some(IgnoreLocation::File(format!("{}:{}", self.file, line.number)));
         }
         let line = finding.place.line? as usize;
         let mut files = self.files.borrow_mut();
@@ -101,7 +101,7 @@ impl Suppressions {
             at(line).into_iter().chain(above).filter_map(|(line, text)| Some((line, codes(text, &self.rules)?)));
         let (line, _) = codes_here.find(|(_, codes)| codes.is_empty() || codes.iter().any(|c| c == code))?;
         self.used_comments.borrow_mut().insert((file.to_owned(), line));
-        Some(Ignored::Comment(format!("{file}:{line}")))
+        Some(IgnoreLocation::Comment(format!("{file}:{line}")))
     }
 
     /// Add source files that a trace names to the files that are searched for comments.
@@ -123,7 +123,7 @@ impl Suppressions {
         [unknown, idle, self.idle()].concat()
     }
 
-    /// Collect warnings about the comments of a file.
+    /// Collect warnings about the ignore comments of a source file: unknown codes, and comments that match no finding.
     fn comments(&self, file: &str, text: &str, (unknown, idle): (&mut Vec<String>, &mut Vec<String>)) {
         let used = self.used_comments.borrow();
         for (number, line) in (1..).zip(text.lines()) {
@@ -146,7 +146,7 @@ impl Suppressions {
         }
     }
 
-    /// Warnings about lines of the file that matched no finding: the problem may be fixed, or the line misspelled.
+    /// Warnings about lines of the ignore file that matched no finding.
     fn idle(&self) -> Vec<String> {
         let used = self.used.borrow();
         let idle = self.lines.iter().filter(|line| !used.contains(&line.number));
@@ -211,7 +211,8 @@ fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
-/// Codes of a comment `# stackline: ignore[SL004, SL012]`; empty for all (`ignore` alone), none if there is no such comment.
+/// Parse the codes of a comment `# stackline: ignore[SL004, SL012]`; an empty list if the comment ignores all rules.
+/// `None` if the line has no such comment.
 fn codes(line: &str, rules: &Rules) -> Option<Vec<String>> {
     let (_, comment) = line.split_once('#')?;
     let rest = comment.split_once(MARK)?.1.trim_start().strip_prefix("ignore")?;
@@ -223,7 +224,7 @@ fn codes(line: &str, rules: &Rules) -> Option<Vec<String>> {
     (!codes.is_empty()).then_some(codes)
 }
 
-/// Check if a line has the comment with an empty list, which ignores nothing.
+/// Check if a line has the comment `# stackline: ignore[]`, whose empty list ignores nothing.
 fn has_empty_list(line: &str) -> bool {
     let list = || line.split_once('#')?.1.split_once(MARK)?.1.trim_start().strip_prefix("ignore[")?.split_once(']');
     list().is_some_and(|(list, _)| list.chars().all(|c| c == ',' || c.is_whitespace()))

@@ -7,7 +7,7 @@ use stackline_present::findings::Change;
 use stackline_present::human::{bytes, count};
 use std::collections::BTreeMap;
 
-/// Two sizes in words that tell them apart: to the byte, if less does not.
+/// Format two sizes in bytes so that their texts differ: rounded with a unit, or exact if the rounded texts are equal.
 fn distinguishable_sizes(one: u64, other: u64) -> (String, String) {
     let (short, long) = ((bytes(one), bytes(other)), (count_of_bytes(one), count_of_bytes(other)));
     if short.0 == short.1 { long } else { short }
@@ -34,8 +34,8 @@ pub(super) enum Condition {
     PeakMore(f64),
 }
 
-/// Peaks and findings on which `memory --fail-on` conditions are evaluated.
-pub(super) struct Looked<'a> {
+/// Peaks, findings and baseline on which `memory --fail-on` conditions are evaluated.
+pub(super) struct JudgedData<'a> {
     pub(super) peaks: &'a [DevicePeak],
     pub(super) listed: &'a [(&'a Finding, Option<Change>)],
     /// The baseline's peaks by device.
@@ -88,7 +88,7 @@ impl Condition {
         matches!(self, Self::New | Self::PeakRise(_) | Self::PeakMore(_))
     }
 
-    /// Check if the condition excludes findings of low confidence by default.
+    /// Check if the condition (`new` or `waste`) excludes findings of low confidence by default.
     pub(super) fn leaves_out_guesses(&self) -> bool {
         matches!(self, Self::New | Self::Waste(_))
     }
@@ -97,9 +97,9 @@ impl Condition {
     ///
     /// # Errors
     /// If the input lacks the data for the condition.
-    pub(super) fn holds(&self, judged: &Looked<'_>) -> Result<Option<String>> {
+    pub(super) fn holds(&self, judged: &JudgedData<'_>) -> Result<Option<String>> {
         let rise = |is_above: &dyn Fn(f64, f64) -> bool| {
-            judged.peaks.iter().find_map(|peak| risen(peak, judged.before?, is_above))
+            judged.peaks.iter().find_map(|peak| peak_rise_reason(peak, judged.before?, is_above))
         };
         Ok(match *self {
             Self::New => {
@@ -138,8 +138,13 @@ impl Condition {
     }
 }
 
-/// That a device's peak is too far above the baseline's; a device that was not there had a peak of nothing.
-fn risen(peak: &DevicePeak, before: &BTreeMap<String, u64>, is_above: &dyn Fn(f64, f64) -> bool) -> Option<String> {
+/// Sentence that a device's peak exceeds the baseline's by more than the limit; `None` if it does not. A device that
+/// the baseline lacks counts as 0 bytes.
+fn peak_rise_reason(
+    peak: &DevicePeak,
+    before: &BTreeMap<String, u64>,
+    is_above: &dyn Fn(f64, f64) -> bool,
+) -> Option<String> {
     let (device, now) = (&peak.device, bytes(peak.bytes));
     let Some(old) = before.get(device) else {
         let is_above = is_above(peak.bytes as f64, 0.0);
@@ -169,7 +174,7 @@ const UNITS: [(&str, f64); 9] = [
     ("b", 1.0),
 ];
 
-/// A size in bytes: `8GB`, `512 MiB`, `4096`.
+/// Parse a size with an optional unit (`8GB`, `512 MiB`, `4096`) and return it in bytes.
 fn size(text: &str) -> Option<f64> {
     let text = text.trim().to_ascii_lowercase();
     let with_unit = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
@@ -217,7 +222,7 @@ mod tests {
         let before = BTreeMap::from([("cpu".to_owned(), 1000)]);
         let holds = |text: &str, bytes, before| {
             let peaks = [peak(bytes, Some(800))];
-            parse(text).holds(&Looked { peaks: &peaks, listed: &[], before, guesses: false }).unwrap().is_some()
+            parse(text).holds(&JudgedData { peaks: &peaks, listed: &[], before, guesses: false }).unwrap().is_some()
         };
         assert!(holds("peak>+2%", 1021, Some(&before)) && !holds("peak>+2%", 1020, Some(&before)));
         assert!(holds("peak>+20", 1021, Some(&before)) && !holds("peak>+20", 1020, Some(&before)));
@@ -226,12 +231,12 @@ mod tests {
         assert!(holds("waste>9%", 1000, None) && !holds("waste>10%", 1000, None));
         let peaks = [peak(1000, Some(800))];
         let guessed =
-            |text: &str| parse(text).holds(&Looked { peaks: &peaks, listed: &[], before: None, guesses: true });
+            |text: &str| parse(text).holds(&JudgedData { peaks: &peaks, listed: &[], before: None, guesses: true });
         assert!(guessed("waste>14%").unwrap().unwrap().contains("may be") && guessed("waste>15%").unwrap().is_none());
         // A device that the baseline does not have.
         assert!(holds("peak>+2%", 1, Some(&BTreeMap::new())));
         let unknown = [peak(1000, None)];
-        let judged = Looked { peaks: &unknown, listed: &[], before: None, guesses: false };
+        let judged = JudgedData { peaks: &unknown, listed: &[], before: None, guesses: false };
         assert!(parse("waste>1%").holds(&judged).unwrap_err().to_string().contains("no records of memory accesses"));
     }
 }

@@ -1,11 +1,11 @@
 //! Checks of memory findings: comparison with an earlier run, ignored findings, and `--fail-on` conditions.
 
 use super::baseline::Baseline;
-use super::conditions::{Condition, Looked};
+use super::conditions::{Condition, JudgedData};
 use super::session;
 use crate::args::{Common, Document, MemoryArgs, MemoryGateArgs};
 use crate::commands::findings::suppress::{Suppressions, comment_sources};
-use crate::commands::findings::{compared, for_tools, outcome, tables};
+use crate::commands::findings::{compared, for_tools, outcome_keys, tables};
 use crate::failure::{is_closed_pipe, wrong_use};
 use crate::output::{print_message, print_read_report, to_output};
 use anyhow::Result;
@@ -14,7 +14,7 @@ use stackline_engine::memory_findings;
 use stackline_findings::{DevicePeak, Finding, Findings};
 use stackline_memory::MemoryAnalysis;
 use stackline_model::{MemoryTrace, Table};
-use stackline_present::findings::{Change, Ignored, Shown};
+use stackline_present::findings::{Change, IgnoreLocation, Shown};
 use stackline_present::human::bytes;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -70,7 +70,7 @@ impl Gate {
         let held = {
             let listed = judged.listed();
             let (peaks, before, guesses) = (&judged.found.peaks[..], judged.before.as_ref(), args.gate.fail_on_guesses);
-            let looked = Looked { peaks, listed: &listed, before, guesses };
+            let looked = JudgedData { peaks, listed: &listed, before, guesses };
             self.conditions.iter().map(|condition| condition.holds(&looked)).collect::<Result<Vec<_>>>()?
         };
         judged.held = held.into_iter().flatten().collect();
@@ -100,7 +100,7 @@ impl Judged {
         self.found.findings.iter().zip(self.changes.iter().copied()).collect()
     }
 
-    fn suppressed(&self) -> Vec<(&Finding, Ignored)> {
+    fn suppressed(&self) -> Vec<(&Finding, IgnoreLocation)> {
         self.found
             .ignored
             .iter()
@@ -124,7 +124,7 @@ impl Judged {
         let peak = |device_peak: &DevicePeak| json!({"device": device_peak.device, "bytes": device_peak.bytes, "mended_bytes": device_peak.mended_bytes, "before_bytes": before(device_peak)});
         let peaks = json!(self.found.peaks.iter().map(peak).collect::<Vec<_>>());
         let keys = [("peaks", peaks), ("left_out", json!(self.found.small.len()))];
-        keys.into_iter().chain(self.shown(|shown| outcome(shown, &self.held))).collect()
+        keys.into_iter().chain(self.shown(|shown| outcome_keys(shown, &self.held))).collect()
     }
 
     /// Text below the tables: changes of peaks, new, gone and ignored findings, and notes.
@@ -161,7 +161,8 @@ impl Judged {
         print_read_report(&session(common, trace).set)
     }
 
-    /// Report the `--fail-on` conditions that hold, after all other output.
+    /// Print warnings and the `--fail-on` conditions that hold, after all other output; return true if any holds.
+    /// `written` is the result of the other output.
     pub(super) fn end(&self, written: Result<()>) -> Result<bool> {
         match written {
             // The exit code answers the conditions even if nobody reads to the end.

@@ -135,12 +135,13 @@ fn write(
     Answer { command: "memory", session: &session, extra, tables, head, shown: None }.write(common)
 }
 
-/// A session that has nothing but the read report.
+/// Create a session that contains only the read report of a memory trace.
 fn session<'a>(common: &'a Common, trace: &MemoryTrace) -> Session<'a> {
     Session::from_reports(vec![described(trace)], common)
 }
 
-/// The tables of a view other than the usual one.
+/// Table for an option that replaces the default tables, such as `--at`, `--curve` or `--objects`; `None` without such
+/// an option.
 fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrace) -> Result<Option<Vec<Table>>> {
     if let Some(name) = &args.at {
         let peaks = tables::named_peaks(trace, args.peaks());
@@ -173,7 +174,8 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
     Ok(Some(vec![tables::apply(trace, &analysis.ranked, &args.apply).map_err(none)?]))
 }
 
-/// The tables of the usual view. Those that have nothing to say are there, without rows, only if they are asked for.
+/// Default tables of `memory`: peaks, live memory, waste and suggestions. Empty tables are omitted unless `--table`
+/// requests them.
 fn overview((args, common): (&MemoryArgs, &Common), analysis: &MemoryAnalysis<'_>) -> Vec<Table> {
     let (trace, peaks) = (analysis.trace(), &analysis.peaks[..]);
     let is_requested = |name: &str| common.tables.iter().any(|requested| requested == name);
@@ -225,7 +227,7 @@ fn cut_note(common: &Common, listed: &[usize], chosen: &[usize]) -> Option<Strin
         .then(|| "Some suggestions to combine with --apply are not in the table; --limit 0 shows all rows.".to_owned())
 }
 
-/// Remove columns that repeat others for programs: parts of source locations and of changes.
+/// Remove columns that only repeat others, such as file and line, which the source location contains.
 fn for_people(table: &mut Table) {
     if table.name == "memory_at_peak" {
         return;
@@ -252,7 +254,8 @@ fn for_people(table: &mut Table) {
     place_before_numbers(table);
 }
 
-/// Move the source location after the bytes, since a terminal may cut the columns on the right.
+/// Move the column of source locations next to the column of bytes, since a narrow terminal cuts the columns on the
+/// right.
 fn place_before_numbers(table: &mut Table) {
     let position = |table: &Table, name: &str| table.columns.iter().position(|column| column.name == name);
     let Some(place) = position(table, "place") else { return };
@@ -293,7 +296,8 @@ pub(super) fn head(trace: &MemoryTrace) -> String {
     text
 }
 
-/// Missing data of the source and instructions to record it: the most important note only.
+/// Most important note on data that the memory trace lacks, with instructions to record it; empty if nothing is
+/// missing.
 fn missing(trace: &MemoryTrace) -> &'static str {
     let has_paths = trace.objects.stack.iter().any(|stack| stack.is_some());
     // Of the sources, snapshots of PyTorch's allocator alone have segments.

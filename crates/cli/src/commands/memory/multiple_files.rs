@@ -112,7 +112,7 @@ pub(in crate::commands) fn read(run: &Run, files: &Files, common: &Common) -> Re
     Ok(Read { memories: SeveralMemories::new(summaries), reports })
 }
 
-/// Name of one of several memory traces in a file: the file, then the member.
+/// Display name of a memory trace: the file, followed by the member if the file holds several traces.
 fn name_of_member((path, name): (&Path, &str), trace: &MemoryTrace, files: &Files) -> String {
     if files.len() == 1 {
         return trace.label.clone();
@@ -164,7 +164,7 @@ fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
     }))
 }
 
-/// Suggested next command: one of the ranks, or the change from the first to the last file.
+/// Text with the next command: `memory` for one of the files, or `diff` for the first and last snapshot.
 fn next(memories: &SeveralMemories, run: &Run) -> String {
     let files = memories.suggested_files();
     let paths: Vec<PathBuf> = files.iter().map(|(_, source)| source.path.clone()).collect();

@@ -58,20 +58,20 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     Ok((pid.as_raw().cast_unsigned(), ended?))
 }
 
-/// Environment variable with the start time of the recording, from which all recorded processes count. Processes on
-/// other machines detect by the boot ID that the time does not apply to them.
-pub(super) fn begin() -> Option<(&'static str, OsString)> {
+/// Environment variable with the start time of the recording, the zero of all recorded processes' clocks. It contains
+/// the boot ID, so that processes on other machines detect that the time does not apply to them.
+pub(super) fn start_time_variable() -> Option<(&'static str, OsString)> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
     let ns = i128::from(now.tv_sec()) * 1_000_000_000 + i128::from(now.tv_nsec());
     let begin = Begin { monotonic_ns: i64::try_from(ns).ok()?, boot: boot()? };
     Some((BEGIN, begin.to_string().into()))
 }
 
-/// Start the command to record with the signal settings of this process. `posix_spawn` of glibc would leave 32 and 33
-/// ignored in it and in all that it starts; where a group is to be set, the effective one, which without privileges
-/// stays unchanged, a plain fork takes its place. Some sandboxes refuse that. A Ctrl-C within the microseconds between
-/// that fork and the command's begin is lost: the child has the handlers of this process until then, and signals that
-/// were blocked meanwhile would stay blocked in the command.
+/// Start the command to record, with the signal settings of this process. `posix_spawn` of glibc would leave signals 32
+/// and 33 ignored in the command. Setting the group ID to its current value forces a plain fork, which avoids that.
+/// Some sandboxes refuse to set it; then the command starts without. A Ctrl-C within the microseconds between that fork
+/// and the command's start is lost. Until then the child has the handlers of this process, and blocked signals would
+/// stay blocked in the command.
 fn start(program: &OsString, arguments: &[OsString], environment: &[(&str, OsString)]) -> io::Result<Child> {
     let command = || {
         let mut command = Command::new(program);
@@ -81,7 +81,7 @@ fn start(program: &OsString, arguments: &[OsString], environment: &[(&str, OsStr
     command().gid(getegid().as_raw()).spawn().or_else(|_| command().spawn())
 }
 
-/// Signal that ended the recorded process; `None` if it exited by itself.
+/// Process ID, signal and time of a recorded process that a signal ended; `None` if the process exited by itself.
 pub(super) fn signaled(pid: u32, ended: ExitStatus) -> Option<SignaledProcess> {
     let signal = ended.signal()?;
     let name = Signal::try_from(signal).map_or_else(|_| real_time_name(signal), |known| known.as_str().to_owned());

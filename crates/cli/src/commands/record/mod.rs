@@ -25,7 +25,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     launch::outlive_file_limit();
     let place = match RunDirectory::create(common.output.as_deref(), &args.command) {
         Ok(place) => place,
-        Err(error) if is_full(&error) => {
+        Err(error) if is_storage_full(&error) => {
             print_message(&format!("stackline: {error:#}: the command runs without recording"))?;
             return Ok(launch::end_like(launch::run(&args.command, &[])?.1));
         }
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     };
     let mut environment = place.environment(&recorder)?;
     environment.extend(options);
-    environment.extend(launch::begin());
+    environment.extend(launch::start_time_variable());
     let ended = match launch::run(&args.command, &environment) {
         Ok(ended) => ended,
         Err(error) => {
@@ -62,8 +62,9 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     Ok(launch::end_like(ended))
 }
 
-/// Check if there was no space for a run directory, which is no reason to run the command again.
-fn is_full(error: &anyhow::Error) -> bool {
+/// Check if an error means that storage, quota or the file size limit is exceeded. The command then runs without
+/// recording.
+fn is_storage_full(error: &anyhow::Error) -> bool {
     let kind = error.root_cause().downcast_ref::<io::Error>().map(io::Error::kind);
     matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::FileTooLarge | ErrorKind::QuotaExceeded))
 }
@@ -71,7 +72,7 @@ fn is_full(error: &anyhow::Error) -> bool {
 const NOTHING: &str = "nothing was recorded: no Python process started the recorder. Recording needs Python without \
                        -I, -S and -E, and the environment variables that `record` sets.";
 
-/// Summary of streams that could not be merged, or not be read.
+/// Message for a recording whose merged call tree could not be saved, or whose data could not be merged.
 fn not_merged(
     args: &RecordArgs,
     common: &Common,
@@ -94,7 +95,7 @@ fn not_merged(
     }
 }
 
-/// Missing records of the recording with reasons.
+/// Text on missing records of the recording, to append to the summary; empty if none are missing.
 fn missing(tree: &CallingContextTree) -> String {
     let is_write = |problem: &&Problem| ["not_written", "write_delayed"].contains(&problem.code.as_str());
     let mut text: String =
@@ -106,7 +107,7 @@ fn missing(tree: &CallingContextTree) -> String {
     text
 }
 
-/// The part of the program that was asked for.
+/// Part of the program's run that the options record: all, from a later start, or up to a duration.
 #[derive(Clone, Copy)]
 enum Part {
     All,
@@ -126,7 +127,7 @@ fn part(args: &RecordArgs, common: &Common) -> Part {
     }
 }
 
-/// Suggested next command: `findings` if operator calls are recorded, `memory` if memory was requested.
+/// Suggested next command: `memory` or `findings` if operator calls are recorded, otherwise `calls`.
 fn next(args: &RecordArgs, tree: &CallingContextTree) -> &'static str {
     let is_operator = |kind| matches!(kind, FrameKind::Operator | FrameKind::Backward);
     let has_operators = tree.frames.iter().any(|frame| is_operator(frame.kind()));

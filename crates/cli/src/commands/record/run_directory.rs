@@ -31,7 +31,7 @@ impl RunDirectory {
     pub(super) fn create(output: Option<&Path>, command: &[OsString]) -> Result<Self> {
         let given = match output {
             Some(path) => make(path)?,
-            None => make_free(&name(command))?,
+            None => make_unused_directory(&name(command))?,
         };
         let located = || format!("{}: cannot create a run directory", given.display());
         let run = fs::canonicalize(&given).with_context(located)?;
@@ -49,7 +49,7 @@ impl RunDirectory {
         }
         let located = || format!("{}: cannot write", self.run.display());
         fs::create_dir(self.run.join("streams")).with_context(located)?;
-        let inject = self.inject();
+        let inject = self.inject_directory();
         fs::create_dir(&inject).with_context(located)?;
         for (name, text) in BOOTSTRAP {
             fs::write(inject.join(name), text).with_context(located)?;
@@ -57,15 +57,15 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// The folder that Python finds our `sitecustomize` in.
-    fn inject(&self) -> PathBuf {
+    /// Directory with the recorder's `sitecustomize`, which precedes others in `PYTHONPATH`.
+    fn inject_directory(&self) -> PathBuf {
         self.run.join("inject")
     }
 
     /// Environment variables that make the recorded command load the recorder.
     pub(super) fn environment(&self, recorder: &Path) -> Result<Vec<(&'static str, OsString)>> {
         let inherited = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
-        let paths = std::iter::once(self.inject()).chain(inherited.iter().flat_map(std::env::split_paths));
+        let paths = std::iter::once(self.inject_directory()).chain(inherited.iter().flat_map(std::env::split_paths));
         Ok(vec![
             ("STACKLINE_RECORD", self.run.clone().into()),
             (RECORDER_VARIABLE, recorder.to_owned().into()),
@@ -73,6 +73,7 @@ impl RunDirectory {
         ])
     }
 
+    /// Absolute path of the run directory.
     pub(super) fn path(&self) -> &Path {
         &self.run
     }
@@ -85,7 +86,7 @@ impl RunDirectory {
     /// Remove the files of the run directory that only the start of the recorded command needed.
     pub(super) fn remove_bootstrap(&self) {
         // What stays is part of a run, and does no harm.
-        let _ = fs::remove_dir_all(self.inject());
+        let _ = fs::remove_dir_all(self.inject_directory());
     }
 
     /// Remove a run directory in which nothing was recorded.
@@ -110,8 +111,8 @@ fn make(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Makes `NAME.stackline`, or, if that is taken, the first of `NAME-2.stackline`, `NAME-3.stackline` … that is not.
-fn make_free(name: &str) -> Result<PathBuf> {
+/// Create the directory `NAME.stackline`, or `NAME-2.stackline` and so on if that name exists, and return its path.
+fn make_unused_directory(name: &str) -> Result<PathBuf> {
     let numbered = |number: u32| match number {
         1 => format!("{name}.stackline"),
         _ => format!("{name}-{number}.stackline"),
@@ -148,8 +149,9 @@ fn plain(letter: char) -> char {
     if letter.is_control() || matches!(letter, '/' | '\\' | ':') { '-' } else { letter }
 }
 
-/// Recorders of Python packages below a folder of libraries, the newest first: `python3.11/site-packages/stackline/…`.
-fn packaged(libraries: &Path) -> Vec<PathBuf> {
+/// Paths of recorder libraries in Python packages below a library directory (`python3.11/site-packages/stackline/…`),
+/// newest first.
+fn packaged_recorders(libraries: &Path) -> Vec<PathBuf> {
     let pythons = fs::read_dir(libraries).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_python = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("python"));
     let packages =
@@ -176,7 +178,7 @@ pub(super) fn recorder() -> Result<PathBuf> {
     let folder = program.parent().unwrap_or(Path::new("."));
     let places = [folder.join(RECORDER), folder.join("../lib/stackline").join(RECORDER)];
     // Fedora keeps packages with machine code apart.
-    let packages = ["../lib", "../lib64"].into_iter().flat_map(|libraries| packaged(&folder.join(libraries)));
+    let packages = ["../lib", "../lib64"].into_iter().flat_map(|libraries| packaged_recorders(&folder.join(libraries)));
     let found = places.into_iter().chain(packages).find_map(|place| fs::canonicalize(place).ok());
     found.ok_or_else(|| {
         unreadable(format!(
@@ -196,12 +198,12 @@ mod tests {
     #[test]
     fn recorders_of_packages_are_found() {
         let prefix = tempfile::tempdir().unwrap();
-        assert!(packaged(&prefix.path().join("none")).is_empty());
+        assert!(packaged_recorders(&prefix.path().join("none")).is_empty());
         let file = prefix.path().join("python3.12/site-packages").join(PACKAGED);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::create_dir_all(prefix.path().join("python3.11/site-packages")).unwrap();
         std::fs::write(&file, "").unwrap();
-        assert_eq!(packaged(prefix.path()), [file]);
+        assert_eq!(packaged_recorders(prefix.path()), [file]);
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(in crate::commands) fn report_calls(run: &Run, common: &Common, source: &Sou
     Ok(cut(out, &format!("{findings}{} --lines", more("calls"))))
 }
 
-/// The lines of Python that take most time themselves.
+/// Append the Python source lines with the largest exclusive time.
 fn lines(tree: &CallingContextTree, out: &mut String) {
     let times = [CallMetric::WallTime, CallMetric::CpuTime, CallMetric::OperatorTime];
     let Some(metric) = times.into_iter().find(|metric| tree.measured().contains(metric)) else { return };

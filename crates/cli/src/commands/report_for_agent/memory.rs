@@ -44,7 +44,7 @@ pub(in crate::commands) fn report_memory(run: &Run, common: &Common) -> Result<S
         }
         _ => Vec::new(),
     };
-    let (first, last): (Vec<&Table>, Vec<&Table>) = tables.iter().partition(|table| is_first(table));
+    let (first, last): (Vec<&Table>, Vec<&Table>) = tables.iter().partition(|table| precedes_findings(table));
     first.into_iter().for_each(|table| rows(table, &mut out));
     let found = stackline_engine::findings_of_memory(&trace, &Options::default(), &|_| true);
     findings_of(&found, &mut out);
@@ -73,12 +73,12 @@ fn report_several_files(run: &Run, files: &[(PathBuf, String)], common: &Common)
     Ok(cut(out, &command_line("memory", run.inputs(), &[])))
 }
 
-/// Check if a table precedes the findings.
-fn is_first(table: &Table) -> bool {
+/// Check if a table is printed before the findings.
+fn precedes_findings(table: &Table) -> bool {
     ["memory_peaks", "memory_out_of_memory", "memory_composition"].contains(&table.name.as_ref())
 }
 
-/// The findings, those of one kind at one place that save as much as one.
+/// Append the memory findings. Findings with equal rule, source location and saving share a line.
 fn findings_of(found: &Findings, out: &mut String) {
     let mut groups: Vec<(&Finding, usize)> = Vec::new();
     let is_like = |a: &Finding, b: &Finding| {

@@ -39,7 +39,7 @@ const TITLE: usize = 110;
 /// Lines of read reports that are listed.
 const PROBLEMS: usize = 4;
 
-/// Length limits of the parts of a line.
+/// Limits that shorten the report: maximum numbers of lines, and maximum lengths of names, shapes and titles.
 #[derive(Clone, Copy)]
 struct Lengths {
     /// Traces, steps and critical paths that are listed.
@@ -84,7 +84,7 @@ pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content
 /// Space for the text that [`cut`] adds to the commands.
 const ROOM: usize = 16;
 
-/// The first text that fits, or the last one.
+/// First of the texts that fits; the last text if none fits.
 fn first_fitting(texts: impl Iterator<Item = String>, fits: impl Fn(&str) -> bool) -> String {
     let mut last = String::new();
     for text in texts {
@@ -96,7 +96,7 @@ fn first_fitting(texts: impl Iterator<Item = String>, fits: impl Fn(&str) -> boo
     last
 }
 
-/// Sums over all operations, computed once for all line lengths.
+/// Time by GPU category, kernel and operator, summed once for all attempts to fit the text.
 struct Work<'t> {
     gpu_time: String,
     kernels: Option<Kernels>,
@@ -125,7 +125,7 @@ fn text_of_lengths(
 ) -> String {
     let mut out =
         String::from("Performance report of a deep-learning trace. Numbers are measured unless marked as predicted.\n");
-    out.push_str(&stackline_present::cut_text(&session.set));
+    out.push_str(&stackline_present::truncation_warnings(&session.set));
     out.push_str(&crate::output::failed_checks(session));
     let are_inferred = found.as_ref().is_ok_and(|found| found.are_inferred);
     head(session, (content, are_inferred), lengths, &mut out);
@@ -195,7 +195,7 @@ fn head(session: &Session<'_>, (content, are_inferred): (&Content, bool), length
     }
 }
 
-/// The times of steps, a line for each rank or process.
+/// Write statistics of step times, a line for each rank or process.
 fn steps(spread: Option<&Table>, are_inferred: bool, most: usize, out: &mut String) {
     let Some(spread) = spread else {
         out.push_str(if are_inferred {
@@ -310,7 +310,7 @@ fn sum_coverage(traces: usize) -> String {
     if traces > 1 { format!(", summed over the {traces} traces") } else { String::new() }
 }
 
-/// The kernels that take most time.
+/// GPU kernels with the largest total time, as texts, with a heading.
 struct Kernels {
     head: String,
     rows: Vec<Kernel>,
@@ -369,7 +369,8 @@ fn operators_of(operators: &[Summed<'_>], traces: usize, lengths: Lengths, out: 
     }
 }
 
-/// The input shapes of the operators that launched most of each kernel's time, over all traces; without those that are not recorded.
+/// Input shapes of the operators that launched most of each kernel's time, by kernel name, over all traces. Kernels
+/// without recorded shapes are absent.
 fn shapes<'t>(traces: &'t [Trace], scope: Scope, kernels: &[&'t str]) -> BTreeMap<&'t str, String> {
     let mut times: BTreeMap<(&str, &str), i64> = BTreeMap::new();
     for trace in traces {
@@ -409,7 +410,7 @@ fn shapes_of<'t>(trace: &'t Trace, scope: Scope, kernels: &[&str], times: &mut B
     }
 }
 
-/// The first characters of a text, on one line.
+/// Shorten a text to `most` terminal cells on one line.
 fn short(text: &str, most: usize) -> String {
     stackline_present::terminal::shorten(&stackline_present::terminal::clean(text), most)
 }

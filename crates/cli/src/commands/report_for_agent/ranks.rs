@@ -69,7 +69,7 @@ pub(super) fn gpu_time(time: &Table, out: &mut String) {
     }
 }
 
-/// ` (31.0 % on rank 3 to 52.3 % on rank 0)`; none of a single GPU.
+/// Lowest and highest share of GPU time as text: ` (31.0 % on rank 3 to 52.3 % on rank 0)`; `None` for a single GPU.
 fn range(windows: &BTreeMap<Device, f64>, times: &BTreeMap<Device, f64>) -> Option<String> {
     let share = |(device, window): (&Device, &f64)| {
         (100.0 * times.get(device).copied().unwrap_or(0.0) / window.max(1.0), *device)

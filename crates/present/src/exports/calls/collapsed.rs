@@ -1,6 +1,6 @@
 //! Collapsed stacks: one line `frame;frame;frame weight` per call path, the input of flame graph tools.
 
-use super::{title, weighted};
+use super::{title, weighted_stacks};
 use stackline_model::{CallMetric, CallingContextTree};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ pub(super) fn stacks(tree: &CallingContextTree, metric: CallMetric) -> BTreeMap<
     let clean = |text: String| text.replace(';', ":").replace(['\n', '\r'], " ");
     let titles: Vec<String> = tree.frames.iter().map(|frame| clean(title(tree, frame))).collect();
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
-    for stack in weighted(tree, metric) {
+    for stack in weighted_stacks(tree, metric) {
         let names =
             tree.path(stack.node).into_iter().map(|node| titles[tree.nodes.frame[node.index()].index()].as_str());
         let text = names.collect::<Vec<_>>().join(";");

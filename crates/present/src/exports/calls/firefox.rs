@@ -1,7 +1,7 @@
 //! Processed format of the Firefox Profiler: a track per thread. Since a tree has no timestamps, stacks follow one
 //! another, each once with its weight as duration. The call tree and flame graph there equal those of Stackline.
 
-use super::{Weighted, run_title, title, weighted};
+use super::{WeightedStack, run_title, title, weighted_stacks};
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, CpuDelta, Frame as FirefoxFrame, FrameFlags, FrameInfo, Profile, ReferenceTimestamp,
     SamplingInterval, ThreadHandle, Timestamp, WeightType,
@@ -23,8 +23,8 @@ pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write)
     let mut profile = Profile::new(&run_title(tree), reference, SamplingInterval::from_millis(1));
     profile.set_product(&format!("{}: {}", run_title(tree), metric.title(&tree.strings)));
     let categories = categories(&mut profile);
-    let mut threads: BTreeMap<CallThreadId, Vec<Weighted>> = BTreeMap::new();
-    for stack in weighted(tree, metric) {
+    let mut threads: BTreeMap<CallThreadId, Vec<WeightedStack>> = BTreeMap::new();
+    for stack in weighted_stacks(tree, metric) {
         threads.entry(stack.thread).or_default().push(stack);
     }
     let begin = Timestamp::from_nanos_since_reference(0);
@@ -74,7 +74,7 @@ fn add(
     thread: ThreadHandle,
     tree: &CallingContextTree,
     metric: CallMetric,
-    stacks: &[Weighted],
+    stacks: &[WeightedStack],
     categories: &BTreeMap<FrameKind, CategoryHandle>,
 ) {
     let mut at = 0_u64;
@@ -99,7 +99,7 @@ fn add(
     }
 }
 
-/// Times are weights in ms with a fraction, which the library does not write.
+/// Replace the sample weights in the profile's JSON, with times as fractional ms. The library writes integers only.
 fn set_weights(document: &mut Value, metric: CallMetric, weights: &[Vec<u64>]) {
     let Some(threads) = document.get_mut("threads").and_then(Value::as_array_mut) else { return };
     let weight = |sum: &u64| match metric.unit() {

@@ -19,22 +19,23 @@ pub use speedscope::write as write_speedscope;
 
 use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallingContextTree, Frame};
 
-/// A stack with a weight.
+/// A call path on a thread, with the value of a metric as its weight.
 #[derive(Clone, Copy, Debug)]
-struct Weighted {
+struct WeightedStack {
     node: CallNodeId,
     thread: CallThreadId,
     stats: CallStats,
 }
 
-/// All stacks with weights that add up to the whole: of times of calls only those that no other call holds.
-fn weighted(tree: &CallingContextTree, metric: CallMetric) -> Vec<Weighted> {
+/// Call paths with weights that add up to the total of a metric. For times that include callees, call paths below a
+/// measured call are omitted.
+fn weighted_stacks(tree: &CallingContextTree, metric: CallMetric) -> Vec<WeightedStack> {
     let exclusive = tree.exclusive(metric, |_| true);
     let path_holds =
         |node: CallNodeId| tree.path(node).iter().any(|&above| above != node && exclusive[above.index()].count > 0);
     let rows = tree.metrics.iter().filter(|row| row.2 == metric && row.3.sum > 0);
     rows.filter(|row| metric.adds_up() || !path_holds(row.0))
-        .map(|(node, thread, _, &stats)| Weighted { node, thread, stats })
+        .map(|(node, thread, _, &stats)| WeightedStack { node, thread, stats })
         .collect()
 }
 

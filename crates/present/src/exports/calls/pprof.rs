@@ -1,21 +1,21 @@
 //! Export of a call tree to pprof's profile format, with each metric as one sample type.
 
 use super::pprof_proto::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
-use super::{run_title, weighted};
+use super::{run_title, weighted_stacks};
 use prost::Message;
 use rustc_hash::FxHashMap;
 use stackline_model::{CONTENT, CallMetric, CallNodeId, CallThreadId, CallingContextTree, Frame, StrId, Unit};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Texts by number; the first is empty.
+/// String table of a pprof profile: texts by index, with the empty text first.
 #[derive(Default)]
-struct Texts {
+struct ProfileStrings {
     all: Vec<String>,
     ids: FxHashMap<String, i64>,
 }
 
-impl Texts {
+impl ProfileStrings {
     fn id(&mut self, text: &str) -> i64 {
         if let Some(&id) = self.ids.get(text) {
             return id;
@@ -32,7 +32,7 @@ impl Texts {
 /// # Errors
 /// If `out` cannot be written to.
 pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
-    let mut texts = Texts::default();
+    let mut texts = ProfileStrings::default();
     texts.id("");
     let metrics = tree.measured();
     let mut profile = Profile { sample: samples(tree, &metrics, &mut texts), ..Profile::default() };
@@ -55,16 +55,16 @@ pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write)
     out.write_all(&profile.encode_to_vec())
 }
 
-fn samples(tree: &CallingContextTree, metrics: &[CallMetric], texts: &mut Texts) -> Vec<Sample> {
+fn samples(tree: &CallingContextTree, metrics: &[CallMetric], texts: &mut ProfileStrings) -> Vec<Sample> {
     let mut values: BTreeMap<(CallNodeId, CallThreadId), Vec<i64>> = BTreeMap::new();
     for (column, &metric) in metrics.iter().enumerate() {
-        for stack in weighted(tree, metric) {
+        for stack in weighted_stacks(tree, metric) {
             let row = values.entry((stack.node, stack.thread)).or_insert_with(|| vec![0; metrics.len()]);
             row[column] = i64::try_from(stack.stats.sum).unwrap_or(i64::MAX);
         }
     }
     let keys = ["thread", "tid", "pid", "rank"].map(|key| texts.id(key));
-    let labels = |thread: CallThreadId, texts: &mut Texts| {
+    let labels = |thread: CallThreadId, texts: &mut ProfileStrings| {
         let Some(row) = tree.threads.get(thread.index()) else { return Vec::new() };
         let number = |key: usize, num: u32| Label { key: keys[key], num: i64::from(num), ..Label::default() };
         let mut labels =
@@ -84,8 +84,8 @@ fn samples(tree: &CallingContextTree, metrics: &[CallMetric], texts: &mut Texts)
     values.into_iter().map(sample).collect()
 }
 
-/// Nodes on a path that are source locations, innermost first: of functions that are inlined into each other
-/// the innermost one.
+/// Nodes of a call path that are locations in pprof, innermost first. Functions inlined into each other are one
+/// location, represented by the innermost node.
 fn places_of(tree: &CallingContextTree, node: CallNodeId) -> Vec<CallNodeId> {
     let path = tree.path(node);
     let inner = path.iter().skip(1).map(|&inner| is_inlined(tree, inner)).chain([false]);
@@ -116,7 +116,7 @@ fn places(tree: &CallingContextTree) -> Places {
 
 /// Tables of the pprof profile: a location per frame (with the functions that it is inlined into), a function per name
 /// and file, a mapping per library.
-fn locations(tree: &CallingContextTree, profile: &mut Profile, texts: &mut Texts) {
+fn locations(tree: &CallingContextTree, profile: &mut Profile, texts: &mut ProfileStrings) {
     let places = places(tree);
     let mut functions: FxHashMap<(i64, i64), u64> = FxHashMap::default();
     let mut mappings: FxHashMap<(StrId, StrId), usize> = FxHashMap::default();
@@ -145,7 +145,7 @@ fn locations(tree: &CallingContextTree, profile: &mut Profile, texts: &mut Texts
                         ..Mapping::default()
                     });
                 }
-                profile.mapping[mapping].has(frame);
+                profile.mapping[mapping].add_symbol_flags(frame);
                 (mapping as u64 + 1, offset)
             }
             Frame::Unmapped { address, .. } | Frame::Instruction { pc: address, .. } => (0, address),
@@ -160,7 +160,7 @@ fn line(
     frame: &Frame,
     functions: &mut FxHashMap<(i64, i64), u64>,
     profile: &mut Profile,
-    texts: &mut Texts,
+    texts: &mut ProfileStrings,
 ) -> Line {
     let name = texts.id(&frame.title(&tree.strings));
     let filename = frame.file().map_or(0, |file| texts.id(tree.strings.get(file)));
@@ -174,8 +174,9 @@ fn line(
 }
 
 impl Mapping {
-    /// Set the flags for known names, files and lines of the library, so that viewers do not symbolize it again.
-    fn has(&mut self, frame: &Frame) {
+    /// Set the flags for known function names, files, lines and inlined frames from a frame of the library. Viewers
+    /// then do not symbolize the library again.
+    fn add_symbol_flags(&mut self, frame: &Frame) {
         if let Frame::Native { function, file, line, inlined, .. } = *frame {
             self.has_functions |= function.is_some();
             self.has_filenames |= file.is_some();

@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-/// `Profile`.
+/// Message `Profile` of pprof: samples with the tables to which they refer.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Profile {
     #[prost(message, repeated, tag = "1")]
@@ -27,7 +27,7 @@ pub(super) struct Profile {
     pub(super) default_sample_type: i64,
 }
 
-/// `ValueType`.
+/// Message `ValueType` of pprof: name and unit of a metric.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ValueType {
     #[prost(int64, tag = "1")]
@@ -36,7 +36,7 @@ pub(super) struct ValueType {
     pub(super) unit: i64,
 }
 
-/// `Sample`.
+/// Message `Sample` of pprof: a call path with a value for each metric.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Sample {
     /// Innermost first.
@@ -48,7 +48,7 @@ pub(super) struct Sample {
     pub(super) label: Vec<Label>,
 }
 
-/// `Label`.
+/// Message `Label` of pprof: a key of a sample with a text or number.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Label {
     #[prost(int64, tag = "1")]
@@ -59,7 +59,7 @@ pub(super) struct Label {
     pub(super) num: i64,
 }
 
-/// `Mapping`.
+/// Message `Mapping` of pprof: a library or program in memory.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Mapping {
     #[prost(uint64, tag = "1")]
@@ -80,7 +80,7 @@ pub(super) struct Mapping {
     pub(super) has_inline_frames: bool,
 }
 
-/// `Location`.
+/// Message `Location` of pprof: a code address with its source lines.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Location {
     #[prost(uint64, tag = "1")]
@@ -93,7 +93,7 @@ pub(super) struct Location {
     pub(super) line: Vec<Line>,
 }
 
-/// `Line`.
+/// Message `Line` of pprof: a function and line number.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Line {
     #[prost(uint64, tag = "1")]
@@ -102,7 +102,7 @@ pub(super) struct Line {
     pub(super) line: i64,
 }
 
-/// `Function`.
+/// Message `Function` of pprof: name and source file of a function.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Function {
     #[prost(uint64, tag = "1")]

@@ -1,6 +1,6 @@
 //! speedscope's own format (<https://www.speedscope.app/file-format-schema.json>): a profile per thread.
 
-use super::{run_title, thread_title, weighted};
+use super::{run_title, thread_title, weighted_stacks};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stackline_model::{CallMetric, CallThreadId, CallingContextTree, Frame, Unit};
@@ -57,7 +57,7 @@ pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write)
     };
     let (frames, shown) = frames(tree);
     let mut threads: BTreeMap<CallThreadId, Profile> = BTreeMap::new();
-    for stack in weighted(tree, metric) {
+    for stack in weighted_stacks(tree, metric) {
         let profile = threads.entry(stack.thread).or_insert_with(|| Profile {
             r#type: "sampled",
             name: thread_title(tree, stack.thread),
@@ -86,8 +86,8 @@ pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write)
     out.write_all(b"\n")
 }
 
-/// Frames with different texts, and for each frame of the tree which of them it is: a function of native code has many
-/// addresses.
+/// List of distinct frames for the file, and the index into the list for each frame of the tree. Frames of a native
+/// function at different addresses can be one entry.
 fn frames(tree: &CallingContextTree) -> (Vec<FrameEntry<'_>>, Vec<u32>) {
     let mut frames = Vec::new();
     let mut ids: FxHashMap<FrameEntry<'_>, u32> = FxHashMap::default();

@@ -25,7 +25,7 @@ fn written(write: Writer, metric: CallMetric) -> Vec<u8> {
 }
 
 fn total(metric: CallMetric) -> u64 {
-    weighted(&tree(), metric).iter().map(|stack| stack.stats.sum).sum()
+    weighted_stacks(&tree(), metric).iter().map(|stack| stack.stats.sum).sum()
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_flame_graph_is_drawn() {
     }
 }
 
-/// The rules of speedscope's schema for sampled profiles.
+/// Check the speedscope export against the schema's rules for sampled profiles, and its weights against the tree.
 #[test]
 fn speedscope_files_match_their_schema() {
     let file: Value = serde_json::from_slice(&written(write_speedscope, CallMetric::OperatorTime)).unwrap();
@@ -69,7 +69,8 @@ fn speedscope_files_match_their_schema() {
     assert_eq!(sum, total(CallMetric::OperatorTime));
 }
 
-/// The rules of pprof's own `CheckValid`.
+/// Check ids and string indices of the pprof export by the rules of pprof's `CheckValid`, and its values against the
+/// tree.
 #[test]
 fn pprof_references_are_valid() {
     let profile = Profile::decode(written(write_pprof, CallMetric::OperatorTime).as_slice()).unwrap();
@@ -96,7 +97,7 @@ fn pprof_references_are_valid() {
     }
 }
 
-/// Functions that are inlined into each other at one address are one location with several lines, innermost first.
+/// Check that functions inlined into each other at one address become one location with several lines, innermost first.
 #[test]
 fn pprof_has_inlined_lines() {
     let mut builder = CallingContextTreeBuilder::new();

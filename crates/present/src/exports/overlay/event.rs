@@ -9,8 +9,8 @@ const SAME_NS: f64 = 1_000.0;
 /// Time stamps from here on (the year 5000 in µs) are nanoseconds already, as the reader of traces takes them.
 const NANOSECONDS_FROM: f64 = 1e17;
 
-/// Compare an event's text with the name and start of a mark. Values that this scanner cannot parse count as equal,
-/// since the trace reader repairs more.
+/// Check if an event's JSON text has the name and start of a mark. Values that this scanner cannot parse count as
+/// equal, since the trace reader repairs more.
 pub(super) fn fits(event: &[u8], mark: &Mark) -> bool {
     let Some(found) = members(event) else { return true };
     let text = |key: &str| find(event, &found, key).map(|range| &event[range]);
@@ -52,7 +52,8 @@ pub(super) fn mark(event: &[u8]) -> Option<Vec<u8>> {
     Some([&event[..at.start], text, &event[at.end..]].concat())
 }
 
-/// Check if an event off the critical path is omitted: complete events are, except annotations and Python frames.
+/// Check if the overlay omits an event off the critical path: only complete events (`X`), but no annotations and Python
+/// frames.
 pub(super) fn is_left_out(event: &[u8]) -> bool {
     let Some(found) = members(event) else { return false };
     let is = |key: &str, value: &[u8]| find(event, &found, key).is_some_and(|range| &event[range] == value);

@@ -14,6 +14,7 @@ impl<R: Read> Input<R> {
         Self { reader: BufReader::with_capacity(1 << 16, text), offset: 0 }
     }
 
+    /// Next byte of the input, not consumed; `None` at the end.
     pub(super) fn peek(&mut self) -> Result<Option<u8>, OverlayError> {
         Ok(self.reader.fill_buf().map_err(OverlayError::Source)?.first().copied())
     }
@@ -27,6 +28,7 @@ impl<R: Read> Input<R> {
         Ok(byte)
     }
 
+    /// Create an error for malformed JSON at the current byte.
     pub(super) fn malformed(&self, what: &'static str) -> OverlayError {
         OverlayError::Malformed { offset: self.offset, what }
     }

@@ -60,7 +60,7 @@ pub enum OverlayError {
     },
 }
 
-/// Summary of the written overlay.
+/// Numbers of read, marked, omitted and added events of a written overlay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverlaySummary {
     /// Events of the original met.

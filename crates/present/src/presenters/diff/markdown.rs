@@ -1,6 +1,6 @@
 //! A comparison as Markdown, for a pull request.
 
-use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
+use super::{BELOW, Shown, change_text, headline, measure, name, sides, signed, times};
 use crate::presenters::markdown::{code, escaped};
 use stackline_diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
 
@@ -32,7 +32,7 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     for change in shown.changes(ChangeTable::Steps) {
         let rank = if ranks { format!("rank {}: ", change.rank) } else { String::new() };
         let [before, after] = times(change);
-        let times = format!("{before} | {after} | {}", share(change));
+        let times = format!("{before} | {after} | {}", change_text(change));
         out.push_str(&format!(
             "| {rank}{} | {times} | {} |\n",
             measure(change.measure, shown.diff.per),
@@ -56,7 +56,7 @@ fn verdict(change: &Change) -> String {
 
 fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
     let (largest, count) = shown.largest(table);
-    let recounts = shown.recounts(table);
+    let recounts = shown.changed_calls_sentence(table);
     if largest.is_empty() && recounts.is_none() {
         return;
     }

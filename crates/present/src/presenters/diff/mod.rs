@@ -64,7 +64,8 @@ impl Shown<'_> {
         }
     }
 
-    /// Times of a row on both sides and its change in percent, of a call where calls are compared: `1.20 ms → 1.30 ms, +8.3 %`.
+    /// Times of a row before and after with the change in percent: `1.20 ms → 1.30 ms, +8.3 %`. Times are per call if
+    /// calls are compared.
     fn row_times(&self, table: ChangeTable, change: &Change) -> String {
         if let (Per::Call, Some((before, after))) = (self.diff.per, self.diff.call_ns(table, change)) {
             let share =
@@ -72,7 +73,7 @@ impl Shown<'_> {
             return format!("{} → {} a call{share}", time(before), time(after));
         }
         let only = matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter);
-        let (times, share) = (times(change).join(" → "), share(change));
+        let (times, share) = (times(change).join(" → "), change_text(change));
         if only || share.is_empty() { times } else { format!("{times}, {share}") }
     }
 
@@ -81,8 +82,7 @@ impl Shown<'_> {
         self.diff.change_ns(table, change)
     }
 
-    /// Warning to show first in a comparison: that one side has steps and the other none, or that both hold other
-    /// numbers of calls without any.
+    /// Warning to show first in a comparison of call times: only one side has steps, or the numbers of calls differ.
     fn first_warning(&self) -> Option<&str> {
         self.diff.warnings.first().filter(|_| self.diff.per == Per::Call).map(String::as_str)
     }
@@ -91,8 +91,9 @@ impl Shown<'_> {
         self.diff.changes.get(&table).map_or(&[], Vec::as_slice)
     }
 
-    /// The largest changes of a table that are more than noise (all where nothing could be tested), and how many there are.
-    fn largest(&self, table: ChangeTable) -> (Vec<&Change>, Count) {
+    /// Largest significant changes of a table, or largest changes if nothing was tested, with the numbers of changed
+    /// rows.
+    fn largest(&self, table: ChangeTable) -> (Vec<&Change>, ChangeCount) {
         let all = self.changes(table);
         let untested = self.diff.method == Method::None;
         let counts = |change: &&Change| {
@@ -103,7 +104,7 @@ impl Shown<'_> {
         let real: Vec<&Change> = all.iter().filter(counts).collect();
         let alone = real.iter().filter(|change| !change.verdict.is_tested()).count();
         let alone = if untested { 0 } else { alone };
-        let count = Count { tested: real.len() - alone, alone };
+        let count = ChangeCount { tested: real.len() - alone, alone };
         // Beside a step, a whole run has no time that could be more or less.
         let has_time = |change: &&Change| !self.diff.has_different_bases || self.diff.call_ns(table, change).is_some();
         let is_shown = |change: &&Change| table != ChangeTable::Paths || !self.is_shown_below(change, &real);
@@ -112,7 +113,7 @@ impl Shown<'_> {
         (shown.take(top).collect(), count)
     }
 
-    /// Number of rows that could not be tested, since records, times or counts of calls are missing.
+    /// Number of rows without a significance test because records, times or numbers of calls are missing.
     fn untested(&self, table: ChangeTable) -> usize {
         let is_untested = |change: &&Change| change.verdict == Verdict::Untested;
         let has_incomplete_runs = !self.diff.missing_records.is_empty() || self.diff.per == Per::Call;
@@ -120,9 +121,9 @@ impl Shown<'_> {
         if counts { self.changes(table).iter().filter(is_untested).count() } else { 0 }
     }
 
-    /// Rows with a changed number of calls in all steps, and times within noise. Such a change needs no test. Rows on
-    /// one side only are listed elsewhere.
-    fn recounted(&self, table: ChangeTable) -> Vec<&Change> {
+    /// Rows whose number of calls changed in all steps, while the change of their time is within noise. Rows of one
+    /// side only are excluded.
+    fn rows_with_changed_calls(&self, table: ChangeTable) -> Vec<&Change> {
         let all = self.changes(table);
         let row = |change: &&'_ Change| (change.rank, change.name.clone(), change.operator.clone());
         // Each row once, whatever is measured of it.
@@ -131,12 +132,17 @@ impl Shown<'_> {
         recounted.filter(|change| rows.insert(row(change))).collect()
     }
 
-    /// Sentence on operators and kernels whose number of calls changed but not their times; none without any.
-    fn recounts(&self, table: ChangeTable) -> Option<String> {
+    /// Sentence on operators and kernels with a changed number of calls and a time change within noise; `None` without
+    /// any.
+    fn changed_calls_sentence(&self, table: ChangeTable) -> Option<String> {
         // Paths end in the same operators; functions are many.
         let is_in_other_table = matches!(table, ChangeTable::Paths | ChangeTable::Functions);
         // Of windows of other lengths all are.
-        let all = if is_in_other_table || self.diff.per == Per::Call { Vec::new() } else { self.recounted(table) };
+        let all = if is_in_other_table || self.diff.per == Per::Call {
+            Vec::new()
+        } else {
+            self.rows_with_changed_calls(table)
+        };
         let top = if self.top == 0 { usize::MAX } else { self.top };
         let one = |change: &&Change| {
             let rank = if self.has_ranks() { format!("rank {} ", change.rank) } else { String::new() };
@@ -151,7 +157,7 @@ impl Shown<'_> {
         (!texts.is_empty()).then(|| format!("{how}: {}{more}.", texts.join(", ")))
     }
 
-    /// Check if most of a call path's change comes from one call path below.
+    /// Check if at least 80 % of a call path's change comes from one longer call path, which is listed instead.
     fn is_shown_below(&self, change: &Change, all: &[&Change]) -> bool {
         let ns = |change: &Change| self.change_ns(ChangeTable::Paths, change);
         let below = |other: &&&Change| {
@@ -170,8 +176,9 @@ impl Shown<'_> {
     }
 }
 
-/// Number of changed rows.
-struct Count {
+/// Numbers of changed rows of a table: rows of both runs (significant changes only, if tested), and rows of one run
+/// only.
+struct ChangeCount {
     /// More than noise makes of them.
     tested: usize,
     /// Rows on one side only, new or gone, which are not tested.
@@ -194,8 +201,8 @@ fn time(ns: f64) -> String {
     duration(ns.round() as i64)
 }
 
-/// Times of a change before and after: `1.20 ms → 1.30 ms`; `absent` of a side where it does not occur, `missing` of a
-/// side whose records are missing: neither is a time of 0.
+/// Texts of a time before and after: `1.20 ms`; `absent` if the row does not occur in a run, `missing` if its records
+/// are missing. Neither is a time of 0.
 fn times(change: &Change) -> [String; 2] {
     let [before, after] = change.known_ns();
     let text_of = |ns: Option<f64>, count: f64| match ns {
@@ -215,10 +222,11 @@ fn percent(value: f64) -> String {
     format!("{value:+.1} %")
 }
 
-/// Change of a time with its interval: `+6.5 % (+5.1 % to +7.9 %)`, or as much of it as is known.
-fn share(change: &Change) -> String {
+/// Change of a time in percent, with its interval if known: `+6.5 % (+5.1 % to +7.9 %)`; empty if the change is
+/// unknown.
+fn change_text(change: &Change) -> String {
     let Some(share) = change.known_change_ns().and_then(|ns| change.percent_of(ns)) else { return String::new() };
-    match spread(change) {
+    match interval_percent(change) {
         Some((low, high)) if change.verdict != Verdict::OnlyBefore => {
             format!("{} ({} to {})", percent(share), percent(low), percent(high))
         }
@@ -226,7 +234,7 @@ fn share(change: &Change) -> String {
     }
 }
 
-/// Name of a row: a kernel by family with its operator, a path by its end.
+/// Display name of a row: a kernel with its operator, a call path or file path by its end.
 fn name(table: ChangeTable, change: &Change) -> String {
     match (&change.operator, table) {
         (Some(operator), _) => format!("{operator}: {}", change.name),
@@ -301,8 +309,8 @@ fn headline_of_calls(shown: &Shown<'_>) -> String {
 /// Largest interval, in percent, of a step that counts as unchanged; a wider one is inconclusive.
 const NARROW: f64 = 5.0;
 
-/// Interval of a time's change between runs, in percent.
-fn spread(change: &Change) -> Option<(f64, f64)> {
+/// Lower and upper bound of a time's change, in percent; `None` if not tested.
+fn interval_percent(change: &Change) -> Option<(f64, f64)> {
     let (low, high) = change.interval_ns?;
     Some((change.percent_of(low)?, change.percent_of(high)?))
 }
@@ -333,8 +341,11 @@ mod tests {
         assert_eq!(times(&change((5e3, 0.0), (2.0, 0.0))), ["5000 ns", "absent"]);
         assert_eq!(times(&change((0.0, 5e3), (3.0, 2.0))), ["0 ns", "5000 ns"], "it ran, and took no time");
         let lost = Change { is_incomplete: [false, true], ..change((5e3, 0.0), (2.0, 2.0)) };
-        assert_eq!((times(&lost), share(&lost)), (["5000 ns", "missing"].map(str::to_owned), String::new()));
+        assert_eq!((times(&lost), change_text(&lost)), (["5000 ns", "missing"].map(str::to_owned), String::new()));
         let part = Change { is_incomplete: [false, true], ..change((5e3, 4e3), (2.0, 2.0)) };
-        assert_eq!((times(&part), share(&part)), (["5000 ns", "4000 ns"].map(str::to_owned), "-20.0 %".to_owned()));
+        assert_eq!(
+            (times(&part), change_text(&part)),
+            (["5000 ns", "4000 ns"].map(str::to_owned), "-20.0 %".to_owned())
+        );
     }
 }

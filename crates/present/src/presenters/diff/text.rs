@@ -1,6 +1,6 @@
 //! Comparison for a terminal: limits of the comparison, the step, then the largest significant changes.
 
-use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
+use super::{BELOW, Shown, change_text, headline, measure, name, sides, signed, times};
 use crate::presenters::human::capital;
 use crate::presenters::paragraph::{remark, wrapped};
 use crate::presenters::terminal::{Style, clean};
@@ -33,7 +33,7 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
         .iter()
         .map(|lost| remark(&format!("Records or times of a run are missing. {lost}"), style));
     let mut out = colored(&lost.collect::<String>(), Verdict::Slower, style);
-    out.push_str(&first(shown, style));
+    out.push_str(&opening_remarks(shown, style));
     out.push_str(&remark(&format!("A: {before}"), style));
     out.push_str(&remark(&format!("B: {after}"), style));
     // A headline without them would claim what they take back.
@@ -57,8 +57,8 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     out
 }
 
-/// Lines before the comparison: no test between runs, or incomparable steps or totals.
-fn first(shown: &Shown<'_>, style: &Style) -> String {
+/// Remarks before the comparison: changes are not tested, or steps or numbers of calls are not comparable.
+fn opening_remarks(shown: &Shown<'_>, style: &Style) -> String {
     let is_tested = shown.diff.method == Method::Runs;
     match (shown.first_warning(), shown.diff.per) {
         (Some(warning), _) if shown.diff.has_different_bases => {
@@ -82,7 +82,7 @@ fn dim(text: &str, style: &Style) -> String {
     if style.color { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Red for slower, green for faster; the words say it, too.
+/// Color a text by the verdict on a change: red for slower, green for faster, dim for noise.
 fn colored(text: &str, verdict: Verdict, style: &Style) -> String {
     let code = match verdict {
         Verdict::Slower | Verdict::OnlyAfter => "31",
@@ -94,11 +94,11 @@ fn colored(text: &str, verdict: Verdict, style: &Style) -> String {
 
 fn steps(out: &mut String, shown: &Shown<'_>, style: &Style) {
     let (ranks, changes) = (shown.has_ranks(), shown.changes(ChangeTable::Steps));
-    let shares = changes.iter().map(|change| share(change).chars().count()).max().unwrap_or(0);
+    let shares = changes.iter().map(|change| change_text(change).chars().count()).max().unwrap_or(0);
     for change in changes {
         let rank = if ranks { format!("rank {:<4} ", change.rank) } else { String::new() };
         let [before, after] = times(change);
-        let (share, verdict) = (share(change), change.verdict.name());
+        let (share, verdict) = (change_text(change), change.verdict.name());
         let what = format!("{rank}{:<17} {before:>10} → {after:>10}", measure(change.measure, shown.diff.per));
         let mut line = Line { width: what.chars().count(), text: what, room: style.width };
         line.push(&format!("{share:<shares$}"), |text| text.to_owned());
@@ -113,7 +113,7 @@ fn steps(out: &mut String, shown: &Shown<'_>, style: &Style) {
     }
 }
 
-/// A line of cells. Cells that do not fit are written on the next line, below the second cell.
+/// Builder of a text line from cells. Cells that do not fit are written on the next line, below the second cell.
 struct Line {
     text: String,
     width: usize,
@@ -164,7 +164,7 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
     for change in &largest {
         out.push_str(&row(shown, (table, change), most, style));
     }
-    if let Some(recounts) = shown.recounts(table) {
+    if let Some(recounts) = shown.changed_calls_sentence(table) {
         out.push_str(&wrapped(&recounts, ("  ", "  "), style));
     }
 }
@@ -184,7 +184,7 @@ fn row(shown: &Shown<'_>, (table, change): (ChangeTable, &Change), most: f64, st
     first + &dim(&wrapped(&rest, (&indent, &indent), style), style)
 }
 
-/// Shorten a long name by its middle.
+/// Replace the middle of a name by `…` so that it has at most `room` characters.
 fn shortened(text: &str, room: usize) -> String {
     let chars: Vec<char> = text.chars().collect();
     if chars.len() <= room {

@@ -9,7 +9,7 @@ use std::io;
 /// Maximum number of listed findings below --min-gain.
 const MOST_LISTED: usize = 20;
 
-/// Result of a test.
+/// Result of a JUnit test case of a rule.
 enum Outcome<'f> {
     Passed,
     /// Only findings below --min-gain.
@@ -110,7 +110,7 @@ fn test(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, (rule, name, outcome): 
     Ok(())
 }
 
-/// Output of a passed test with findings below --min-gain.
+/// Write the output of a passed JUnit test: the rule's findings with a gain below --min-gain.
 fn write_small(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, small: &[&Finding]) -> io::Result<()> {
     let line = |f: &&Finding| {
         let gain = gain(shown.found, f).map_or_else(String::new, |gain| format!(": estimated gain {gain}"));
@@ -151,7 +151,7 @@ fn failure(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, found: &[&Finding]) 
     Ok(())
 }
 
-/// Remove characters that XML 1.0 cannot hold.
+/// Remove control characters and others that XML 1.0 cannot contain.
 fn clean(text: &str) -> String {
     text.chars().filter(|&c| c == '\n' || c == '\t' || !c.is_control() && c != '\u{fffe}' && c != '\u{ffff}').collect()
 }

@@ -1,7 +1,7 @@
 //! Findings as Markdown, for a pull request.
 
 use super::{
-    Change, Shown, before, combined_gain, count_text, gain, memory, missing, on_ranks, place, size, uncovered,
+    Change, Shown, combined_gain, count_text, earlier_gain, gain, memory, missing, on_ranks, place, size, uncovered,
 };
 use crate::presenters::human::capital;
 use crate::presenters::markdown::{code, escaped};
@@ -63,7 +63,7 @@ pub fn markdown(shown: &Shown<'_>) -> String {
 fn row(shown: &Shown<'_>, finding: &Finding, change: Option<Change>) -> String {
     let change = match change {
         Some(Change::New) => "**new** ".to_owned(),
-        Some(Change::Changed(gained)) => format!("(before: {}) ", before(finding, gained)),
+        Some(Change::Changed(gained)) => format!("(before: {}) ", earlier_gain(finding, gained)),
         _ => String::new(),
     };
     let gain = gain(shown.found, finding).unwrap_or_else(|| "-".to_owned());

@@ -36,21 +36,21 @@ pub struct Shown<'a> {
     /// Findings of an earlier run that are gone: their titles and source locations.
     pub gone: &'a [String],
     /// Findings that were asked not to be shown, with where that was asked.
-    pub suppressed: &'a [(&'a Finding, Ignored)],
+    pub suppressed: &'a [(&'a Finding, IgnoreLocation)],
     /// Left out by `--top`.
     pub more: usize,
 }
 
-/// Location of a suppression of findings: a comment in the program, or a line of the ignore file.
+/// Comment or ignore-file line that suppresses a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ignored {
+pub enum IgnoreLocation {
     /// In a comment of the program: its file and line.
     Comment(String),
     /// File name and line of the ignore file.
     File(String),
 }
 
-impl fmt::Display for Ignored {
+impl fmt::Display for IgnoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Comment(at) => write!(f, "comment at {at}"),
@@ -127,21 +127,21 @@ fn bounds(found: &Findings, gain: Gain) -> String {
     }
 }
 
-/// True if the bounds of a gain say nothing: from 0 to the whole step, as displayed.
+/// Check if the displayed bounds of a gain are 0 and the whole step, and so contain no information.
 #[must_use]
 pub fn bounds_are_unknown(found: &Findings, gain: Gain) -> bool {
     (gain.low_ns <= 0 || percent(found, gain.low_ns) == NOTHING) && percent(found, gain.high_ns) == ALL
 }
 
-/// Gain of a finding in an earlier run, in its unit.
-fn before(finding: &Finding, gained: i64) -> String {
+/// Format the gain that a finding had in an earlier run, as a time or as bytes.
+fn earlier_gain(finding: &Finding, gained: i64) -> String {
     match finding.memory {
         Some(_) => human::bytes(u64::try_from(gained).unwrap_or(0)),
         None => signed(gained),
     }
 }
 
-/// Length of a step or run, and peak memory, if known.
+/// Text with the length of a step or run, and peak memory if known.
 fn size(found: &Findings) -> String {
     match memory::peaks(found) {
         None => length(found),

@@ -1,6 +1,6 @@
 //! Findings as SARIF 2.1.0, which editors and code hosts show at their lines.
 
-use super::{Change, Ignored, Shown, gain, on_ranks};
+use super::{Change, IgnoreLocation, Shown, gain, on_ranks};
 use crate::presenters::human::capital;
 use serde_json::{Value, json};
 use stackline_findings::{Finding, Findings, Reason, Rule, RuleInfo, SkippedRule, evidence, fingerprints, rules};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::Arc;
 
-/// The program that writes a document.
+/// Version, repository, input and working directory of the program that writes a SARIF document.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool<'a> {
     /// Version of the tool.
@@ -126,7 +126,7 @@ fn descriptor(rule: &Arc<RuleInfo>, tool: &Tool<'_>) -> Value {
     descriptor
 }
 
-type ListedFinding<'f> = (&'f Finding, Option<Change>, Option<&'f Ignored>);
+type ListedFinding<'f> = (&'f Finding, Option<Change>, Option<&'f IgnoreLocation>);
 
 fn result(
     shown: &Shown<'_>,
@@ -185,15 +185,16 @@ fn result(
     }
     if let Some(by) = suppressed {
         let kind = match by {
-            Ignored::Comment(_) => "inSource",
-            Ignored::File(_) => "external",
+            IgnoreLocation::Comment(_) => "inSource",
+            IgnoreLocation::File(_) => "external",
         };
         result["suppressions"] = json!([{"kind": kind, "justification": by.to_string()}]);
     }
     result
 }
 
-/// SARIF level of a finding: a warning if the finding gains 5 % of a step, or of a device's peak, or more.
+/// SARIF level of a finding: `warning` for a gain of at least 5 % of a step or of a device's peak memory, otherwise
+/// `note`.
 fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
     if let Some(saved) = &finding.memory {
         return if saved.percent() >= 5.0 { "warning" } else { "note" };
@@ -204,7 +205,7 @@ fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
 /// Label of the location of the edit, if it differs from the location of the finding.
 const CHANGE: &str = "Change here";
 
-/// SARIF location of a finding: without a file of the program, in the run itself. Code hosts refuse results without a
+/// SARIF location of a finding. Without a source file it is the run itself, since code hosts refuse results without a
 /// file.
 fn location(place: &SourceLocation, tool: &Tool<'_>) -> Value {
     let mut location = json!({});

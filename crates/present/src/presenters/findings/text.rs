@@ -1,6 +1,6 @@
 //! Findings for a terminal: the source location first.
 
-use super::{Change, Shown, before, combined_gain, count_text, gain, memory, on_ranks, place, size, uncovered};
+use super::{Change, Shown, combined_gain, count_text, earlier_gain, gain, memory, on_ranks, place, size, uncovered};
 use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::paragraph::{remark, width, wrapped};
 use crate::presenters::terminal::{Style, clean};
@@ -59,7 +59,7 @@ fn one(
     let code = format!("{} {}", finding.rule.code, finding.rule.name);
     let change = match change {
         Some(Change::New) => " (new)".to_owned(),
-        Some(Change::Changed(gained)) => format!(" (gain was {})", before(finding, gained)),
+        Some(Change::Changed(gained)) => format!(" (gain was {})", earlier_gain(finding, gained)),
         _ => String::new(),
     };
     line(&format!("{code}{change}: {}", finding.title));
@@ -88,12 +88,12 @@ fn one(
     out.push_str(&dim(&indented(&evidence, style), style));
 }
 
-/// Lines of a finding below its source location, indented.
+/// Wrap and indent text of a finding, for the lines below its source location.
 fn indented(text: &str, style: &Style) -> String {
     wrapped(text, ("    ", "    "), style)
 }
 
-/// Place and gain of a finding, in one line if they fit.
+/// Numbered source location of a finding with its gain, in one line if they fit.
 fn head(number: usize, place: &str, gains: &str, style: &Style) -> String {
     let place = clean(place);
     if number.to_string().len().max(2) + 2 + place.width() + gains.width() <= width(style) {
@@ -138,7 +138,7 @@ fn not_checked(unchecked: &[SkippedRule]) -> Option<String> {
     ))
 }
 
-/// List the rules that failed, each with the reason.
+/// Remarks on the rules that failed, each with the reason and traceback.
 fn failed(unchecked: &[SkippedRule], style: &Style) -> String {
     let mut out = String::new();
     for SkippedRule { rule, reason } in unchecked {
@@ -151,7 +151,7 @@ fn failed(unchecked: &[SkippedRule], style: &Style) -> String {
     out
 }
 
-/// Number of findings with a gain too small to list.
+/// Sentences with the numbers of findings that are omitted because their gain is small or 0.
 fn small(found: &Findings) -> Vec<String> {
     let gains =
         |finding: &&Finding| finding.gain_ns() > 0 || finding.memory.as_ref().is_some_and(|saved| saved.bytes > 0);
@@ -171,7 +171,7 @@ fn small(found: &Findings) -> Vec<String> {
     own.chain(little).chain(none).collect()
 }
 
-/// Lines below the list: omitted, gone and ignored findings, and notes.
+/// Lines below the list of findings: omitted, gone and ignored findings, failed rules and notes.
 fn rest(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
     let mut lines: Vec<String> = Vec::new();

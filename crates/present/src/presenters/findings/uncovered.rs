@@ -125,7 +125,7 @@ fn other_rank_suffix(found: &Findings, group: &LargeGroup) -> String {
     group.rank.filter(|rank| Some(*rank) != slowest).map(|rank| format!(", rank {rank}")).unwrap_or_default()
 }
 
-/// Words for the whole to which shares refer: the critical path or the thread's time.
+/// Words for the total of which time groups are shares: the critical path or the thread's time.
 fn whole(found: &Findings) -> &'static str {
     if found.is_of_calls { "the thread's time" } else { "the critical path" }
 }
