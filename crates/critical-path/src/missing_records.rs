@@ -80,7 +80,7 @@ impl<'a> MissingRecords<'a> {
     }
 
     /// Copy calls that may have waited for a copy that is missing in the trace.
-    pub(super) fn copies(&self) -> &[EventId] {
+    pub(super) fn copies_without_record(&self) -> &[EventId] {
         &self.copies
     }
 

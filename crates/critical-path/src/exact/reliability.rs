@@ -99,7 +99,7 @@ fn is_large_contradiction(contradicted_ns: i64, window_ns: i64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matters;
+    use super::is_large_contradiction;
 
     #[test]
     fn contradictions_of_clocks_matter_from_a_millisecond_or_a_percent_on() {

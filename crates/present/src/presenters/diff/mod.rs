@@ -283,7 +283,7 @@ fn headline(shown: &Shown<'_>) -> String {
         Verdict::Slower => format!("{subject} is {share:.1} % slower"),
         Verdict::Faster => format!("{subject} is {:.1} % faster", -share),
         Verdict::Untested => format!("{subject} changes by {share:+.1} % (not tested for significance)"),
-        _ => match spread(step) {
+        _ => match interval_percent(step) {
             Some((low, high)) if low < -NARROW || high > NARROW => format!(
                 "{subject} changes by {share:+.1} %, within noise: confidence interval {low:+.1} % to {high:+.1} %"
             ),
