@@ -192,7 +192,7 @@ pub(super) fn recorder() -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PACKAGED, name, packaged};
+    use super::{PACKAGED, name, packaged_recorders};
     use std::ffi::OsString;
 
     #[test]
