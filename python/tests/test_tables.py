@@ -121,7 +121,7 @@ def test_steps_and_ranks_select(two_ranks: Path) -> None:
     both = run.kernels()
     assert both.columns[0] == "rank" and set(both["rank"]) == {0, 1}
     assert sum(both["count"]) == 12
-    with pytest.raises(sl.AnalysisError, match="its steps are 0 to 2"):
+    with pytest.raises(sl.AnalysisError, match="the steps are 0 to 2"):
         run.kernels(steps=(7, 9))
     with pytest.raises(sl.AnalysisError, match="rank 5 is not in the input; the input has ranks 0 to 1"):
         run.kernels(rank=5)

@@ -276,8 +276,7 @@ impl Simulation<'_> {
         on
     }
 
-    /// Operations that a synchronizing call of a process waits for according to its record or name; `None` if these do
-    /// not tell.
+    /// Operations that a synchronizing call of a process waits for by its record or name; `None` if unknown.
     fn awaited(
         &self,
         process: Key,

@@ -166,8 +166,8 @@ fn steps(available: &[i64]) -> String {
         [] => "no steps are marked. Mark steps when recording, with step() of the profiler or with spans named \
                ProfilerStep#1, ProfilerStep#2 and so on. To use existing spans as steps, pass --step-annotation"
             .to_owned(),
-        [one] => format!("its only step is step {one}"),
-        many => format!("its steps are {}", ranges(many)),
+        [one] => format!("the only step is step {one}"),
+        many => format!("the steps are {}", ranges(many)),
     }
 }
 
@@ -229,8 +229,8 @@ mod tests {
              steps, pass --step-annotation"
         );
         let with = |available| Error::NoStep { first: 1, last: 2, available }.to_string();
-        assert_eq!(with(vec![0]), "the input has none of the steps 1 to 2; its only step is step 0");
-        assert_eq!(with(vec![0, 3, 4]), "the input has none of the steps 1 to 2; its steps are 0, 3 to 4");
+        assert_eq!(with(vec![0]), "the input has none of the steps 1 to 2; the only step is step 0");
+        assert_eq!(with(vec![0, 3, 4]), "the input has none of the steps 1 to 2; the steps are 0, 3 to 4");
         let cycle = |number, last, time_ns| AmbiguousCycle { number, numbers: (0, last), time_ns };
         let cycles = vec![cycle(1, 2, (0, 300_000)), cycle(3, 4, (5_300_000, 5_800_000))];
         let error = Error::AmbiguousSteps { name: "t.json".to_owned(), first: 0, last: 1, cycles };

@@ -39,5 +39,5 @@ test("where it names an operator, or a call that waits, that is what it names, b
 test("the legend says which findings have no frame here", () => {
   const rows = [finding(61), finding(12)];
   const named = framesOfFindings(tree, rows, true);
-  expect([unseen(rows, named), unseen([rows[1]!], named), unseen([rows[0]!], named)]).toEqual([" (1 of 2 findings has no frame in this view)", " (its findings have no frame in this view)", ""]);
+  expect([unseen(rows, named), unseen([rows[1]!], named), unseen([rows[0]!], named)]).toEqual([" (1 of 2 findings has no frame in this view)", " (none of these findings has a frame in this view)", ""]);
 });

@@ -69,7 +69,7 @@ function Legend({ tree, findings, named }: Props) {
 export function unseen(findings: readonly Row[], { without }: Named): string {
   const many = findings.filter((row) => without.has(row)).length;
   if (many === 0) return "";
-  return many === findings.length ? " (its findings have no frame in this view)" : ` (${many} of ${findings.length} findings ${many === 1 ? "has" : "have"} no frame in this view)`;
+  return many === findings.length ? " (none of these findings has a frame in this view)" : ` (${many} of ${findings.length} findings ${many === 1 ? "has" : "have"} no frame in this view)`;
 }
 
 function Colours({ entries }: { entries: ReadonlyArray<readonly [title: string, fill: string]> }) {

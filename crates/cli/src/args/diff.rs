@@ -8,9 +8,9 @@ pub(super) const DIFF_EXAMPLE: &str =
 A statistical test separates changes from noise. With one run on each side, it uses the variation between
 steps; with several runs, the variation between runs (docs/reference/diff.md).
 
-A --fail-on condition is a name, > and a limit in percent. step, gpu and cpu compare the times of a step.
-operators, kernels, paths and functions compare each row of that table. op:NAME, kernel:NAME, path:NAME and
-function:NAME compare only rows with this name (* matches any text).
+A --fail-on condition is a name, > and a limit in percent. Conditions named step, gpu or cpu compare the times
+of a step. Conditions named operators, kernels, paths or functions compare each row of that table. Conditions
+named op:NAME, kernel:NAME, path:NAME or function:NAME compare only rows with this name (* matches any text).
 
 Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be judged, since a part of
 the input was lost, or the time to compare is not in B. 2 invalid usage. 3 unreadable input.

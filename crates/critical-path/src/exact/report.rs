@@ -202,7 +202,7 @@ impl Exact<'_> {
                 "clocks_disagree",
                 self.clocks_disagree.len() as u64,
                 "the clocks of host and GPU disagree, so dependencies between host and GPU are inferred, and their \
-                 times may be wrong by the clock difference. `stackline doctor` shows the difference; `stackline \
+                 times may be wrong by the difference of the clocks. `stackline doctor` shows the difference; `stackline \
                  what-if` corrects the clocks by a likely offset",
             ),
             (

@@ -140,7 +140,7 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
     name: "memory-leak",
     about: "memory is never freed after its last use, or grows with each step",
     why: "The object occupies its bytes until the program ends. Memory that grows with each step eventually runs \
-         out, for example if a list of losses keeps all autograd graphs of these losses.",
+         out, for example if a list of loss values keeps all their autograd graphs.",
     gain_methods: &[GainMethod::Memory, GainMethod::Nothing],
     gain_text: "If the trace covers the end of the program, the rule reports objects that are not freed. To estimate \
          the saving, Stackline simulates the memory trace again with the object freed just after its last use. If \

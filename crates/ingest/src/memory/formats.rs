@@ -37,22 +37,22 @@ enum Form {
 /// Detect a snapshot of PyTorch's allocator.
 pub(crate) fn sniff_snapshot(content: &Content<'_>) -> Sniff {
     sniff(content, |form| match form {
-        Form::Pickle => Sniff::Yes("it is a pickle"),
-        Form::Page => Sniff::Yes("it is a web page of _memory_viz"),
-        Form::Snapshot => Sniff::Yes("it has the key blocks, segments or device_traces"),
+        Form::Pickle => Sniff::Yes("the file is a pickle"),
+        Form::Page => Sniff::Yes("the file is a web page of _memory_viz"),
+        Form::Snapshot => Sniff::Yes("the file has the key blocks, segments or device_traces"),
         _ => Sniff::No,
     })
 }
 
 /// Detect files of PyTorch's `export_memory_timeline` by their content.
 pub(crate) fn sniff_timeline(content: &Content<'_>) -> Sniff {
-    sniff(content, |form| if form == Form::Timeline { Sniff::Yes("it is a list of lists") } else { Sniff::No })
+    sniff(content, |form| if form == Form::Timeline { Sniff::Yes("the file is a list of lists") } else { Sniff::No })
 }
 
 /// Detect PyTorch execution traces by their content.
 pub(crate) fn sniff_execution_trace(content: &Content<'_>) -> Sniff {
     sniff(content, |form| {
-        if form == Form::ExecutionTrace { Sniff::Yes("it has the keys nodes and schema") } else { Sniff::No }
+        if form == Form::ExecutionTrace { Sniff::Yes("the file has the keys nodes and schema") } else { Sniff::No }
     })
 }
 
@@ -60,7 +60,9 @@ pub(crate) fn sniff_execution_trace(content: &Content<'_>) -> Sniff {
 pub(crate) fn sniff_text(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
     match form(head) {
-        Some(Form::Text) if has_statements_alone(head) => Sniff::Yes("it contains only statements of memory text"),
+        Some(Form::Text) if has_statements_alone(head) => {
+            Sniff::Yes("the file contains only statements of memory text")
+        }
         Some(Form::Text) => Sniff::Maybe,
         _ => Sniff::No,
     }
@@ -69,10 +71,16 @@ pub(crate) fn sniff_text(content: &Content<'_>) -> Sniff {
 /// Detect a DrGPUM folder, or one of its files.
 pub(crate) fn sniff_drgpum(content: &Content<'_>) -> Sniff {
     match content {
-        Content::Directory(path) if drgpum::has_all_files(path) => Sniff::Yes("it contains the files of DrGPUM"),
+        Content::Directory(path) if drgpum::has_all_files(path) => {
+            Sniff::Yes("the folder contains the files of DrGPUM")
+        }
         Content::Directory(path) if drgpum::is_drgpum(path) => Sniff::Maybe,
         _ => sniff(content, |form| {
-            if form == Form::Drgpum { Sniff::Yes("it lists memory objects with their operations") } else { Sniff::No }
+            if form == Form::Drgpum {
+                Sniff::Yes("the file lists memory objects with their operations")
+            } else {
+                Sniff::No
+            }
         }),
     }
 }

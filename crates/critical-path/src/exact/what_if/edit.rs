@@ -41,8 +41,8 @@ pub struct Edit {
 }
 
 const GRAMMAR: &str = "write 'scale SELECTOR FACTOR', 'set SELECTOR NANOSECONDS', 'remove SELECTOR', 'fuse SELECTOR', \
-                       'graph SELECTOR', 'overlap SELECTOR' or 'more-workers N', such as 'scale kernel:*gemm* 0.5'; \
-                       to let the bounds cover an alternative, begin its edits with 'case N: ' \
+                       'graph SELECTOR', 'overlap SELECTOR' or 'more-workers N', such as 'scale kernel:*gemm* 0.5'. \
+                       To let the bounds cover an alternative, begin its edits with 'case N: ' \
                        ('case 1: nothing' for no change)";
 
 /// Text of an edit without effect.

@@ -62,7 +62,7 @@ use stackline_timeline::window_choice::WindowChoice;
 use timer_waits::TimerWaits;
 
 const CLOCKS_DISAGREE: &str = "the clocks of host and GPU disagree, so the prediction and its bounds may be wrong by \
-                               the clock difference; `stackline doctor` shows the difference";
+                               the difference of the clocks; `stackline doctor` shows the difference";
 
 /// Trace prepared for what-if, to try many edits.
 pub struct WhatIf<'e, 'a> {

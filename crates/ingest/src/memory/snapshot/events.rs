@@ -211,7 +211,7 @@ impl Reader<'_> {
         state.objects.insert(event.address, event.size.max(1), object);
     }
 
-    /// Size in bytes to which the allocator rounds a request; 0 for an empty request. The settings belong to the GPU's
+    /// Size in bytes that the allocator reserves for a request; 0 for an empty request. The settings belong to the GPU's
     /// allocator, not to the host's.
     fn rounded(&self, event: &Event) -> u64 {
         let device = self.trace.devices.get(event.device.index());

@@ -249,7 +249,7 @@ fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builde
     }
 }
 
-/// Context of a slice of the event list: if text follows the slice, and what contains the list.
+/// Context of a slice of the event list: if text follows the slice, and the container of the list.
 #[derive(Clone, Copy)]
 struct SliceContext {
     /// True if no text follows the slice.

@@ -55,10 +55,10 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let has_column = |&(name, column): &(&str, &str)| versions(file, name).any(|table| file.has_column(table, column));
     match () {
         () if file.has(TEXTS) && MARKER_TABLES.iter().any(|table| has(table)) => {
-            Sniff::Yes("it has the table StringIds and another table of an Nsight Systems export")
+            Sniff::Yes("the file has the table StringIds and another table of an Nsight Systems export")
         }
         () if MARKER_COLUMNS.iter().any(has_column) => {
-            Sniff::Yes("it has a CUPTI_ACTIVITY_KIND_* table with a column that only Nsight Systems exports have")
+            Sniff::Yes("the file has a CUPTI_ACTIVITY_KIND_* table with a column that only Nsight Systems exports have")
         }
         () => Sniff::No,
     }

@@ -19,7 +19,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let is_object = head.trim_ascii_start().starts_with(b"{");
     let has = |text: &[u8]| memmem::find(head, text).is_some();
     if is_object && has(b"\"meta\"") && has(b"\"preprocessedProfileVersion\"") {
-        return Sniff::Yes("it has the key preprocessedProfileVersion of a processed Firefox profile");
+        return Sniff::Yes("the file has the key preprocessedProfileVersion of a processed Firefox profile");
     }
     Sniff::No
 }

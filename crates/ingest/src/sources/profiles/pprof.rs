@@ -100,7 +100,11 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let is_kind = kind[0] == 0x08 && ValueType::decode(kind).is_ok_and(|kind| kind.name > 0);
     let next_is_known =
         rest.get(usize::from(*length)).is_some_and(|tag| matches!(tag, 0x0a | 0x12 | 0x1a | 0x22 | 0x2a | 0x32));
-    if is_kind && next_is_known { Sniff::Yes("it begins with the value type of a pprof profile") } else { Sniff::No }
+    if is_kind && next_is_known {
+        Sniff::Yes("the file begins with the value type of a pprof profile")
+    } else {
+        Sniff::No
+    }
 }
 
 /// Read a pprof profile into a calling context tree.

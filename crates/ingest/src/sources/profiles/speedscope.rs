@@ -23,9 +23,9 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
         return Sniff::No;
     }
     match () {
-        () if has(SCHEMA) => Sniff::Yes("it names the speedscope schema"),
+        () if has(SCHEMA) => Sniff::Yes("the file names the speedscope schema"),
         () if has(b"\"shared\"") && has(b"\"frames\"") || has(b"\"profiles\"") && has(b"\"endValue\"") => {
-            Sniff::Yes("it has the speedscope keys shared and frames, or profiles and endValue")
+            Sniff::Yes("the file has the speedscope keys shared and frames, or profiles and endValue")
         }
         () => Sniff::No,
     }

@@ -20,12 +20,14 @@ pub(crate) const FORMAT: &str = "rocprofv3";
 /// Detect a rocprofv3 recording, or one file of a recording.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     match content {
-        Content::Bytes { head, .. } if json::is_document(head) => Sniff::Yes("it has the key rocprofiler-sdk-tool"),
+        Content::Bytes { head, .. } if json::is_document(head) => {
+            Sniff::Yes("the file has the key rocprofiler-sdk-tool")
+        }
         Content::Bytes { head, .. } if csv_files::table(head).is_some() => {
-            Sniff::Yes("it has the columns of a rocprofv3 table")
+            Sniff::Yes("the file has the columns of a rocprofv3 table")
         }
         Content::Tables(file) if database::is_recording(file) => {
-            Sniff::Yes("it has the table rocpd_info_agent and related tables")
+            Sniff::Yes("the file has the table rocpd_info_agent and related tables")
         }
         _ => Sniff::No,
     }

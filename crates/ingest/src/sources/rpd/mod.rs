@@ -36,7 +36,7 @@ const MARK: &str = "UserMarker";
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Tables(file) = content else { return Sniff::No };
     match [TEXTS, OPERATIONS].iter().all(|table| file.has(table)) {
-        true => Sniff::Yes("it has the tables rocpd_string and rocpd_op"),
+        true => Sniff::Yes("the file has the tables rocpd_string and rocpd_op"),
         false => Sniff::No,
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     }
     match Fields::new(head).next() {
         Some((1, Value::Bytes(plane) | Value::Cut(plane))) if begins_like_a_plane(plane) => {
-            Sniff::Yes("it begins with an XSpace plane")
+            Sniff::Yes("the file begins with an XSpace plane")
         }
         _ => Sniff::No,
     }
