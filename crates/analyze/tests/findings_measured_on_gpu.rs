@@ -17,7 +17,7 @@ fn misaligned_products() {
     let odd = product("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>", 50_257);
     let found = odd.found("SL063");
     assert_eq!(found.len(), 1);
-    assert!(found[0].title.contains("40 % of GPU time, dimension (50257) not a multiple of 8"), "{}", found[0].title);
+    assert!(found[0].title.contains("40 % of GPU time, dimension 50257 is not a multiple of 8"), "{}", found[0].title);
     // 400 µs become 100; at least 240 are left, at most 50 go by more.
     let gain = found[0].gain.expect("replayed");
     assert!((gain.ns - 300_000).abs() < 2_000, "{gain:?}");

@@ -133,7 +133,7 @@ fn runs_with_and_without_steps_are_compared_per_call_with_a_warning() {
         assert!(!text.contains("GPU busy"), "{text}");
     }
     let markdown = stdout(&["diff", &a, &b, "--as", "markdown"]);
-    assert!(markdown.starts_with("### Stackline: steps are not comparable: "), "{markdown}");
+    assert!(markdown.starts_with("### Stackline: the steps of the runs are not comparable: "), "{markdown}");
     assert!(!markdown.contains("| in all | A | B |"), "{markdown}");
     let document: Value = serde_json::from_str(&stdout(&["diff", &a, &b, "--format", "json"])).unwrap();
     assert_eq!((&document["per"], &document["confidence"]), (&"call".into(), &"low".into()));

@@ -87,7 +87,7 @@ fn data_missing_from_calls_is_reported() {
     let counts = folder.path().join("stacks.txt");
     std::fs::write(&counts, "main;train 80\nmain;load 20\n").unwrap();
     let (code, _, error) = run(&["findings", counts.to_str().unwrap()]);
-    assert!(code == Some(2) && error.contains("no times, only samples"), "{error}");
+    assert!(code == Some(2) && error.contains("the input contains only samples"), "{error}");
 }
 
 #[test]

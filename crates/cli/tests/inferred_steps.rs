@@ -20,7 +20,7 @@ fn write_rank(folder: &Path, rank: i64, repeats: i64) -> String {
 fn note(shown: &str) -> Option<String> {
     let text = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     let (_, rest) = text.split_once("steps could not be inferred, ")?;
-    let end = "describes how to mark steps";
+    let end = "run `stackline steps`";
     Some(rest[..rest.find(end)? + end.len()].to_owned())
 }
 

@@ -37,7 +37,7 @@ fn archives_contain_one_memory_trace() {
     assert_eq!(rows(&kept), rows(&plain));
     // Findings are those of one; `memory`, which their message names, shows several.
     let (code, message) = failure(&["findings", two.to_str().unwrap()]);
-    assert!(code == Some(3) && message.contains("2 memory traces in one input"), "{code:?} {message}");
+    assert!(code == Some(3) && message.contains("the input contains 2 memory traces"), "{code:?} {message}");
     assert!(run(&["memory", two.to_str().unwrap()]).status.success());
 }
 
@@ -127,6 +127,6 @@ fn one_of_several_processes_is_shown_and_others_are_selectable() {
     };
     let unknown = refused(&["memory", "both.stackline", "--process", "17"]);
     assert!(unknown.contains("no process \"17\"; the processes are: program.memory, small.memory"), "{unknown}");
-    assert!(refused(&["memory", "small.memory", "--process", "17"]).contains("does not contain"));
+    assert!(refused(&["memory", "small.memory", "--process", "17"]).contains("--process does not apply"));
     assert!(refused(&["memory", "both.stackline", "--process", "17", "--rank", "0"]).contains("give only one of them"));
 }

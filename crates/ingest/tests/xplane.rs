@@ -404,7 +404,7 @@ fn packed_profile_and_profile_next_to_its_chrome_form() {
 #[test]
 fn non_profiles_report_the_reason() {
     let empty = space(&[Plane::new(0, "/host:CPU"), Plane::new(0, "Task Environment")], &["host"]);
-    assert!(error(&empty).contains("without events (planes: /host:CPU, Task Environment)"), "{}", error(&empty));
+    assert!(error(&empty).contains("contains no events (planes: /host:CPU, Task Environment)"), "{}", error(&empty));
     let whole = text(&fixture("jax-train.xplane.pb.gz"));
     assert!(
         error(&whole[..60_000]).contains("truncated or damaged before the first event"),

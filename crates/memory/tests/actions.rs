@@ -348,7 +348,7 @@ fn suggestions_that_lower_the_peak_are_first_and_useless_ones_counted() {
     let nothing = analysis.ranked.len() - listed.len();
     assert!(nothing > 0 && listed.iter().all(|at| analysis.ranked[*at].savings[0] > 0));
     let notes = tables::suggestion_notes(&trace, &analysis.ranked, None);
-    assert!(notes[0].ends_with("at these peaks."), "{notes:?}");
+    assert!(notes[0].ends_with("they lower no memory peak."), "{notes:?}");
     let table = tables::suggestions_table(&trace, &analysis.ranked, &listed, &analysis.peaks);
     let Values::I64(lowers) = &table.column("lowers_peak").unwrap().values else { panic!("{table:?}") };
     assert_eq!(lowers[0], Some(100));

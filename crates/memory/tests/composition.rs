@@ -218,7 +218,10 @@ fn optimizers_written_by_hand_are_recognized() {
     }
     assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::OptimizerState)], [0, 0]);
     let notes = remedies(&parts).join(" ");
-    assert!(notes.contains("33.3 % of the peak, and are freed after the step. Update in place"), "{notes}");
+    assert!(
+        notes.contains("33.3 % of the peak, and are freed after the step. Update the parameters in place"),
+        "{notes}"
+    );
 }
 
 /// At a peak within backward not all gradients exist: the state of a handwritten optimizer identifies the parameters,
@@ -300,7 +303,7 @@ fn kept_evaluation_results_are_not_activations() {
     assert_eq!(kept.left_by_passes, Some((40, 2 * MIB)));
     assert_eq!([bytes_of(&parts, Use::Activations), bytes_of(&parts, Use::Forward)], [0, 2 * MIB]);
     let notes = remedies(&parts).join(" ");
-    assert!(notes.contains("grow by 2048 KiB with each forward pass (40 so far)"), "{notes}");
+    assert!(notes.contains("Each of the 40 forward passes adds 2048 KiB."), "{notes}");
     assert!(notes.contains(".cpu()") && !notes.contains("checkpoint"), "{notes}");
     let analysis = MemoryAnalysis::new(&trace, 1);
     let waste = waste_table(&trace, &analysis.matches);

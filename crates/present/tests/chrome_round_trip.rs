@@ -203,7 +203,7 @@ fn exports_of_truncated_files_are_not_complete() {
     let again = round_trip(&cut);
     assert_same("cut", &cut, &again);
     assert_eq!(again.report.count_of("truncated"), 1);
-    assert!(again.report.breaks_off().is_some_and(|problem| problem.example.contains("exported")));
+    assert!(again.report.breaks_off().is_some_and(|problem| problem.example.contains("export")));
     assert_eq!(round_trip(&again).report.lost_counts(), cut.report.lost_counts());
     let whole = format!(r#"{{"traceEvents": [{}, {}]}}"#, event(1), event(3));
     let whole = read_bytes("whole", whole.as_bytes(), &ReadOptions::default()).unwrap();
