@@ -193,7 +193,7 @@ fn work_of_the_host_in_a_model() {
     for program in [inside, annotated] {
         let (advice, calls) = advice(&program);
         assert!(advice.starts_with("Shorten the host work of the model") && !advice.contains("worker"), "{advice}");
-        assert_eq!(calls, "calls within the model");
+        assert_eq!(calls, "calls of the function inside of the model's forward pass");
     }
 }
 

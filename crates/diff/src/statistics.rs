@@ -86,7 +86,8 @@ fn autocorrelation(values: &[f64]) -> f64 {
 }
 
 /// Welch's test of the difference of two trimmed means. `level` is the accepted share of false alarms; the confidence
-/// interval contains the true difference in all other cases. `None` if neither side has a spread.
+/// interval contains the true difference in all other cases. `None` if each side has a single
+/// value.
 ///
 /// A side with a single value is assumed to have the spread of the other.
 #[must_use]

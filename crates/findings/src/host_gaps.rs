@@ -260,7 +260,7 @@ fn samples(trace: &Trace, (from, to): (i64, i64)) -> BTreeMap<TrackId, Vec<Sampl
     found
 }
 
-/// Outermost operators of the threads that pass the test `counts`, by thread, in time order.
+/// Outermost operators between which gaps are searched: those of threads that pass the test `counts`, in time order.
 fn operators(trace: &Trace, counts: impl Fn(TrackId) -> bool) -> BTreeMap<TrackId, Vec<EventId>> {
     let mut found: BTreeMap<TrackId, Vec<EventId>> = BTreeMap::new();
     let is_operator = |event: EventId| trace.kind(event) == EventKind::Operator && trace.events.is_timed(event);

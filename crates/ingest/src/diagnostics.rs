@@ -295,7 +295,7 @@ codes! {
     MEMORY_UNKNOWN_EVENT "unknown_memory_event" Skipped "a memory event of an unknown kind was skipped";
     MEMORY_BAD_EVENT "damaged_memory_event" Skipped
         "a memory event lacks a field or has an impossible value; it was skipped";
-    MEMORY_BAD_TENSOR "damaged_tensor" Skipped "a tensor with an impossible value was skipped; its operator was kept";
+    MEMORY_BAD_TENSOR "damaged_tensor" Skipped "a tensor with an impossible size, address or device was skipped; its operator was kept";
     MEMORY_BAD_SEGMENT "damaged_segment" Skipped
         "a segment or block of the allocator lacks a field or has an impossible value; it was skipped";
     TABLE_DAMAGED "damaged_table" Lost

@@ -68,7 +68,7 @@ fn syntax_errors_have_positions() {
     assert_eq!(error("a x"), "line 1, column 4: expected the size in bytes, found the end of the statement");
     assert_eq!(
         error("a x 8; s x[4:9]"),
-        "line 1, column 14: range 4:9 must not be empty, must lie inside the object's 8 bytes, and must not overlap \
+        "line 1, column 14: the accessed range 4:9 must not be empty, must lie inside the 8 bytes of the memory object, and must not overlap \
          or precede the previous range"
     );
     assert_eq!(error("a x 8; s x[0:4*0]"), "line 1, column 16: the number of accesses must be at least 1");

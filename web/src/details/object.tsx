@@ -66,7 +66,7 @@ function Patterns({ detail: { patterns, has_accesses } }: { detail: ObjectDetail
           <li key={at}>
             <strong>{found.pattern}</strong> ({found.certainty}).
             {found.from !== null && found.to !== null && ` Memory is wasted from call ${count(found.from)} to call ${count(found.to)}.`}
-            {found.distance !== null && ` These calls are ${counted(found.distance, "level")} apart in the dependency graph of the calls.`}
+            {found.distance !== null && ` In the dependency graph of all calls, these two are ${counted(found.distance, "level")} apart.`}
             {` During the waste, ${counted(found.kernels, "kernel")} ${found.kernels === 1 ? "runs" : "run"}.`}
             {found.times > 1 && ` This pattern was found ${count(found.times)} times.`}
             {found.other && <> This object could reuse the memory of the object <button type="button" class="link" onClick={() => show(`object:${found.other![0]}`)}>{found.other[1]}</button>.</>}

@@ -275,7 +275,7 @@ fn step_length(time: &StepTime) -> String {
         (0, None) => "the analyzed thread without module imports".to_owned(),
         (0, Some(rank)) => format!("the analyzed thread of rank {rank}, the slowest rank, without module imports"),
         (_, None) => format!("a step (mean of {steps})"),
-        (_, Some(rank)) => format!("a step of rank {rank}, the slowest rank (mean of {steps})"),
+        (_, Some(rank)) => format!("a step on rank {rank}, the slowest rank; mean over {steps}"),
     };
     let measure = match (time.waits_ns, time.is_wall_clock) {
         _ if time.blocked_ns > 0 => "Wall-clock time",
@@ -297,15 +297,28 @@ pub(crate) fn processes(tree: &CallingContextTree) -> String {
     let counted = |count: usize, one: &str, many: &str| {
         format!("{} {}", human::count(count), if count == 1 { one } else { many })
     };
-    let lasted = tree.processes.iter().filter_map(|process| process.lasted_ns).max();
-    let time =
-        lasted.map_or_else(String::new, |ns| format!(", {}", human::duration(i64::try_from(ns).unwrap_or(i64::MAX))));
+    let time = duration(tree)
+        .map_or_else(String::new, |ns| format!(", {}", human::duration(i64::try_from(ns).unwrap_or(i64::MAX))));
     // Threads of which nothing was measured are not known.
     let threads = match tree.threads.len() {
         0 => String::new(),
         threads => format!(", {}", counted(threads, "thread", "threads")),
     };
     format!("{}{threads}{time}", counted(tree.processes.len(), "process", "processes"))
+}
+
+/// Longest duration in ns of a process that no other recorded process started; `None` if that of one is unknown, because
+/// it was killed: its children may have run for a much shorter time.
+fn duration(tree: &CallingContextTree) -> Option<u64> {
+    let is_recorded = |pid: u32| tree.processes.iter().any(|process| process.pid == pid);
+    let first = tree.processes.iter().filter(|p| p.parent_pid == p.pid || !is_recorded(p.parent_pid));
+    // A program that another one replaced by exec has the same PID and no end.
+    let mut by_pid: BTreeMap<u32, Option<u64>> = BTreeMap::new();
+    for process in first {
+        let longest = by_pid.entry(process.pid).or_default();
+        *longest = process.lasted_ns.max(*longest);
+    }
+    by_pid.into_values().collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
 fn text(view: &CallView, all: bool, common: &Common) -> String {
@@ -387,4 +400,24 @@ fn recording(tree: &CallingContextTree, run: &Path, step: Option<&StepTime>) -> 
         "nodes": tree.nodes.len(),
         "metrics": metric_names(tree),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::CallProcess;
+
+    #[test]
+    fn children_of_a_killed_process_do_not_give_the_duration() {
+        let process = |pid, parent_pid, lasted_ns| CallProcess { pid, parent_pid, lasted_ns, ..CallProcess::default() };
+        let of = |list: &[CallProcess]| {
+            duration(&CallingContextTree { processes: list.to_vec(), ..CallingContextTree::default() })
+        };
+        let child = process(8, 7, Some(764_700));
+        assert_eq!(of(&[process(7, 1, None), child.clone()]), None);
+        assert_eq!(of(&[process(7, 1, Some(3_000_000_000)), child.clone()]), Some(3_000_000_000));
+        assert_eq!(of(&[process(7, 1, None), process(7, 1, Some(5)), child]), Some(5), "replaced by exec");
+        assert_eq!(of(&[process(0, 0, Some(9))]), Some(9), "a profile without processes");
+        assert_eq!(of(&[]), None);
+    }
 }

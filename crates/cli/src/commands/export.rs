@@ -112,7 +112,7 @@ fn print_shifted_clocks(trace: &Trace) -> Result<()> {
             ),
         };
         let written = if clock.applied_ns == 0 {
-            "Times of this device are exported as recorded."
+            "Times of this device are exported without a correction."
         } else {
             "Times of this device are exported after a shift to the host's clock."
         };

@@ -88,7 +88,7 @@ impl PathSegments {
         self.runs.partition_point(|run| run.row as usize <= row) - 1
     }
 
-    /// End of the segment in a row of a run.
+    /// Unpack the end time of a segment, in ns, from the indices of the segment and of its group of consecutive segments.
     fn end(&self, row: usize, run: usize) -> i64 {
         self.runs[run].end - i64::from(self.before_end[row])
     }

@@ -235,7 +235,7 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
                 if uses_gpu { "kernels on all rows" } else { "operators on all rows" },
                 works.iter().map(|(.., work)| work.len()).sum(),
             ),
-            Fact::time("time of operators on all rows of embedding tables per step", context.per_step(ns)),
+            Fact::time("time per step of operators that process all rows of embedding tables", context.per_step(ns)),
         ],
         gain_estimate: GainEstimate::Range(likely, vec![least, most]),
         events: works.iter().flat_map(|(.., work)| work).map(|&(event, _)| event).collect(),

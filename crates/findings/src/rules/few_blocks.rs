@@ -17,8 +17,9 @@ pub(super) const RULE: Rule = Rule {
           Block sizes that suit one vendor's GPU give too few blocks on another GPU with more multiprocessors or \
           larger warps.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "The estimate multiplies the time of the kernels by the larger of two ratios (what-if operation \
-         `scale`): blocks to multiprocessors, and warp size to threads per block.",
+    gain_text: "The estimate assumes that all multiprocessors can be used. It multiplies the time of the kernels by \
+         the number of blocks divided by the number of multiprocessors, but not by less than the warp size divided \
+         by the threads per block (what-if operation `scale`).",
     advice: "Launch more and smaller blocks on this GPU, or divide a reduction among blocks. In PyTorch, use another \
         implementation of the operator, or report the operator to PyTorch with the numbers of this finding.",
     example: ("kernel<<<40, 512>>>(x)", "kernel<<<160, 128>>>(x)"),

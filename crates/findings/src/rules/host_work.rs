@@ -193,7 +193,10 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
         ),
         place: context.place(spans[0]),
         facts: vec![
-            Fact::count(if in_model { "calls within the model" } else { "calls" }, spans.len()),
+            Fact::count(
+                if in_model { "calls of the function inside of the model's forward pass" } else { "calls" },
+                spans.len(),
+            ),
             Fact::time("time on the critical path per step", context.per_step(on_path_ns)),
             Fact::time("GPU work per step", context.per_step(gpu_ns)),
         ],

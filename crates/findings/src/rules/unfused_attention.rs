@@ -26,15 +26,15 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "the change takes a few lines; the fused operator does not return attention weights",
     false_positives: "Attention cannot be fused if the program needs the attention weights, or uses a form of \
-         attention without a fused version. The estimate removes the kernels between the two products. The upper bound \
-         also removes the products, and the copies of their inputs and outputs.",
+         attention without a fused version. The estimate removes the kernels between the two matrix products. The upper bound \
+         also removes the matrix products, and the copies of their inputs and outputs.",
     source: "common practice; FlashAttention (Dao 2022)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[Setting {
         name: "share",
         default: 1.0,
         range: (0.0, 100.0),
-        about: "report only if the kernels between the two products take at least this percentage of GPU busy time",
+        about: "report only if the kernels between the two matrix products take at least this percentage of GPU busy time",
     }],
     advice_variants: &[],
     check,

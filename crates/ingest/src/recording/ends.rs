@@ -146,11 +146,11 @@ impl LastSeen {
         match (self.sampled_ns, lasted_ns) {
             (Some(at), Some(lasted)) => {
                 let age = duration(lasted.saturating_sub(at).max(0));
-                format!("{path}; the sample was taken {age} before the end of the process")
+                format!("{path}; this call path was sampled {age} before the end of the process")
             }
             (Some(at), None) => {
                 let age = duration(at);
-                format!("{path}; the sample was taken {age} after the recording of the process began")
+                format!("{path}; this call path was sampled {age} after the recording of the process began")
             }
             (None, _) => path.to_owned(),
         }
@@ -202,10 +202,13 @@ mod tests {
         };
         let sample = || Record::LastSample { thread: 0, node: 1, at_ns: 12_000_000_000 };
         let seen = "a.slr: f on thread MainThread (70)";
-        assert_eq!(example(sample(), 7), format!("{seen}; the sample was taken 48.00 s before the end of the process"));
+        assert_eq!(
+            example(sample(), 7),
+            format!("{seen}; this call path was sampled 48.00 s before the end of the process")
+        );
         assert_eq!(
             example(sample(), 8),
-            format!("{seen}; the sample was taken 12.00 s after the recording of the process began")
+            format!("{seen}; this call path was sampled 12.00 s after the recording of the process began")
         );
         assert_eq!(example(Record::Sampled { thread: 0, node: 1 }, 7), seen, "an earlier recorder");
     }

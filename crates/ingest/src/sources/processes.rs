@@ -99,7 +99,7 @@ impl<'o> Processes<'o> {
 
     /// Create the trace of a process, and return its key: its PID, or a larger number if a process of another machine
     /// has the same PID.
-    pub(crate) fn key_of(&mut self, pid: i64) -> i64 {
+    pub(crate) fn add_process(&mut self, pid: i64) -> i64 {
         let mut key = pid;
         while self.by_pid.contains_key(&key) {
             key = key.saturating_add(NEXT_MACHINE);

@@ -143,7 +143,7 @@ impl Evidence {
         }
     }
 
-    /// True if the evidence is equal sizes of several sets.
+    /// True if the purpose of tensors (gradients, moments) follows from sizes that equal those of the parameters.
     const fn is_of_sizes(self) -> bool {
         matches!(self, Self::EqualSizes | Self::EqualSizesOnly)
     }

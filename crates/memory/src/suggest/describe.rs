@@ -157,7 +157,8 @@ fn named(trace: &MemoryTrace, object: MemoryObjectId) -> String {
     format!("{}{}", trace.object_name(object), place.map_or(String::new(), |place| format!(" ({place})")))
 }
 
-/// Format a memory call as text: kind, name, number and line.
+/// Format a call of a memory trace (allocation, kernel, wait) as text: kind, name, number of the call, and source
+/// location in the program.
 pub fn call(trace: &MemoryTrace, call: MemoryCallId) -> String {
     let row = call.index();
     let title = match trace.strings.get(trace.calls.name[row]) {

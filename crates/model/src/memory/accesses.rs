@@ -30,7 +30,7 @@ impl AccessMode {
         self != Self::Read
     }
 
-    /// Stable name of an access mode: read, write or both.
+    /// Stable name of an access mode: read, write, both or unknown.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",

@@ -121,7 +121,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     boxes(&place, &request)
 }
 
-/// Number of calls of the frame in a row of the call tree view; `None` if there are none, or in a comparison.
+/// Number of calls of the frame in a row of the call tree view; `None` if it is 0, or in a comparison.
 fn call_count(view: &CallView, row: usize) -> Option<u64> {
     // Beside another run, lines of one function are one frame: what of its calls went on at another line is not told apart.
     Some(view.nodes[row].calls).filter(|&calls| calls > 0 && view.before.is_none())

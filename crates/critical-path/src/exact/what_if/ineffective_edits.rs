@@ -90,7 +90,9 @@ impl Applier<'_, '_> {
         };
         let events = if count == 1 { "1 event".to_owned() } else { format!("{count} events") };
         let text = match self.has_effect(before) {
-            true => format!("'{edit}' selects {events} and changes only the time of the calls themselves: {note}"),
+            true => format!(
+                "'{edit}' selects {events} and changes only the time of these calls, not of the work that they launch or wait for: {note}"
+            ),
             false => format!("'{edit}' selects {events} and changes nothing: {note}"),
         };
         self.notes.push(text);

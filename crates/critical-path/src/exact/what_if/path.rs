@@ -141,7 +141,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Length, after the edits, of the part of a node that follows an observed time within it, in ns.
+    /// Length in ns, after the edits, of the part of the last node that lies after the end of the path.
     fn skipped(&self, node: u32, at: i64) -> i64 {
         let graph = &self.exact.graph;
         let end = graph.end[node as usize];

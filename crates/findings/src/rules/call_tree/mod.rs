@@ -353,7 +353,8 @@ const BLOCKED: &str = "the analyzed thread was blocked in calls that are not sam
     `poll`, `epoll`, waits with a timeout), waited for a GPU, or had no processor. `stackline record --real-hz 99` \
     also samples blocked threads";
 
-/// Notes about excluded time of the thread.
+/// Notes about time that all rules for call trees exclude: imports, compilation, code outside of the loop, first
+/// batch.
 fn exclusion_notes(context: &CallRuleContext<'_>) -> Vec<String> {
     let steps = &context.steps;
     let sum = |is_it: &dyn Fn(usize) -> bool| -> u64 {
@@ -397,7 +398,7 @@ fn maybe_after_note(context: &CallRuleContext<'_>) -> Option<String> {
     let first = lines.iter().find(|_| context.percent(all) >= MAYBE_AFTER_PERCENT && context.steps.count > 0)?;
     let place = context.place(context.tree.nodes.frame.get(first.index()).copied()?);
     let (place, time) = (place.text(), duration(context.per_step(all)));
-    let code = if lines.len() > 1 { format!("{place} and the lines below it") } else { place };
+    let code = if lines.len() > 1 { format!("{place} and the following lines of the file") } else { place };
     Some(format!(
         "{code} may run after the loop instead of in each step: {time} per step. Call counts do not show where the \
          code runs; `stackline record --mode trace` records each call"

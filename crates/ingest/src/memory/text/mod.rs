@@ -49,7 +49,7 @@ fn range_error(begin: u64, end: u64, size: u64, times: u32) -> String {
         return "the number of accesses must be at least 1".to_owned();
     }
     format!(
-        "range {begin}:{end} must not be empty, must lie inside the object's {size} bytes, and must not overlap or \
+        "the accessed range {begin}:{end} must not be empty, must lie inside the {size} bytes of the memory object, and must not overlap or \
          precede the previous range"
     )
 }

@@ -471,7 +471,7 @@ fn store<T: Default>(table: (&mut Vec<T>, &mut FxHashSet<u32>), id: u32, lost: u
     store_with(table, id, lost, value, T::default)
 }
 
-/// Store a value like [`store`], with a placeholder for missing IDs.
+/// Store a value like [`store`], with placeholders at missing IDs; `None` if more than `lost` IDs would be missing.
 fn store_with<T>(
     (table, holes): (&mut Vec<T>, &mut FxHashSet<u32>),
     id: u32,

@@ -305,7 +305,7 @@ impl Run {
         if let Some(&known) = self.by_guid.get(guid) {
             return Some(known);
         }
-        let key = processes.key_of(pid.unwrap_or(0));
+        let key = processes.add_process(pid.unwrap_or(0));
         self.by_guid.insert(guid.into(), key);
         Some(key)
     }

@@ -156,7 +156,7 @@ impl<'f> ProcessTables<'f> {
         let mut pids = pairs("rocpd_info_process", ["id", "pid"]);
         let tids = pairs("rocpd_info_thread", ["id", "tid"]);
         let times = pairs("rocpd_timestamp", ["id", "value"]);
-        pids.values_mut().for_each(|pid| *pid = processes.key_of(*pid));
+        pids.values_mut().for_each(|pid| *pid = processes.add_process(*pid));
         (self.pids, self.tids, self.times) = (pids, tids, times);
         let mut tracks = FxHashMap::default();
         let columns = ["id", "pid", "tid", "agent_id", "queue_id", "stream_id"];

@@ -302,7 +302,7 @@ struct ApiRecord {
 impl Process {
     /// Convert all records of this process into events of the trace.
     pub(super) fn push(&self, processes: &mut Processes<'_>) {
-        let pid = self.metadata.pid.0.map(|pid| processes.key_of(pid));
+        let pid = self.metadata.pid.0.map(|pid| processes.add_process(pid));
         let agents = self.agents();
         self.calls(pid, processes);
         self.kernels(pid, &agents, processes);

@@ -30,7 +30,7 @@ impl Block {
         &self.buffer[self.from..self.filled]
     }
 
-    /// Stream offset of the first byte of [`Self::bytes`].
+    /// Stream offset of the first byte that is not consumed yet, the first of [`Self::bytes`].
     pub(super) fn offset(&self) -> u64 {
         self.base + self.from as u64
     }
