@@ -53,10 +53,12 @@ struct PathOfValue {
 }
 
 impl Builder {
+    /// Create a builder whose view has only the root row.
     pub(super) fn new() -> Self {
         Self { nodes: vec![ViewNode::default()], labels: vec![CallLabel::default()], ..Self::default() }
     }
 
+    /// Index of a row label, which is added if it is new.
     fn label(&mut self, label: CallLabel) -> usize {
         let next = self.labels.len();
         let id = *self.ids.entry(label.clone()).or_insert(next);
@@ -66,6 +68,7 @@ impl Builder {
         id
     }
 
+    /// Create the row labels of all frames of a tree, and match the frames with the patterns of the view.
     fn labels(&mut self, tree: &CallingContextTree, options: &ViewOptions) -> Labels {
         // Optimized native code jumps between lines, so native frames are shown by function.
         let by_line = |frame: &Frame| options.by_line && !matches!(frame, Frame::Native { .. });
@@ -84,7 +87,7 @@ impl Builder {
         Labels { of_frame, function, hidden, focused, selected }
     }
 
-    /// Add the values of a run; `before` marks the baseline run of a comparison.
+    /// Add the metric values of a run to the rows of their call paths; `before` marks the baseline run of a comparison.
     pub(super) fn add(&mut self, tree: &CallingContextTree, options: &ViewOptions, counts: &Counts<'_>, before: bool) {
         let labels = self.labels(tree, options);
         let measured: Vec<bool> =
@@ -105,6 +108,8 @@ impl Builder {
         }
     }
 
+    /// Add a value to all rows of its path, in the order of the view's direction, below the row of its group if there
+    /// is one.
     fn put(
         &mut self,
         options: &ViewOptions,
@@ -157,6 +162,8 @@ impl Builder {
         }
     }
 
+    /// Add a value to a flat view without groups: once per label of its path, with self value and calls at its own
+    /// frame.
     fn put_flat(
         &mut self,
         PathOfValue { path, from, own, nested }: &PathOfValue,
@@ -194,6 +201,7 @@ impl Builder {
         row
     }
 
+    /// Merge statistics into a row's inclusive values, or those of the baseline run (`before`), if `counts` is true.
     fn count(&mut self, row: usize, stats: &CallStats, before: bool, counts: bool) {
         let node = &mut self.nodes[row];
         if counts {
@@ -201,7 +209,7 @@ impl Builder {
         }
     }
 
-    /// Finish the view, with rows in display order.
+    /// Finish the view, with rows in display order: parents first, largest children first.
     pub(super) fn finish(self, tree: &CallingContextTree, options: &ViewOptions, compared: bool) -> CallView {
         let weight = |row: usize| match compared {
             true => self.nodes[row].change().unsigned_abs(),
@@ -262,13 +270,14 @@ impl Children {
         Self { list, ends }
     }
 
+    /// Child rows of a row.
     fn of_row(&mut self, row: usize) -> &mut [usize] {
         let from = if row == 0 { 0 } else { self.ends[row - 1] };
         &mut self.list[from..self.ends[row]]
     }
 }
 
-/// Test if a node is below another measured node.
+/// True if a node is below another measured node whose time contains its own.
 fn is_nested(tree: &CallingContextTree, node: CallNodeId, measured: &[bool]) -> bool {
     let mut nested = false;
     for at in tree.path(node) {
@@ -278,7 +287,8 @@ fn is_nested(tree: &CallingContextTree, node: CallNodeId, measured: &[bool]) -> 
     nested
 }
 
-/// Test if a node is a backward node under its forward operator, which ended long before and does not contain its time.
+/// True if a node is a backward node under its forward operator, which ended long before and does not contain its time.
+///
 /// A backward node without a link is under the engine's call that runs it.
 fn is_linked_backward(tree: &CallingContextTree, node: CallNodeId) -> bool {
     let is_engine = |frame: &Frame| match *frame {
@@ -368,9 +378,10 @@ struct RunningFunction {
 }
 
 impl RunningFunction {
-    /// Test if a frame continues the call of the enclosing function at another line. A span that a function begins is
-    /// below the function's line at its begin. Calls inside the span are below the function's line at the time of the
-    /// call.
+    /// True if a frame continues the call of the enclosing function at another line.
+    ///
+    /// A span that a function begins is below the function's line at its begin. Calls inside the span are below the
+    /// function's line at the time of the call.
     fn continues_call(&mut self, frame: &Frame, function: usize) -> bool {
         match *frame {
             Frame::Span { .. } => {

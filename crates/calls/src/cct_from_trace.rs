@@ -39,8 +39,11 @@ pub type UncountedCalls = Vec<(CallNodeId, CallThreadId, u64)>;
 /// Counter of stalled instruction samples by reason. The reasons are spans below their kernel.
 pub(crate) const STALLS: &str = "stalls";
 
-/// Build the calling context tree of the steps in `scope`; by default, of all steps except warm-up. Without steps, the
-/// tree covers the whole trace. Calls that began earlier count nothing, but stay in the paths of their callees.
+/// Build the calling context tree of the steps in `scope`, with all threads as one; by default, of all steps except
+/// warm-up.
+///
+/// Without steps, the tree covers the whole trace. Calls that began earlier count nothing, but stay in the paths of
+/// their callees.
 pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCallTree {
     let selection = StepSelection::select(trace, scope);
     let mut builder = Builder::new(trace, Window::from_trace(trace, &selection), Idle::default());
@@ -98,6 +101,7 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// Compute the time ranges of the selected steps for thread events and for GPU work without a launch.
     fn from_trace(trace: &Trace, selection: &StepSelection) -> Self {
         let host = match selection.choice {
             WindowChoice::From(start) => (start, i64::MAX),
@@ -109,12 +113,12 @@ impl Window {
         Self { host, gpu: selection.window(trace).unwrap_or(host) }
     }
 
-    /// Test if a thread event starts in the time range.
+    /// True if a thread event starts in the time range.
     pub(super) fn has(&self, trace: &Trace, event: EventId) -> bool {
         (self.host.0..self.host.1).contains(&trace.events.start[event.index()])
     }
 
-    /// Test if a GPU operation counts: by its launch, or by execution time if the launch is unknown.
+    /// True if a GPU operation counts: by the start of its launch, or by execution time if the launch is unknown.
     fn has_work(&self, trace: &Trace, event: EventId, launch: Option<EventId>) -> bool {
         launch.map_or_else(|| runs_in(trace, event, self.gpu), |launch| self.has(trace, launch))
     }
@@ -154,6 +158,7 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
+    /// Create a builder with one process and one thread, in which all events count until threads are added.
     fn new(trace: &'a Trace, window: Window, idle: Idle) -> Self {
         let mut tree = CallingContextTreeBuilder::new();
         let process = tree.process(CallProcess::default());
@@ -183,6 +188,7 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Sort the collected events and uncounted calls, and finish the tree of `steps` steps.
     fn finish(self, steps: usize) -> TraceCallTree {
         let mut events = self.events;
         events.sort_unstable();
@@ -209,6 +215,8 @@ impl<'a> Builder<'a> {
         self.threads.get(track.index()).copied().unwrap_or(self.thread)
     }
 
+    /// Add the times of all calls and GPU operations that count: GPU time, or self time of threads with their GPU idle
+    /// time.
     fn add_all(&mut self) {
         let trace = self.trace;
         let inside = std::mem::take(&mut self.callers.inside);
@@ -258,7 +266,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Test if an event counts in the time range. GPU operations count by their launch, or by execution time without a
+    /// True if an event counts in the time range. GPU operations count by their launch, or by execution time without a
     /// known launch.
     pub(super) fn is_counted(&self, event: EventId) -> bool {
         if !self.trace.kind(event).is_gpu_work() {
@@ -337,6 +345,7 @@ impl<'a> Builder<'a> {
         node
     }
 
+    /// Frame of an event, at a source line if known; looked up in a cache by name first.
     fn frame(&mut self, event: EventId, line: Option<u32>) -> FrameId {
         let (name, kind) = (self.trace.events.name[event.index()], self.trace.kind(event));
         let key = (name, kind, self.callers.is_backward[event.index()], line);
@@ -352,6 +361,7 @@ impl<'a> Builder<'a> {
         frame
     }
 
+    /// Frame of a name, kind, backward flag and line, created if it is new.
     fn frame_of(&mut self, key: FrameKey) -> FrameId {
         if let Some(&known) = self.frames.get(&key) {
             return known;
@@ -367,6 +377,7 @@ impl<'a> Builder<'a> {
         frame
     }
 
+    /// Add the stalled instruction samples of a kernel event by reason, each as a span below the kernel's node.
     fn add_stalls(&mut self, kernel: CallNodeId, event: EventId) {
         let value = self.stall_reasons.get(event);
         let text = value.as_ref().and_then(|value| value.as_str(&self.trace.strings));
@@ -409,7 +420,7 @@ fn unsigned_thread_id(tid: &str) -> String {
     handle.map_or_else(|| tid.to_owned(), |number| number.cast_unsigned().to_string())
 }
 
-/// Test if an event gets a node in the call tree: operators, annotations, Python functions, API calls, GPU work.
+/// True if an event gets a node in the call tree: operators, annotations, Python functions, API calls, GPU work.
 pub(super) fn is_call(trace: &Trace, event: EventId) -> bool {
     use EventKind::{Annotation, Operator, PythonFunction};
     let kind = trace.kind(event);
@@ -432,6 +443,8 @@ fn call_frame(tree: &mut CallingContextTreeBuilder, name: &str, kind: EventKind,
     }
 }
 
+/// Frame of a Python event: a module for `nn.Module: …`, a function with file and first line, or a built-in function
+/// without its address.
 fn python_frame(tree: &mut CallingContextTreeBuilder, name: &str) -> Frame {
     if let Some(class) = name.strip_prefix(MODULE_PREFIX) {
         return Frame::Module { path: StrId::NONE, class: tree.text(class.trim_start()) };

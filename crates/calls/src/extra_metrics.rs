@@ -12,6 +12,7 @@ use stackline_model::{
 struct TextNumberThreads(FxHashMap<(ProcessId, i64), TrackId>);
 
 impl TextNumberThreads {
+    /// Index the thread tracks whose number is text, by process and number.
     fn from_trace(trace: &Trace) -> Self {
         let mut text_threads = FxHashMap::default();
         for id in trace.tracks.ids() {
@@ -25,7 +26,8 @@ impl TextNumberThreads {
         Self(text_threads)
     }
 
-    /// Innermost call on the thread of a memory event, at its time.
+    /// Innermost call on the thread of a memory event, at its time. `None` if that thread's number is not text, or no
+    /// call runs then.
     fn call_at(&self, trace: &Trace, event: EventId) -> Option<EventId> {
         let (at, track) = (trace.events.start[event.index()], trace.tracks.get(trace.events.track[event.index()]));
         let Key::Int(number) = track.tid else { return None };
@@ -38,7 +40,7 @@ impl TextNumberThreads {
 }
 
 impl Builder<'_> {
-    /// Idle GPU time in ns during a thread's call, without the idle time during its direct callees.
+    /// Idle GPU time in ns during a thread's call, without the idle time during its direct callees; 0 if not computed.
     pub(super) fn own_idle(&self, event: EventId) -> i64 {
         self.callers.own_idle.get(event.index()).copied().unwrap_or(0)
     }
@@ -68,6 +70,7 @@ impl Builder<'_> {
         }
     }
 
+    /// Add one launch per launch call of GPU operations in the time range, at the call's node.
     fn add_launches(&mut self) {
         let trace = self.trace;
         let mut launches: Vec<EventId> = trace.gpu.launch.iter().filter_map(|launch| launch.some()).collect();
@@ -80,6 +83,7 @@ impl Builder<'_> {
         }
     }
 
+    /// Add the bytes of copies and fills in the time range, at the node of the operation.
     fn add_copies(&mut self) {
         let trace = self.trace;
         let bytes = trace.attr("bytes");
@@ -92,7 +96,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Add allocations and frees at the enclosing call.
+    /// Add the bytes of allocations and frees in the time range, at the node of the enclosing call.
     fn add_memory(&mut self) {
         let trace = self.trace;
         let (bytes, text_threads) = (trace.attr("Bytes"), TextNumberThreads::from_trace(trace));
@@ -112,6 +116,7 @@ impl Builder<'_> {
         }
     }
 
+    /// Node of an event without a line, created below its caller's node if missing.
     fn node_of(&mut self, event: EventId) -> CallNodeId {
         let base = self.base(event);
         self.node(base, event, None)

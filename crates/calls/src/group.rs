@@ -68,6 +68,7 @@ impl Grouping {
         found.unwrap_or_else(|| format!("(no {})", self.noun()))
     }
 
+    /// Noun of the grouping, for the name of the group of values without one: `(no module)`.
     fn noun(self) -> &'static str {
         match self {
             Self::Thread => "thread",
@@ -82,14 +83,17 @@ impl Grouping {
     }
 }
 
+/// First text that `of` gives for a frame of a node's call path, from the innermost frame outwards.
 fn innermost(tree: &CallingContextTree, node: CallNodeId, of: impl Fn(&Frame) -> Option<String>) -> Option<String> {
     tree.path(node).into_iter().rev().filter_map(|node| tree.frame(node)).find_map(of)
 }
 
+/// Process of a thread; `None` for an unknown thread.
 fn process(tree: &CallingContextTree, thread: CallThreadId) -> Option<&stackline_model::CallProcess> {
     tree.processes.get(tree.threads.get(thread.index())?.process.index())
 }
 
+/// Group name of a thread: number, name and process; only the name if the thread has no system number.
 fn thread_name(tree: &CallingContextTree, thread: CallThreadId) -> String {
     let Some(row) = tree.threads.get(thread.index()) else { return String::new() };
     // Threads of traces have no system number, but a complete name.
@@ -105,6 +109,7 @@ fn thread_name(tree: &CallingContextTree, thread: CallThreadId) -> String {
     format!("thread {number} {name} of process {title}")
 }
 
+/// Group name of a thread's process, with rank and origin (fork, spawn).
 fn process_name(tree: &CallingContextTree, thread: CallThreadId) -> String {
     let (Some(process), Some(row)) = (process(tree, thread), tree.threads.get(thread.index())) else {
         return String::new();

@@ -64,8 +64,8 @@ impl Idle {
         idle
     }
 
-    /// Find the gaps between operations of a GPU that belong to threads, by start. Records the rest as waits of
-    /// operations.
+    /// Find the gaps between operations of a GPU that belong to threads, by start. The rest is recorded in `waited`, as
+    /// waits of operations.
     fn gaps(&mut self, trace: &Trace, work: Vec<Work>, is_in: &impl Fn(EventId, Option<EventId>) -> bool) -> Vec<Gap> {
         let thread = |launch: Option<EventId>| launch.map(|launch| trace.events.track[launch.index()]);
         let mut gaps = Vec::new();
@@ -91,7 +91,7 @@ impl Idle {
         gaps
     }
 
-    /// Assign each gap of a GPU to the threads with calls in it.
+    /// Assign each gap of a GPU to the threads with calls in it; the rest is recorded in `outside`.
     fn divide(
         &mut self,
         gaps: Vec<Gap>,
@@ -118,7 +118,7 @@ impl Idle {
         }
     }
 
-    /// Test if any gap between GPU operations is attributed to a thread.
+    /// True if any gap between GPU operations is attributed to a thread.
     pub(super) fn has_threads(&self) -> bool {
         !self.threads.is_empty()
     }
@@ -169,6 +169,7 @@ struct Covered {
 }
 
 impl Covered {
+    /// Create from disjoint ascending spans, with the total length before each.
     fn new(spans: &[Span]) -> Self {
         let mut all = 0;
         let lengths = spans.iter().map(|&(start, end)| {
@@ -188,7 +189,7 @@ impl Covered {
         self.until(last, end) - self.until(first, start)
     }
 
-    /// Covered time before a time, given the number of spans that began earlier.
+    /// Covered time before a time, in ns; `begun` is the number of spans that began earlier.
     fn until(&self, begun: usize, time: i64) -> i64 {
         let Some(last) = begun.checked_sub(1) else { return 0 };
         let (length, before) = self.lengths[last];

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 /// Name of the span that replaces an import and all its calls.
 pub const IMPORT: &str = "import of modules";
 
-/// Replace each outermost frame of Python's import machinery by a span [`IMPORT`] that gets all values below the frame.
-/// User code in imported modules keeps its own frames, because a program may do all its work there.
+/// Replace Python's import machinery by a span [`IMPORT`] per caller, which gets all values of library code below. User
+/// code in imported modules keeps its own frames, because a program may do all its work there.
 #[must_use]
 pub fn fold_imports(tree: CallingContextTree) -> CallingContextTree {
     fold(tree).0
@@ -34,7 +34,8 @@ impl TraceCallTree {
     }
 }
 
-/// Fold imports, and map each previous node to a node of the new tree; `None` without imports.
+/// Fold imports ([`fold_imports`]), and map each previous node to a node of the new tree; the map is `None` if nothing
+/// was folded.
 fn fold(mut tree: CallingContextTree) -> (CallingContextTree, Option<Vec<CallNodeId>>) {
     let is_import = |frame: &Frame| match *frame {
         Frame::Python { file, .. } => tree.strings.get(file).starts_with(IMPORTS),

@@ -16,11 +16,13 @@ pub struct CallValue {
 }
 
 impl CallValue {
+    /// Add count and sum of another value.
     fn add(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
         self.sum = self.sum.saturating_add(other.sum);
     }
 
+    /// Difference of two values in count and sum, at least 0.
     fn without(self, part: Self) -> Self {
         Self { count: self.count.saturating_sub(part.count), sum: self.sum.saturating_sub(part.sum) }
     }
@@ -120,7 +122,7 @@ impl CallIndex {
         self.tree.nodes.len()
     }
 
-    /// Test if the tree has no root.
+    /// True if the tree has not even a root.
     pub fn is_empty(&self) -> bool {
         self.tree.nodes.is_empty()
     }
@@ -146,14 +148,14 @@ impl CallIndex {
         self.tree.nodes.parent.get(node.index()).and_then(|parent| parent.some())
     }
 
-    /// File and line of a node's frame, or of the nearest enclosing Python frame.
+    /// File and line of a node's frame, or of the nearest enclosing frame with a file; `None` if no frame has one.
     pub fn source(&self, node: CallNodeId) -> Option<(&str, Option<u32>)> {
         let frames = std::iter::successors(Some(node), |&node| self.parent(node)).filter_map(|at| self.tree.frame(at));
         let found = frames.into_iter().find_map(|frame| Some((frame.file()?, frame.line())));
         found.map(|(file, line)| (self.tree.strings.get(file), line))
     }
 
-    /// Nodes with all their descendants in breadth-first order, each once.
+    /// Given nodes and all their descendants in breadth-first order, each once.
     pub fn breadth_first(&self, from: &[CallNodeId]) -> Vec<CallNodeId> {
         let mut seen = vec![false; self.len()];
         let mut found: Vec<CallNodeId> = Vec::with_capacity(from.len());
@@ -167,13 +169,13 @@ impl CallIndex {
         found
     }
 
-    /// Test if the tree shows training: any node in the backward or update phase.
+    /// True if the tree shows training: any node in the backward or update phase.
     pub fn is_training(&self) -> bool {
         self.phases.iter().any(|phase| matches!(phase, Phase::Backward | Phase::Update))
     }
 
-    /// Name and unit of the metric of [`Measure::Time`]. The name is `gpu_time` if GPUs were active, else `cpu_time`,
-    /// else the name of the tree's first metric.
+    /// Name and unit of the metric of [`Measure::Time`]: `gpu_time` if the tree has GPU times, else `cpu_time`, else
+    /// the name of the first time metric, or of the first metric.
     pub fn time_metric(&self) -> (&str, Unit) {
         let Some((at, unit)) = self.time else { return ("cpu_time", Unit::Ns) };
         let name = match () {
@@ -201,7 +203,7 @@ impl CallIndex {
         }
     }
 
-    /// Number of calls of a node's frame (of a GPU operation: executions); 0 if calls were not counted.
+    /// Number of calls of a node's frame on this path (of a GPU operation: executions); 0 if calls were not counted.
     pub fn calls(&self, node: CallNodeId) -> u64 {
         let counts = ["host_time", "operator_time", "gpu_time", "gc_time"];
         let own = |column: &Column| column.own.get(node.index()).map_or(0, |value| value.count);
@@ -215,7 +217,7 @@ impl CallIndex {
         column.and_then(|column| column.all.get(node.index())).map_or(0, |value| value.sum)
     }
 
-    /// All metrics of a node by name: of its subtree, or for `Part::Own` of the node itself.
+    /// Values of all metrics of a node, by metric name: of the whole subtree, or for `Part::Own` of the node itself.
     pub fn metrics(&self, part: Part, node: CallNodeId) -> impl Iterator<Item = (&str, CallValue)> {
         self.columns.iter().map(move |column| {
             let values = if part == Part::Own { &column.own } else { &column.all };
@@ -251,7 +253,7 @@ impl CallIndex {
         found
     }
 
-    /// Nodes whose number of calls is at least `at_least` times that of their caller, as in loops.
+    /// Nodes with at least `at_least` times as many calls as their caller, as in loops.
     pub fn loops(&self, at_least: u64) -> Vec<CallNodeId> {
         let is_loop = |node: &CallNodeId| {
             let caller = self.parent(*node).map_or(0, |parent| self.calls(parent));
@@ -308,6 +310,7 @@ fn is_operator_wrapper(name: &str, contains_operators: bool) -> bool {
     name.starts_with(ENGINE) || contains_operators && !name.contains("::")
 }
 
+/// Sum the values of a metric by node: of the node itself, of its subtree, and of the backward part of its subtree.
 fn column(tree: &CallingContextTree, metric: CallMetric) -> Column {
     let count = tree.nodes.len();
     let mut own = vec![CallValue::default(); count];
@@ -328,6 +331,7 @@ fn column(tree: &CallingContextTree, metric: CallMetric) -> Column {
     Column { name: metric.name(&tree.strings).to_owned(), own, all, backward }
 }
 
+/// True if a node's frame is a backward node of autograd.
 fn is_backward(tree: &CallingContextTree, node: CallNodeId) -> bool {
     matches!(tree.frame(node), Some(Frame::Backward { .. }))
 }
@@ -383,6 +387,7 @@ pub(super) fn frame_phase<'r>(tree: &CallingContextTree, rules: &'r PhaseRules, 
     rule_for(tree, rules, frame).map_or(FramePhase::Unknown, FramePhase::Named)
 }
 
+/// Phase rule that matches a frame's name, with the names as in traces; `None` if no rule does.
 fn rule_for<'r>(tree: &CallingContextTree, rules: &'r PhaseRules, frame: &Frame) -> Option<&'r PhaseRule> {
     let text = |name| tree.strings.get(name);
     match *frame {

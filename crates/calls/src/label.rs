@@ -36,12 +36,12 @@ impl CallLabel {
         Self { kind: "group", name, ..Self::default() }
     }
 
-    /// Label of a frame with all known details, for pattern matching.
+    /// Label of a frame with line and input tensors, for pattern matching.
     pub fn whole(tree: &CallingContextTree, frame: &Frame) -> Self {
         Self::new(tree, frame, true, true)
     }
 
-    /// Test if a pattern matches the name with file and line, or an operator's name with or without inputs.
+    /// True if a pattern matches the name with file and line, or an operator's name with or without inputs.
     pub fn matches(&self, pattern: &Regex) -> bool {
         let whole = self.text(&self.name, &self.file);
         pattern.is_match(&whole) || !self.inputs.is_empty() && pattern.is_match(&format!("{whole} {}", self.inputs))
@@ -60,6 +60,7 @@ impl CallLabel {
         self.text(&shorten(&self.name), if in_name { "" } else { file })
     }
 
+    /// Name, file and line in one text; without file or line if there is none.
     fn text(&self, name: &str, file: &str) -> String {
         match (file, self.line) {
             ("", _) => name.to_owned(),

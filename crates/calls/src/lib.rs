@@ -154,7 +154,9 @@ pub fn view(tree: &CallingContextTree, options: &ViewOptions) -> CallView {
     view_pruned(tree, options, 0.0, &[])
 }
 
-/// Build a view of a calling context tree; bottom-up, without the callers of rows below the share `least` of the total.
+/// Build a view of a calling context tree; in views towards callers, rows below the share `least` of the total get no
+/// callers.
+///
 /// All shown rows have the same values as in [`view`]. `uncounted_calls` lists calls that count at another line, for
 /// trees by line.
 pub fn view_pruned(
@@ -192,7 +194,8 @@ pub fn view_upwards(
     is_made.then(|| CallView { is_pruned: true, ..builder.finish(tree, options, false) })
 }
 
-/// Test if the options describe a view that [`view_upwards`] can build.
+/// True if the options describe a view that [`view_upwards`] can build: bottom-up, without filters that require whole
+/// paths.
 pub fn can_view_upwards(options: &ViewOptions) -> bool {
     options.shape == ViewDirection::BottomUp && build::needs_no_paths(options)
 }
@@ -219,7 +222,7 @@ pub fn compare(before: &CallingContextTree, after: &CallingContextTree, options:
 }
 
 impl CallView {
-    /// In a comparison, scale the values of the baseline run to this run's number of steps.
+    /// Scale the sums of the baseline run in a comparison to this run's number of steps; no change if a number is 0.
     pub fn scale_before(&mut self, steps_before: usize, steps: usize) {
         if steps_before == 0 || steps == 0 || steps_before == steps {
             return;

@@ -20,7 +20,8 @@ pub(super) struct LineAttribution<'a> {
 }
 
 impl<'a> LineAttribution<'a> {
-    /// Read the stacks of a trace; `None` without stacks.
+    /// Index callees and samples by the Python function that was running, with their stacks; `None` if the trace has no
+    /// stacks.
     pub(super) fn from_trace(trace: &'a Trace) -> Option<Self> {
         if trace.stacks.event.is_empty() {
             return None;
@@ -41,7 +42,8 @@ impl<'a> LineAttribution<'a> {
         Some(Self { trace, called, places })
     }
 
-    /// Line at which a Python function made a call; `None` if unknown, or if `function` is no Python function.
+    /// Line of the Python function `function` at which it made the call (or sample) `called`, by its stack. `None` if
+    /// unknown, or for other functions.
     pub(super) fn line_of_call(&self, called: EventId, function: EventId) -> Option<u32> {
         let trace = self.trace;
         if trace.kind(function) != EventKind::PythonFunction {

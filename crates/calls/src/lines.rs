@@ -20,7 +20,7 @@ pub struct SourceLine {
     pub exclusive: CallStats,
 }
 
-/// All source lines with a cost, by file and line.
+/// All source lines with a cost, by file and line, over all threads.
 pub fn source_lines(tree: &CallingContextTree, metric: CallMetric) -> Vec<SourceLine> {
     lines_of(tree, metric, tree.exclusive(metric, |_| true))
 }
@@ -39,6 +39,7 @@ pub fn source_lines_and_imports(tree: &CallingContextTree, metric: CallMetric) -
     (lines_of(tree, metric, exclusive), imports)
 }
 
+/// Inclusive and self costs of source lines from exclusive values by node; recursive occurrences of a line count once.
 fn lines_of(tree: &CallingContextTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Vec<SourceLine> {
     let mut costs = Costs::new(tree, metric, exclusive);
     let children = tree.children();
@@ -89,6 +90,7 @@ struct Costs<'a> {
 }
 
 impl<'a> Costs<'a> {
+    /// Create sums without any line yet, with the inclusive values of all nodes.
     fn new(tree: &'a CallingContextTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Self {
         let inclusive = tree.inclusive(metric, &exclusive);
         Self { tree, exclusive, inclusive, rows: FxHashMap::default(), lines: Vec::new() }
@@ -136,6 +138,7 @@ struct Cost<'a> {
 }
 
 impl Cost<'_> {
+    /// Source line with its functions and costs; `None` if the line has no inclusive cost.
     fn finish(self, tree: &CallingContextTree) -> Option<SourceLine> {
         (self.inclusive.count > 0).then(|| SourceLine {
             file: tree.strings.get(self.file).to_owned(),

@@ -32,7 +32,7 @@ impl Phases {
         Self(phases)
     }
 
-    /// Name of the training phase of a value, by its node and thread.
+    /// Name of the training phase of a value, by its node; values without a phase on an autograd thread are backward.
     pub(super) fn name(&self, tree: &CallingContextTree, node: CallNodeId, thread: CallThreadId) -> &'static str {
         let phase = self.0.get(node.index()).copied().unwrap_or(OTHER);
         let is_autograd = || {
@@ -54,7 +54,8 @@ fn nested_phase(own: &'static str, outer: &'static str) -> &'static str {
     }
 }
 
-/// Phase by a frame's own name, with the phase rules (`crates/timeline/src/phase_rules.json`).
+/// Phase by a frame's own name, with the phase rules (`crates/timeline/src/phase_rules.json`); `None` if the caller's
+/// phase counts.
 fn phase_of_frame(tree: &CallingContextTree, rules: &PhaseRules, frame: &Frame) -> Option<&'static str> {
     let phase = match *frame {
         Frame::Span { name } => match tree.strings.get(name) {

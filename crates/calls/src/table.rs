@@ -58,6 +58,7 @@ pub fn view_table(view: &CallView) -> Table {
         .i64("change", unit, nodes.iter().map(change))
 }
 
+/// Convert a sum to a signed integer, with `i64::MAX` as the upper limit.
 fn whole(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -17,7 +17,8 @@ pub(super) struct TraceContexts {
 }
 
 impl TraceContexts {
-    /// Find the caller of each event of a trace; `idle` is the GPU idle time to divide among calls.
+    /// Find the caller of each event of a trace, and sum the time of direct callees. `idle` is the GPU idle time to
+    /// divide among calls.
     pub(super) fn from_trace(trace: &Trace, idle: &Idle) -> Self {
         let many = trace.events.len();
         let mut parent = vec![EventId::NONE; many];

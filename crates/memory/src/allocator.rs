@@ -112,6 +112,7 @@ pub(crate) fn segment_bytes(request: u64) -> u64 {
     }
 }
 
+/// Round a size up to a multiple of `to`.
 fn round_up(bytes: u64, to: u64) -> u64 {
     bytes.div_ceil(to).saturating_mul(to)
 }
@@ -161,6 +162,7 @@ impl Allocator {
         Ok(address)
     }
 
+    /// Address of the smallest free block of a pool with at least `bytes` bytes; `None` if there is none.
     fn best_fit(&self, pool: Pool, bytes: u64) -> Option<u64> {
         self.free.range((pool, bytes, 0)..=(pool, u64::MAX, u64::MAX)).next().map(|(_, _, address)| *address)
     }
@@ -193,11 +195,13 @@ impl Allocator {
         }
     }
 
+    /// True if the device has room for `more` bytes in addition to the reserved ones.
     fn has_room(&self, more: u64) -> bool {
         let most = self.settings.capacity.unwrap_or(MOST_BYTES).min(MOST_BYTES);
         self.reserved.saturating_add(more) <= most && self.next <= u64::MAX - 2 * EXPANDABLE_ROOM
     }
 
+    /// Add a segment with one free block at the next address, and return the address.
     fn segment(&mut self, pool: Pool, bytes: u64) -> u64 {
         let address = self.next;
         let room = if self.settings.expandable { EXPANDABLE_ROOM } else { round_up(bytes, SPACING) + SPACING };
@@ -230,7 +234,7 @@ impl Allocator {
         self.join(end)
     }
 
-    /// Take a free block out of the pool's free list and split off the remainder.
+    /// Mark the free block at an address as allocated, and split off the remainder if it is large enough.
     fn take(&mut self, address: u64, bytes: u64) {
         let Some(block) = self.blocks.get_mut(&address) else { return };
         let (pool, whole, segment) = (block.pool, block.bytes, block.segment);

@@ -78,7 +78,7 @@ impl ConcurrentUses {
         spans.push(span);
     }
 
-    /// Uses of an object that may still run after the host made the last one.
+    /// Earlier uses of an object that may still run when its last use begins, because nothing orders them.
     pub(crate) fn unfinished_uses(&self, object: MemoryObjectId) -> impl Iterator<Item = InStream> + '_ {
         self.uses.get(&object).into_iter().flatten().copied()
     }

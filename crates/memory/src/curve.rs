@@ -139,6 +139,7 @@ impl Curve {
         before.iter_mut().enumerate().rev().for_each(|(at, known)| raise(&mut low, at, known));
     }
 
+    /// Peak at an index of the curve's points.
     fn peak_at(&self, at: usize) -> Peak {
         Peak { position: MemoryCallId(self.points[at].0), bytes: self.points[at].1 }
     }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Counts(BTreeMap<Pattern, u32>);
 
 impl Counts {
-    /// Number of objects that match a pattern of wasted memory.
+    /// Number of objects that match a pattern of wasted memory by the artifact's rules; 0 if none.
     pub fn count_of(&self, pattern: Pattern) -> u32 {
         self.0.get(&pattern).copied().unwrap_or(0)
     }
@@ -54,6 +54,7 @@ pub fn count(usage: &ObjectUsage<'_>) -> Counts {
     counts
 }
 
+/// Usage of each object by kernels, from all calls in host order; copies and sets count as fills.
 fn collect_usage(usage: &ObjectUsage<'_>) -> Vec<KernelUsage> {
     let trace = usage.trace;
     let mut seen = vec![KernelUsage::default(); trace.objects.len()];
@@ -81,6 +82,7 @@ fn collect_usage(usage: &ObjectUsage<'_>) -> Vec<KernelUsage> {
     seen
 }
 
+/// Patterns that one object matches by the artifact's rules, except redundant allocation.
 fn patterns(usage: &ObjectUsage<'_>, object: MemoryObjectId, seen: &KernelUsage) -> Vec<Pattern> {
     let row = object.index();
     let (allocated, freed) = (usage.trace.objects.allocated_by[row].some(), usage.trace.objects.freed_by[row].some());

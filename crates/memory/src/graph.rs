@@ -26,6 +26,7 @@ struct Moment {
 }
 
 impl Moment {
+    /// Create an empty set of calls for this number of streams.
     fn new(streams: usize) -> Self {
         Self { waves: 0, clock: vec![0; streams].into_boxed_slice() }
     }
@@ -36,11 +37,13 @@ impl Moment {
         self.clock.copy_from_slice(&other.clock);
     }
 
+    /// Make the set of calls empty.
     fn clear(&mut self) {
         self.waves = 0;
         self.clock.fill(0);
     }
 
+    /// Add the calls of another moment to this one (maximum of clocks and path lengths).
     fn join(&mut self, other: &Self) {
         self.waves = self.waves.max(other.waves);
         for (mine, theirs) in self.clock.iter_mut().zip(&other.clock) {
@@ -166,6 +169,8 @@ impl OrderTracker {
         &self.host.clock
     }
 
+    /// Add all calls that a call depends on to the current moment: awaited events, streams, and earlier accesses of its
+    /// objects.
     fn join_dependencies(&mut self, trace: &MemoryTrace, call: MemoryCallId, kind: MemoryCallKind) {
         let target = trace.calls.target[call.index()];
         match kind {
@@ -196,6 +201,7 @@ impl OrderTracker {
         }
     }
 
+    /// Store the moment of a call for later calls: as access of its objects, wait of the host, or awaited event.
     fn remember(&mut self, trace: &MemoryTrace, call: MemoryCallId, kind: MemoryCallKind) {
         let object = trace.calls.target_object(call);
         let waits = kind == MemoryCallKind::HostSync || trace.calls.flags[call.index()] & call_flags::SYNCHRONOUS != 0;
@@ -220,6 +226,7 @@ impl OrderTracker {
         }
     }
 
+    /// Store the current moment as the newest write or read of an object.
     fn touch(&mut self, object: MemoryObjectId, mode: AccessMode) {
         if mode.writes() {
             return self.write(object);
@@ -228,6 +235,7 @@ impl OrderTracker {
         self.newest[row].reads.join(&self.current);
     }
 
+    /// Store the current moment as the newest write of an object, and clear its reads.
     fn write(&mut self, object: MemoryObjectId) {
         let row = self.row(object);
         let newest = &mut self.newest[row];
@@ -257,6 +265,7 @@ impl OrderTracker {
     }
 }
 
+/// Newest accesses of an object; `None` if it was not accessed, or is freed.
 fn newest_of<'a>(slots: &[u32], newest: &'a [Newest], object: MemoryObjectId) -> Option<&'a Newest> {
     newest.get(*slots.get(object.index())? as usize)
 }
@@ -283,6 +292,7 @@ fn clock_size(trace: &MemoryTrace) -> usize {
     trace.streams.len() + 1
 }
 
+/// Position of a call's stream in vector clocks; the last one for calls without a stream.
 fn clock_index(trace: &MemoryTrace, call: MemoryCallId) -> usize {
     trace.calls.stream[call.index()].some().map_or(trace.streams.len(), MemoryStreamId::index)
 }

@@ -78,7 +78,7 @@ impl Iterations {
         self.begins.last().copied().unwrap_or(self.end)
     }
 
-    /// Iteration in which a call happens; `None` outside of all iterations.
+    /// Number of the iteration in which a call happens, from 0; `None` outside of all iterations.
     pub(crate) fn at(&self, call: MemoryCallId) -> Option<u32> {
         let begun = self.begins.partition_point(|begin| *begin <= call.0);
         let iteration = begun.checked_sub(1).filter(|_| call.0 < self.end)?;
@@ -86,7 +86,7 @@ impl Iterations {
     }
 }
 
-/// Steps in the source, without those that overlap an earlier one.
+/// Iterations by the steps in the source, without those that overlap an earlier one; `None` without steps.
 fn steps_of_source(trace: &MemoryTrace) -> Option<Iterations> {
     let is_step = |name| trace.strings.get(name).starts_with(STEP_PREFIX);
     let (mut begins, mut end) = (Vec::new(), 0);
@@ -199,8 +199,9 @@ fn begins_without_layers(
     (after(&frees), false)
 }
 
-/// Number of memory calls up to and including the last allocation. Later frees belong to the end of the program, or of
-/// the function that keeps the objects.
+/// Number of memory calls up to and including the last allocation; all calls if there is none.
+///
+/// Later frees belong to the end of the program, or of the function that keeps the objects.
 pub(crate) fn last_allocation(trace: &MemoryTrace) -> u32 {
     let is_allocation = |call: &MemoryCallId| trace.calls.kind[call.index()] == MemoryCallKind::Allocate;
     let all = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);

@@ -47,7 +47,7 @@ impl<'trace> MemoryAnalysis<'trace> {
         self.matches.iter().any(|found| found.pattern == Pattern::MemoryLeak) || leak::is_detectable(&self.usage)
     }
 
-    /// Suggested changes of memory use, ranked by their savings.
+    /// Suggested changes of memory use, best first, without their savings.
     pub fn suggestions(&self) -> Vec<Suggestion> {
         self.ranked.iter().map(|one| one.suggestion.clone()).collect()
     }
@@ -57,12 +57,14 @@ impl<'trace> MemoryAnalysis<'trace> {
         self.positions_of_highest().map(|at| &self.peaks[at])
     }
 
+    /// Indices in `peaks` of the first, highest peak of each device.
     fn positions_of_highest(&self) -> impl Iterator<Item = usize> {
         let is_first = |at: &usize| self.peaks[..*at].iter().all(|other| other.device != self.peaks[*at].device);
         (0..self.peaks.len()).filter(is_first)
     }
 
-    /// Suggestions ranked only by the highest peaks: independent of the number of analyzed peaks.
+    /// Suggestions ranked by the savings at the highest peak of each device only: independent of the number of analyzed
+    /// peaks.
     pub fn ranked_by_highest(&self) -> Vec<Ranked> {
         let kept: Vec<usize> = self.positions_of_highest().collect();
         let of_kept =
@@ -91,7 +93,9 @@ impl<'trace> MemoryAnalysis<'trace> {
         groups
     }
 
-    /// Combination of suggestions that lowers a device's peak most, without those that change numerical results.
+    /// Combination of suggestions that lowers a device's peak most, without those that change numerical results. `None`
+    /// if the device has no peak.
+    ///
     /// Suggestions that save less than a thousandth of the peak are left out.
     pub fn combination(&self, device: MemoryDeviceId) -> Option<Combination> {
         let peak = self.peaks.iter().find(|peak| peak.device == device)?;

@@ -221,6 +221,7 @@ fn weakest_evidence(trace: &MemoryTrace) -> AccessEvidence {
     all.max().unwrap_or(AccessEvidence::Instrumented)
 }
 
+/// Difference of prefix sums strictly between two calls.
 fn between(counts: &[u32], after: MemoryCallId, before: MemoryCallId) -> u32 {
     counts[before.index()].saturating_sub(counts[(after.index() + 1).min(before.index())])
 }
@@ -235,6 +236,7 @@ struct PendingWrite {
 struct ByteRanges(Vec<(u64, u64)>);
 
 impl ByteRanges {
+    /// Join ascending ranges that overlap or are adjacent.
     fn new(ranges: &[ByteRange]) -> Self {
         let mut pieces: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
         for range in ranges {
@@ -246,6 +248,7 @@ impl ByteRanges {
         Self(pieces)
     }
 
+    /// Number of bytes in all ranges.
     fn bytes(&self) -> u64 {
         self.0.iter().map(|piece| piece.1 - piece.0).sum()
     }
@@ -255,10 +258,12 @@ impl ByteRanges {
         self.0.get(self.0.partition_point(|piece| piece.1 <= byte)).copied()
     }
 
+    /// True if these ranges contain every byte of the others.
     fn cover(&self, others: &Self) -> bool {
         others.0.iter().all(|&(begin, end)| self.at(begin).is_some_and(|own| own.0 <= begin && end <= own.1))
     }
 
+    /// True if a byte is in both.
     fn overlap(&self, others: &Self) -> bool {
         others.0.iter().any(|&(begin, end)| self.at(begin).is_some_and(|own| own.0 < end))
     }
@@ -293,6 +298,7 @@ struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
+    /// Create a pass with empty usage of all objects, with vector clocks if several streams have calls.
     fn new(trace: &'a MemoryTrace, rules: Rules) -> Self {
         let objects = trace.objects.len();
         let order = trace.has_accesses.then(|| OrderTracker::new(trace));
@@ -328,6 +334,7 @@ impl<'a> Collector<'a> {
         }
     }
 
+    /// Process the next call: order, counts of kernels, reads, then all accesses.
     fn call(&mut self, call: MemoryCallId) {
         let trace = self.usage.trace;
         let (row, kind) = (call.index(), trace.calls.kind[call.index()]);
@@ -352,6 +359,7 @@ impl<'a> Collector<'a> {
         }
     }
 
+    /// Process one access of a call: update first and last use, fills, evidence and the call that needs the memory.
     fn access(&mut self, call: MemoryCallId, kind: MemoryCallKind, access: MemoryAccess, place: InStream) {
         let row = access.object.index();
         let is_kernel = kind == MemoryCallKind::Kernel;

@@ -27,7 +27,7 @@ pub enum AttrType {
 }
 
 impl AttrType {
-    /// Type of an event attribute with this discriminant.
+    /// Attribute type with this discriminant; `None` for an unknown number.
     pub fn from_u8(value: u8) -> Option<Self> {
         [Self::Null, Self::Bool, Self::Int, Self::Uint, Self::Float, Self::Str, Self::Json].get(value as usize).copied()
     }
@@ -79,7 +79,8 @@ impl AttrValue {
         }
     }
 
-    /// Value as an integer, if it is one (also a float with an integral value below 2^53).
+    /// Attribute value as an integer: integers that fit `i64`, Booleans as 0 or 1, and floats with an integral value
+    /// below 9e15. `None` for all others.
     pub fn as_i64(self) -> Option<i64> {
         match self {
             Self::Int(i) => Some(i),
@@ -89,7 +90,7 @@ impl AttrValue {
         }
     }
 
-    /// Value as a float, if it is a number.
+    /// Attribute value as a float, if it is an integer or a float; `None` for Booleans, texts and null.
     pub fn as_f64(self) -> Option<f64> {
         match self {
             Self::Int(i) => Some(i as f64),
@@ -107,7 +108,7 @@ impl AttrValue {
         }
     }
 
-    /// Text of an attribute value that is a string or JSON.
+    /// Text of an attribute value that is a string or JSON; `None` for other types.
     pub fn as_str(self, strings: &StringTable) -> Option<&str> {
         self.text_id().map(|s| strings.get(s))
     }
@@ -132,6 +133,7 @@ pub struct AttrTable {
     values: Vec<u64>,
 }
 
+/// Hash of a layout's keys and types, for the index of layouts.
 fn hash(fields: &[(StrId, AttrType)]) -> u64 {
     let mut hasher = FxHasher::default();
     fields.hash(&mut hasher);
@@ -215,6 +217,7 @@ impl AttrTable {
         *self = grown;
     }
 
+    /// Id of the layout with these keys and types, which is added if it is new.
     fn shape_id(&mut self, fields: &[(StrId, AttrType)]) -> AttrLayoutId {
         // Adjacent events often share a layout, so the previous one is compared before hashing.
         if let Some(&last) = self.shape.last()
@@ -290,17 +293,17 @@ impl AttrColumn<'_> {
         Some(AttrValue::from_raw(kind, raw)).filter(|v| *v != AttrValue::Null)
     }
 
-    /// Value of the attribute at an event as an integer.
+    /// Value of the attribute at an event as an integer ([`AttrValue::as_i64`]); `None` if missing or not an integer.
     pub fn i64(&self, event: EventId) -> Option<i64> {
         self.get(event)?.as_i64()
     }
 
-    /// Value of the attribute at an event as a floating-point number.
+    /// Value of the attribute at an event as a float ([`AttrValue::as_f64`]); `None` if missing or not a number.
     pub fn f64(&self, event: EventId) -> Option<f64> {
         self.get(event)?.as_f64()
     }
 
-    /// Interned text of the attribute at an event.
+    /// Interned text of the attribute at an event; `None` if it is missing, or neither string nor JSON.
     pub fn text(&self, event: EventId) -> Option<StrId> {
         self.get(event)?.text_id()
     }

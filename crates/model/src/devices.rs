@@ -36,7 +36,8 @@ impl Vendor {
         }
     }
 
-    /// Detect an accelerator's vendor in a product name, or in a source's text about the vendor.
+    /// Detect an accelerator's vendor in a product name, or in a source's text about the vendor. `None` if the text
+    /// fits no vendor, or several.
     pub fn from_name(name: &str) -> Option<Self> {
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         // Drivers before 2021 report NVIDIA's products without the vendor: `A100-SXM4-40GB`, `Quadro RTX 8000`, `GRID
@@ -100,7 +101,7 @@ impl Device {
         }
     }
 
-    /// Data sheet of the product, by its name and number of multiprocessors.
+    /// Built-in data sheet of the product, by its name and number of multiprocessors; `None` for unknown products.
     pub fn data_sheet(&self) -> Option<DataSheet> {
         DataSheet::find(self.name.as_deref()?, self.multiprocessors)
     }

@@ -58,6 +58,8 @@ impl Trace {
         found
     }
 
+    /// Original operators of a fused event and their evidence: from its attribute `list`, else from its kernel name.
+    /// `None` if neither names operators.
     fn operators_of(&self, name: StrId, list: Option<StrId>) -> Option<(Vec<String>, FusionEvidence)> {
         let listed = list.and_then(|list| serde_json::from_str::<Vec<String>>(self.strings.get(list)).ok());
         match listed.filter(|operators| !operators.is_empty()) {

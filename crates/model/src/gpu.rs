@@ -49,7 +49,7 @@ impl GpuTable {
         self.event.binary_search(&event).ok().map(GpuOpId::new)
     }
 
-    /// Launch call of a GPU operation; if unknown, the operator with the same external ID.
+    /// Launch call of a GPU operation; if unknown, the operator around the launch. `None` if both are unknown.
     pub fn launcher(&self, gpu: GpuOpId) -> Option<EventId> {
         self.launch[gpu.index()].some().or(self.operator[gpu.index()].some())
     }

@@ -330,7 +330,7 @@ const DIRECTIONS: &[(&str, CopyDirection)] = &[
     ("D2D", CopyDirection::OnDevice),
 ];
 
-/// Direction of a copy, from the name of its operation: `Memcpy HtoD (Pinned -> Device)`.
+/// Direction of a copy, from the name of its operation: `Memcpy HtoD (Pinned -> Device)`. `None` if the name has none.
 #[must_use]
 pub fn copy_direction(operation: &str) -> Option<CopyDirection> {
     DIRECTIONS.iter().find(|(part, _)| operation.contains(part)).map(|&(_, direction)| direction)
@@ -346,7 +346,8 @@ impl Trace {
         self.unrecorded_launches.get_or_init(|| self.find_unrecorded_launches())
     }
 
-    /// Find launch calls without an operation in the GPU table, in a trace whose events are still being linked.
+    /// Compute the list of [`Self::unrecorded_launches`] without the cache, for a trace whose events are still being
+    /// linked.
     #[must_use]
     pub fn find_unrecorded_launches(&self) -> Vec<EventId> {
         let without = self.launches_without_work();

@@ -29,6 +29,7 @@ pub struct GpuRecords {
 }
 
 impl GpuRecords {
+    /// Count the launches, kernels and GPU operations of a trace, and those without a record or a plausible time.
     fn from_trace(trace: &Trace) -> Self {
         let kernels = trace.kernel_launches();
         let untimed = trace.gpu.event.iter().filter(|&&event| !trace.events.is_plausible(event)).count();
@@ -60,7 +61,8 @@ impl GpuRecords {
         self.lack_launches || self.lack_times() || self.breaks_off && self.are_any()
     }
 
-    /// Description of the missing records, such as `5 of 9 launches have no device record`; none if complete.
+    /// Sentence part about missing records, such as `5 of 9 launches have no device record`; `None` if the records are
+    /// complete.
     #[must_use]
     pub fn missing(&self) -> Option<String> {
         let ((launches, unrecorded), (operations, untimed)) = (self.launches, self.operations);

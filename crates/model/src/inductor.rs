@@ -62,6 +62,7 @@ fn first_name_length(parts: &[&str]) -> (usize, bool) {
     (known.unwrap_or(least), known.is_some())
 }
 
+/// True if a text is the name of an operator that Inductor fuses ([`NAMES`]).
 fn is_known(name: &str) -> bool {
     NAMES.binary_search(&name).is_ok()
 }

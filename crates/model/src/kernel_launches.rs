@@ -77,6 +77,7 @@ struct LastLaunches {
 }
 
 impl LastLaunches {
+    /// Find the last recorded launch of each process, and the last waits for the device and for streams.
     fn from_trace(trace: &Trace) -> Self {
         let launches = trace.gpu.launch.iter().filter_map(|call| call.some());
         let last_recorded = last_of(launches.map(|call| (process(trace, call), start(trace, call))));
@@ -135,10 +136,12 @@ impl LastLaunches {
     }
 }
 
+/// Begin of a launch or wait call, in ns since the trace's base.
 fn start(trace: &Trace, call: EventId) -> i64 {
     trace.events.start[call.index()]
 }
 
+/// Process (PID) of the thread that made a call.
 fn process(trace: &Trace, call: EventId) -> Key {
     trace.tracks.pid(trace.events.track[call.index()])
 }

@@ -13,7 +13,8 @@ pub struct LaunchedWork {
 }
 
 impl LaunchedWork {
-    /// Sort the operations for which `counts` is true by launch time, per process.
+    /// Index the GPU operations that `counts` accepts, per process: launch times in order, each with the latest end so
+    /// far.
     #[must_use]
     pub fn from_trace(trace: &Trace, counts: impl Fn(GpuOpId) -> bool) -> Self {
         let times = LaunchTimes::new(trace);
@@ -45,9 +46,10 @@ impl LaunchedWork {
         (from, self.work_end(trace, step, step.end).max(from))
     }
 
-    /// Window of steps with their GPU work in all processes. It starts when the first process has completed the work
-    /// launched before its first step. It ends when the last process has completed the work launched before the end of
-    /// its last step.
+    /// Window of steps with their GPU work in all processes; `None` without steps.
+    ///
+    /// The window starts when the first process has completed the work launched before its first step. It ends when the
+    /// last process has completed the work launched before the end of its last step.
     #[must_use]
     pub fn window(&self, trace: &Trace, steps: &[&Step]) -> Option<(i64, i64)> {
         let starts = steps.iter().map(|step| self.work_end(trace, step, step.start));
@@ -55,7 +57,7 @@ impl LaunchedWork {
         Some((starts.min()?, ends.max()?))
     }
 
-    /// Test if a process launched work in a time range.
+    /// True if a process launched work from `from` up to, and without, `to` (in ns).
     #[must_use]
     pub fn has_launched(&self, process: Option<Key>, (from, to): (i64, i64)) -> bool {
         let Some(work) = self.of_processes.get(&process) else { return false };
@@ -76,8 +78,8 @@ impl LaunchedWork {
 }
 
 impl Trace {
-    /// Launched work with a duration, computed on the first call; none in a trace without steps, which don't ask for
-    /// it. Call it after all events were added.
+    /// Index of all GPU operations with a plausible duration by launch time, computed on the first call; empty in a
+    /// trace without steps. Call it after all events were added.
     #[must_use]
     pub fn launched_work(&self) -> &LaunchedWork {
         static NONE: LaunchedWork = LaunchedWork { of_processes: BTreeMap::new() };

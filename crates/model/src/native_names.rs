@@ -100,6 +100,7 @@ pub fn qualified(function: &str) -> &str {
     function.rsplit_once(' ').map_or(function, |(_, name)| name)
 }
 
+/// Last part of a qualified C++ name, without its namespaces.
 fn last_part(class: &str) -> &str {
     class.rsplit("::").next().unwrap_or(class)
 }

@@ -77,6 +77,7 @@ impl Trace {
         (!self.is_on_thread(self.gpu.event[gpu.index()])).then_some((launcher, evidence))
     }
 
+    /// True if an event's track is a host thread, not a stream or another row of a device.
     fn is_on_thread(&self, event: EventId) -> bool {
         self.tracks.get(self.events.track[event.index()]).kind == TrackKind::Thread
     }
@@ -106,7 +107,7 @@ impl Trace {
         found
     }
 
-    /// Parents of work that one thread handed to another, by arrows of the source.
+    /// Parents of work that one thread handed to another, by arrows of the source with the categories [`HANDOVERS`].
     fn handed_over(&self) -> Vec<Parent> {
         let categories: Vec<StrId> = HANDOVERS.iter().filter_map(|category| self.strings.find(category)).collect();
         let track = |event: EventId| self.events.track[event.index()];

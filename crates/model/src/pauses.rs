@@ -76,6 +76,8 @@ impl Trace {
         overlaps && self.steps.iter().any(|step| self.process_of(step) == self.tracks.pid(track))
     }
 
+    /// Compute the pauses of the recording: the listed ones of `stackline record`, else long silences between steps
+    /// whose numbers jump.
     fn find_pauses(&self) -> Vec<Pause> {
         if self.meta.format == RECORDING_FORMAT {
             return self.unrecorded_between_steps();
@@ -124,7 +126,7 @@ impl Trace {
         pauses
     }
 
-    /// Begin times of the first and of the last step of each process.
+    /// Begin times of the first and of the last step, by process.
     fn step_spans(&self) -> BTreeMap<Key, (i64, i64)> {
         let mut spans: BTreeMap<Key, (i64, i64)> = BTreeMap::new();
         for step in &self.steps {
@@ -157,7 +159,8 @@ impl Trace {
         is_any
     }
 
-    /// Gaps between steps of a schedule that are longer than the median step, and whose numbers are not consecutive.
+    /// Gaps between a profiler's steps (`ProfilerStep#n`) that are longer than the median step, and whose step numbers
+    /// are not consecutive.
     fn candidates(&self) -> Vec<StepGap> {
         let mut lengths: Vec<i64> =
             self.steps.iter().map(|step| step.end.saturating_sub(step.start)).filter(|&ns| ns > 0).collect();
@@ -180,7 +183,7 @@ impl Trace {
         found
     }
 
-    /// Time ranges in ns of the events in each gap, unordered.
+    /// Time ranges in ns of the events in each gap, cut to the gap; unordered.
     fn events_within(&self, gaps: &[StepGap]) -> Vec<Vec<(i64, i64)>> {
         let mut within = vec![Vec::new(); gaps.len()];
         let counts =
@@ -196,14 +199,14 @@ impl Trace {
         within
     }
 
-    /// Process that a training step belongs to.
+    /// Process (PID) of the thread with a step's annotation.
     #[must_use]
     pub fn process_of(&self, step: &Step) -> Key {
         self.tracks.pid(self.events.track[step.event.index()])
     }
 }
 
-/// Longest time without events in a gap, as a pause; `None` if it is too short.
+/// Longest time without events in a gap, as a pause; `None` if it is no longer than the gap's `least_ns`.
 fn longest_silence(gap: &StepGap, mut events: Vec<(i64, i64)>) -> Option<Pause> {
     events.sort_unstable();
     events.push((gap.end, gap.end));

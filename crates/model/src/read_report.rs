@@ -122,7 +122,8 @@ impl ReadReport {
         self.problems.iter().find(|problem| TRUNCATION_CODES.contains(&problem.code.as_str()))
     }
 
-    /// Count one more occurrence of a diagnostic. `offset` is a byte position; `example` is only used the first time.
+    /// Count one more occurrence of a diagnostic, which is added if its code is new. `offset` is a byte position;
+    /// `example` is only kept the first time.
     pub fn count(&mut self, code: &str, severity: Severity, message: &str, offset: Option<u64>, example: &str) {
         self.count_many(code, severity, message, 1, offset, example);
     }
@@ -156,13 +157,14 @@ impl ReadReport {
         }
     }
 
+    /// Append a new diagnostic, and return it for changes.
     fn add(&mut self, problem: Problem) -> &mut Problem {
         self.problems.push(problem);
         let last = self.problems.len() - 1;
         &mut self.problems[last]
     }
 
-    /// Add the diagnostics of another read report to this one.
+    /// Add the sizes and diagnostics of another read report to this one; occurrences of the same code are summed.
     pub fn merge(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.records += other.records;
@@ -177,17 +179,17 @@ impl ReadReport {
         }
     }
 
-    /// Sort the diagnostics into their documented order.
+    /// Sort the diagnostics by severity (worst first), then by code.
     pub fn sort(&mut self) {
         self.problems.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.code.cmp(&b.code)));
     }
 
-    /// Number of occurrences of a diagnostic's code.
+    /// Number of occurrences of the diagnostic with this code; 0 if there is none.
     pub fn count_of(&self, code: &str) -> u64 {
         self.problems.iter().find(|p| p.code == code).map_or(0, |p| p.count)
     }
 
-    /// Number of occurrences of each diagnostic of missing data, by code.
+    /// Number of occurrences of each diagnostic with severity [`Severity::Lost`], by code.
     pub fn lost_counts(&self) -> BTreeMap<&str, u64> {
         let lost = self.problems.iter().filter(|problem| problem.severity == Severity::Lost);
         lost.map(|problem| (problem.code.as_str(), problem.count)).collect()

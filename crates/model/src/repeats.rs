@@ -39,7 +39,7 @@ impl Trace {
         self.without_graphs_run_again(repeats, &order)
     }
 
-    /// Sort key of an event: track, start, row.
+    /// Sort key of an event: track, start and row.
     fn place_in_time(&self, event: EventId) -> (TrackId, i64, EventId) {
         (self.events.track[event.index()], self.events.start[event.index()], event)
     }

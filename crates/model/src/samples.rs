@@ -48,7 +48,7 @@ impl<'a> SampleWeights<'a> {
         Self(SampleMetric::ALL.iter().map(|&metric| (metric, trace.attr(metric.key()))).collect())
     }
 
-    /// Metric and weight of a sample.
+    /// Metric and weight of a sample; `None` if it has no weight.
     pub fn get(&self, sample: EventId) -> Option<(SampleMetric, i64)> {
         self.0.iter().find_map(|(metric, column)| Some((*metric, column.i64(sample)?)))
     }
@@ -106,7 +106,8 @@ pub struct SampleTable {
 }
 
 impl SampleTable {
-    /// Collect the sample events with a plausible time. Needs the time order of the tracks.
+    /// Collect the sample events with a plausible time, grouped by track and metric. The trace's time order per track
+    /// must exist.
     pub fn from_trace(trace: &Trace) -> Self {
         let mut table = Self::default();
         if !trace.events.kind.contains(&EventKind::Sample) {
@@ -140,6 +141,7 @@ impl SampleTable {
         table
     }
 
+    /// Append a sample; a weight that does not fit 32 bits is stored separately.
     fn push(&mut self, time: i64, location: u32, weight: i64) {
         let small = u32::try_from(weight).ok().filter(|&weight| weight != LARGE);
         if small.is_none() {
@@ -188,7 +190,7 @@ impl SampleTable {
         first.zip(&self.series).map(move |(first, series)| (*series, self.rows(first..series.end as usize)))
     }
 
-    /// Each series of a metric with its samples, by time.
+    /// Samples of one metric: each sampled track with its samples, by time.
     pub fn of_metric(
         &self,
         metric: SampleMetric,
@@ -198,10 +200,12 @@ impl SampleTable {
             .map(|(series, rows)| (series.track, rows))
     }
 
+    /// Samples at a range of rows.
     fn rows(&self, rows: Range<usize>) -> impl Iterator<Item = Sample> + '_ {
         rows.map(move |row| Sample { time: self.time[row], location: self.location[row], weight: self.weight_of(row) })
     }
 
+    /// Weight of the sample at a row, also one that does not fit 32 bits.
     fn weight_of(&self, row: usize) -> i64 {
         match self.weight[row] {
             LARGE => {
@@ -236,12 +240,13 @@ impl Trace {
         })
     }
 
-    /// Frames of a sample's call path, innermost first: the function, and the stack if it was recorded.
+    /// Names of the frames at a code location, innermost first: the function, then the recorded stack.
     pub fn frames_at(&self, location: SampleLocation) -> impl Iterator<Item = StrId> + '_ {
         std::iter::once(location.function).chain(self.stacks.names(location.stack.some()))
     }
 }
 
+/// Code location of a sample event: function (its name), line (0 if unknown) and stack.
 fn location(trace: &Trace, lines: &AttrColumn<'_>, sample: EventId) -> SampleLocation {
     SampleLocation {
         function: trace.events.name[sample.index()],

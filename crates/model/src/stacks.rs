@@ -48,7 +48,7 @@ impl StackTable {
         self.parent.is_empty()
     }
 
-    /// Stack of an event, if it was recorded.
+    /// Call path (stack) of an event; `None` if it was not recorded.
     pub fn of_event(&self, event: EventId) -> Option<StackId> {
         self.event.binary_search(&event).ok().and_then(|row| self.stack[row].some())
     }

@@ -28,12 +28,14 @@ impl StepIndex {
         self.begun(at, process).map(|(.., step)| step)
     }
 
-    /// Step that is running at a time: [`Self::last_begun`], if the step has not ended by then.
+    /// Step of a process that is running at a time (ns since the trace's base): index into [`Trace::steps`], `None`
+    /// between steps.
     #[must_use]
     pub fn running(&self, at: i64, process: Key) -> Option<u32> {
         self.begun(at, process).filter(|(_, end, _)| at < *end).map(|(.., step)| step)
     }
 
+    /// Last step of a process that begins at or before a time: start, end and index into [`Trace::steps`].
     fn begun(&self, at: i64, process: Key) -> Option<(i64, i64, u32)> {
         let steps = self.of_processes.get(&process)?;
         let after = steps.partition_point(|&(start, ..)| start <= at);

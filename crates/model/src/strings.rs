@@ -14,6 +14,7 @@ pub struct StringTable {
     index: HashTable<u32>,
 }
 
+/// Hash of a text, for the index of interned strings.
 fn hash(text: &str) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(text.as_bytes());
@@ -75,6 +76,7 @@ impl StringTable {
     }
 }
 
+/// Text with the handle `id` in the arena `bytes`, where `ends` has the end of each text.
 fn slice<'a>(bytes: &'a str, ends: &[u32], id: u32) -> &'a str {
     let id = id as usize;
     let start = if id == 0 { 0 } else { ends[id - 1] as usize };

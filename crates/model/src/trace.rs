@@ -110,7 +110,8 @@ impl Trace {
         self.events.level[event.index()]
     }
 
-    /// Drop all cached values, which are computed on first use. Call it after a change of times.
+    /// Drop the cached values of the trace (pauses, launched work, samples …), which are then computed again on use.
+    /// Call it after a change of times.
     pub fn forget_computed(&mut self) {
         self.pauses = OnceLock::new();
         self.gpu_records = OnceLock::new();
@@ -120,7 +121,8 @@ impl Trace {
         self.samples = OnceLock::new();
     }
 
-    /// Build the time order per track. Call it after all events were added.
+    /// Sort the events of each track by start, and set the time order of the trace. Call it after all events were
+    /// added.
     pub fn index_tracks(&mut self) {
         let tracks = self.tracks.len();
         let mut offset = vec![0u32; tracks + 1];
@@ -151,7 +153,7 @@ impl Trace {
         &self.track_order
     }
 
-    /// Use a stored time order (see [`Self::track_order`]) instead of sorting again, after a check that each track has
+    /// Set a stored time order (see [`Self::track_order`]) instead of sorting again, after a check that each track has
     /// exactly its own events.
     ///
     /// # Errors
@@ -250,8 +252,8 @@ impl Trace {
         any.then_some((first, last))
     }
 
-    /// Shift in ns that reading added to the times of a stream's operations, because their device's clock was off
-    /// ([`DeviceClock::applied_ns`]). Records of synchronization may have kept the host's time.
+    /// Shift in ns that reading added to the times of a GPU stream's operations, because the device's clock was off
+    /// ([`DeviceClock::applied_ns`]); 0 for other tracks. Records of synchronization may have kept the host's time.
     pub fn clock_shift(&self, track: TrackId) -> i64 {
         let track = self.tracks.get(track);
         let clock =
@@ -259,9 +261,11 @@ impl Trace {
         clock.map_or(0, |clock| clock.applied_ns)
     }
 
-    /// Runtime and driver calls that put work on a device ([`crate::names::is_launch`]) without an operation in the GPU
-    /// table, in the order of events. Calls during capture into a graph are excluded. A nested call may be the same
-    /// launch: see [`Self::unrecorded_launches`].
+    /// Runtime and driver calls that put work on a device without an operation in the GPU table, in the order of
+    /// events.
+    ///
+    /// Calls during capture into a graph are excluded. A nested call may be the same launch: see
+    /// [`Self::unrecorded_launches`].
     pub(crate) fn launches_without_work(&self) -> Vec<EventId> {
         let captures = self.capture_ranges();
         let is_captured = |event: EventId| {
@@ -338,12 +342,12 @@ impl Trace {
         }
     }
 
-    /// Handle of an attribute's name, for [`AttrTable::column`].
+    /// Interned handle of an attribute's name, for [`AttrTable::column`]; `None` if no text of the trace equals it.
     pub fn key(&self, name: &str) -> Option<StrId> {
         self.strings.find(name)
     }
 
-    /// Values of one attribute over all events: `trace.attr("correlation").i64(event)`.
+    /// Column with the values of one attribute over all events: `trace.attr("correlation").i64(event)`.
     pub fn attr(&self, name: &str) -> crate::AttrColumn<'_> {
         self.attrs.column(self.key(name))
     }

@@ -40,7 +40,7 @@ pub enum TrackKind {
 }
 
 impl TrackKind {
-    /// Track kind with this discriminant.
+    /// Track kind with this discriminant; `None` for an unknown number.
     pub fn from_u8(value: u8) -> Option<Self> {
         [Self::Thread, Self::Stream, Self::Counter, Self::Async].get(value as usize).copied()
     }
@@ -100,7 +100,8 @@ pub struct TrackTable {
 }
 
 impl TrackTable {
-    /// Rebuild the table of tracks from its rows.
+    /// Rebuild the table of tracks from its rows, with lookup indices. The error names a track whose process does not
+    /// exist.
     pub fn from_rows(processes: Vec<Process>, tracks: Vec<Track>) -> Result<Self, String> {
         let mut table = Self::default();
         for (i, process) in processes.iter().enumerate() {
@@ -123,7 +124,7 @@ impl TrackTable {
         })
     }
 
-    /// Track with this identity, added if new.
+    /// Track of a process, thread number and kind, added if new.
     pub fn track(&mut self, pid: Key, tid: Key, kind: TrackKind) -> TrackId {
         if let Some(&id) = self.track_index.get(&(pid, tid, kind)) {
             return id;
@@ -136,7 +137,7 @@ impl TrackTable {
         id
     }
 
-    /// Track with this identity, if it exists.
+    /// Track of a process, thread number and kind; `None` if it does not exist.
     pub fn find(&self, pid: Key, tid: Key, kind: TrackKind) -> Option<TrackId> {
         self.track_index.get(&(pid, tid, kind)).copied()
     }
@@ -146,7 +147,7 @@ impl TrackTable {
         &self.tracks[id.index()]
     }
 
-    /// Process number or name of a track.
+    /// Number or name of a track's process (for a GPU track, of the device).
     pub fn pid(&self, id: TrackId) -> Key {
         self.processes[self.get(id).process.index()].pid
     }

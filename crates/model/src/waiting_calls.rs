@@ -30,6 +30,7 @@ pub struct WaitingCall {
 }
 
 impl WaitingCall {
+    /// Create a wait for GPU work that is not known by a CUDA event.
     fn for_work(call: EventId, device: i32, ended: i64) -> Self {
         Self { call, device, ended, is_for_event: false }
     }
@@ -273,7 +274,7 @@ fn synchronization_records(trace: &Trace) -> FxHashMap<i64, (i32, Option<i64>)> 
     found
 }
 
-/// Only device on which a process launches work, by process; `None` if there are several.
+/// Device on which a process launches GPU work, by process; `None` if there are several.
 fn devices(trace: &Trace) -> FxHashMap<ProcessId, Option<i32>> {
     let mut found: FxHashMap<ProcessId, Option<i32>> = FxHashMap::default();
     for gpu in trace.gpu.ids() {

@@ -28,7 +28,7 @@ impl LabeledTree<'_> {
         self.tree.nodes.parent[node.index()]
     }
 
-    /// Test if a node's own frame is shown.
+    /// True if a node's own frame is shown; false for hidden frames and the root.
     pub(super) fn is_shown(&self, node: CallNodeId) -> bool {
         node != CallingContextTree::ROOT && !self.labels.hidden[self.tree.nodes.frame[node.index()].index()]
     }
@@ -39,15 +39,18 @@ impl LabeledTree<'_> {
     }
 }
 
-/// Test if a view can be built without paths.
+/// True if a view can be built without paths: additive metric, no grouping, no collapsed recursion, and no selected
+/// frames.
 pub(in super::super) fn needs_no_paths(options: &ViewOptions) -> bool {
     let is_simple = options.metric.adds_up() && options.by.is_none() && !options.collapse;
     is_simple && matches!(options.shape, ViewDirection::TopDown | ViewDirection::BottomUp | ViewDirection::Flat)
 }
 
 impl Builder {
-    /// Add a tree at once, if the view allows it. Views towards callers can be limited to callers of the labels
-    /// `below`. `least` returns thresholds from the total.
+    /// Add all values of a tree in linear time; `false`, without a change, if the view requires paths.
+    ///
+    /// Views towards callers can be limited to callers of the labels `below`. `least` returns thresholds from the
+    /// total.
     pub(in super::super) fn add_without_paths(
         &mut self,
         tree: &CallingContextTree,
@@ -83,6 +86,8 @@ impl Builder {
         true
     }
 
+    /// Add values to a top-down view: at the rows of their nodes, and inclusive values from the leaves up. `alone` has
+    /// calls without a value.
     fn add_downwards(&mut self, labeled: &LabeledTree<'_>, values: &[Value], alone: impl Iterator<Item = Value>) {
         let mut rows = vec![NO_ROW; labeled.tree.nodes.len()];
         rows[0] = 0;
@@ -133,7 +138,8 @@ impl Builder {
         self.nodes.len() - 1
     }
 
-    /// Add values to a flat view: inclusive values count once per label, even in recursion.
+    /// Add values to a flat view: inclusive values count once per label, even in recursion. `alone` has calls without a
+    /// value.
     fn add_flat(&mut self, labeled: &LabeledTree<'_>, values: &[Value], alone: impl Iterator<Item = Value>) {
         let tree = labeled.tree;
         let mut below = vec![CallStats::default(); tree.nodes.len()];

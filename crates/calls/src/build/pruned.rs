@@ -21,18 +21,20 @@ pub(super) struct PendingValue {
 }
 
 impl PendingValue {
+    /// Create a pending value at the row of its group or the root; `path` starts with the value's own frame.
     pub(super) fn new(row: usize, path: &[usize], own: bool, (stats, calls): (&CallStats, u64)) -> Self {
         Self { row, path: path.iter().map(|&label| label as u32).collect(), own, stats: *stats, calls }
     }
 }
 
 impl Builder {
-    /// Follow only callers of rows with a minimum share of the total.
+    /// Collect values of views towards callers as pending, so that [`Self::add_pending`] follows only large rows.
     pub(in super::super) fn prune(&mut self) {
         self.pending_values = Some(Vec::new());
     }
 
-    /// Add all pending values to their caller rows, while rows have at least the share `least`.
+    /// Add all pending values to the rows of their callers, level by level, while rows have at least the share `least`
+    /// of the total.
     pub(in super::super) fn add_pending(&mut self, least: f64) {
         let mut pending_values = self.pending_values.take().unwrap_or_default();
         let least = self.nodes[0].inclusive.sum as f64 * least;

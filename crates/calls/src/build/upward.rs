@@ -42,16 +42,19 @@ struct Slot {
 }
 
 impl Tally {
+    /// Create sums for this number of labels, all 0.
     fn new(labels: usize) -> Self {
         Self { sums: vec![0; labels], slots: vec![Slot::default(); labels], touched: Vec::new() }
     }
 
+    /// Reset the labels in use.
     fn clear(&mut self) {
         for label in self.touched.drain(..) {
             (self.sums[label], self.slots[label]) = (0, Slot::default());
         }
     }
 
+    /// Add a value of the metric to the sum of a caller's label.
     fn add(&mut self, label: usize, sum: u64) {
         if self.slots[label].many == 0 {
             self.touched.push(label);

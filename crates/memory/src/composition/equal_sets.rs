@@ -53,6 +53,7 @@ pub(super) fn sets_of_program_lines(
     uses
 }
 
+/// True if an object was allocated where optimizers run, and does not persist over steps.
 fn is_temporary_by_hand(lifetimes: &Lifetimes<'_>, object: MemoryObjectId) -> bool {
     lifetimes.is_allocated_in_optimizer_step(object) && lifetimes.is_temporary(object)
 }

@@ -61,6 +61,7 @@ fn phase_begins(callers: &Callers<'_>, made: &[(MemoryCallId, MemoryObjectId)]) 
 }
 
 impl<'a> Lifetimes<'a> {
+    /// Find the begins of passes and the lifetimes of all objects of a trace.
     pub(super) fn new(trace: &'a MemoryTrace, callers: &Callers<'_>) -> Self {
         let allocated = |id: MemoryObjectId| Some((trace.objects.allocated_by[id.index()].some()?, id));
         let mut made: Vec<(MemoryCallId, MemoryObjectId)> = trace.objects.ids().filter_map(allocated).collect();
@@ -124,6 +125,7 @@ impl<'a> Lifetimes<'a> {
         self.trace.objects.freed_by[object.index()].some().is_none_or(|freed| freed >= self.last_allocation)
     }
 
+    /// Lifetime of an object, by the number of passes that begin between its allocation and its free.
     fn life(&self, object: MemoryObjectId) -> Life {
         let objects = &self.trace.objects;
         let (made, freed) = (objects.allocated_by[object.index()], objects.freed_by[object.index()].some());
@@ -156,10 +158,12 @@ impl<'a> Lifetimes<'a> {
         self.line(object).is_some_and(|frame| is_of_torch_optim(self.trace, &frame))
     }
 
+    /// Allocating Python line and requested size of an object, as a key.
     fn slot(&self, object: MemoryObjectId) -> SiteAndSize {
         (self.line(object), self.trace.objects.requested[object.index()])
     }
 
+    /// Innermost Python frame of an object's allocation; `None` without one.
     fn line(&self, object: MemoryObjectId) -> Option<Frame> {
         self.lines.get(&self.trace.objects.stack[object.index()]).copied().flatten()
     }

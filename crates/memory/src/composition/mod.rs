@@ -171,6 +171,7 @@ pub struct Part {
 }
 
 impl Part {
+    /// Create an empty part of a purpose, with the allocating line `place`.
     fn new(purpose: Use, evidence: Evidence, place: String) -> Self {
         Self {
             purpose,
@@ -184,6 +185,7 @@ impl Part {
         }
     }
 
+    /// Add bytes to a library's workspaces, and sort the libraries by size.
     fn add_library(&mut self, library: &'static WorkspaceLibrary, bytes: u64) {
         match self.libraries.iter_mut().find(|(known, _)| *known == library) {
             Some((_, sum)) => *sum = sum.saturating_add(bytes),
@@ -232,6 +234,7 @@ struct SharedLookups<'a> {
 }
 
 impl<'a> SharedLookups<'a> {
+    /// Compute callers and lifetimes of a trace, and results that forward passes leave if no backward pass is recorded.
     fn new(trace: &'a MemoryTrace) -> Self {
         let callers = Callers::new(trace);
         let lifetimes = Lifetimes::new(trace, &callers);
@@ -243,6 +246,8 @@ impl<'a> SharedLookups<'a> {
 /// Object with its purpose and the evidence for it.
 type ObjectUse = (MemoryObjectId, Use, Evidence);
 
+/// Purpose and evidence of each live object of a device at a position: by recorded kinds if they cover half of the
+/// bytes, else by sizes and call paths.
 fn uses_at(lookups: &SharedLookups<'_>, device: MemoryDeviceId, position: MemoryCallId) -> Vec<ObjectUse> {
     let (trace, callers) = (lookups.trace, &lookups.callers);
     let alive = alive_at(trace, device, position);
@@ -272,6 +277,7 @@ fn uses_at(lookups: &SharedLookups<'_>, device: MemoryDeviceId, position: Memory
     uses
 }
 
+/// Purpose of memory by the recorded kind of the object and the phase of its allocation.
 fn purpose_of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
     match kind {
         MemoryObjectKind::Parameter => Use::Parameters,
@@ -320,6 +326,7 @@ fn classify(lookups: &SharedLookups<'_>, alive: &[MemoryObjectId]) -> (Classes, 
     (classes, uses)
 }
 
+/// True if the call that allocated an object is recorded, so that the object is not older than the trace.
 fn is_allocated(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
     trace.objects.allocated_by[object.index()].is_some()
 }
@@ -340,6 +347,7 @@ fn purpose_by_path(lookups: &SharedLookups<'_>, object: MemoryObjectId) -> Objec
     (object, purpose, evidence)
 }
 
+/// Sum objects by purpose into parts; some purposes have one part per allocating line.
 fn parts(lookups: &SharedLookups<'_>, uses: &[ObjectUse]) -> Vec<Part> {
     let trace = lookups.trace;
     let mut parts = BTreeMap::<(Use, String), (Part, Vec<MemoryObjectId>)>::new();

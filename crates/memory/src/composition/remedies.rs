@@ -81,6 +81,7 @@ const fn model_memory_text(has_frozen: bool, has_equal_sets: bool) -> &'static s
 /// Least share of the peak, in percent, from which temporaries and kept results are mentioned.
 const MIN_MENTIONED: f64 = 5.0;
 
+/// Advice on temporaries of the optimizer step; `None` if they are a small share of the peak of `all` bytes.
 fn temporaries(part: &Part, all: u64) -> Option<String> {
     let share = 100.0 * part.bytes as f64 / all as f64;
     let place = if part.place.is_empty() { String::new() } else { format!(" ({})", part.place) };
@@ -98,6 +99,7 @@ fn temporaries(part: &Part, all: u64) -> Option<String> {
     })
 }
 
+/// Advice on sets of tensors with equal sizes and unknown use; `share` is in percent of the peak.
 fn equal_sets(parts: &[Part], share: f64) -> String {
     let sets: Vec<&Part> = parts.iter().filter(|part| part.purpose == Use::EqualSets).collect();
     let places: Vec<&str> = sets.iter().map(|part| part.place.as_str()).filter(|place| !place.is_empty()).collect();
@@ -111,6 +113,7 @@ fn equal_sets(parts: &[Part], share: f64) -> String {
     )
 }
 
+/// Advice on parameters without gradients; `share` is in percent of the peak.
 fn frozen(share: f64) -> String {
     format!(
         "Parameters without gradients are {share:.1} % of the peak. Quantize them to 8 or 4 bits (QLoRA), keep them in \
@@ -118,6 +121,7 @@ fn frozen(share: f64) -> String {
     )
 }
 
+/// Advice on results that forward passes leave live; `None` if they are a small share of the peak of `all` bytes.
 fn kept_results(part: &Part, all: u64) -> Option<String> {
     let share = 100.0 * part.bytes as f64 / all as f64;
     let (passes, each) = part.left_by_passes?;
@@ -133,6 +137,7 @@ fn kept_results(part: &Part, all: u64) -> Option<String> {
     })
 }
 
+/// Advice on memory of forward passes without a backward pass; `share` is in percent of the peak.
 fn forward_pass(share: f64) -> String {
     format!(
         "Forward passes allocated {share:.1} % of the peak, and the recording contains no backward pass. For \
@@ -144,6 +149,7 @@ fn forward_pass(share: f64) -> String {
 /// Least share of the peak, in percent, from which library workspaces are mentioned.
 const MUCH_WORKSPACE: f64 = 10.0;
 
+/// Advice on workspaces of CUDA libraries; `None` if they are a small share of the peak of `all` bytes.
 fn workspaces(part: &Part, all: u64) -> Option<String> {
     let share = 100.0 * part.bytes as f64 / all as f64;
     let of_libraries: Vec<String> =

@@ -63,7 +63,7 @@ impl KeptResults {
         Self { iterations, objects }
     }
 
-    /// Test if an object is a kept result.
+    /// True if an object is a kept result.
     pub(super) fn has(&self, object: MemoryObjectId) -> bool {
         self.objects.contains(&object)
     }

@@ -25,7 +25,7 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Live memory objects of all classes (optimizer, backward pass, forward pass, others).
+    /// Objects of all classes except `of_weights`, which are part of `others`.
     pub(super) fn all(&self) -> impl Iterator<Item = MemoryObjectId> + '_ {
         let classes = [&self.optimizer, &self.temporaries, &self.backward, &self.forward, &self.others];
         classes.into_iter().flatten().copied()
@@ -66,8 +66,9 @@ pub(super) struct Recognized {
     pub(super) sizes: Sizes,
 }
 
-/// Find sets of equal sizes among live objects: optimizer state, gradients and parameters. Of several candidate sizes,
-/// the one that explains most bytes is chosen. Empty if fewer than two sets are equal.
+/// Find the sets of equal sizes among live objects that are optimizer state, gradients and parameters.
+///
+/// Of several candidate sizes, the one that explains most bytes is chosen. Empty if fewer than two sets are equal.
 pub(super) fn recognize(trace: &MemoryTrace, classes: &Classes) -> Recognized {
     let lines = group_by_python_line(trace, &classes.optimizer);
     let sets = candidates(trace, classes, &lines).into_iter().filter(is_large_enough(trace, classes));
@@ -80,18 +81,21 @@ pub(super) fn recognize(trace: &MemoryTrace, classes: &Classes) -> Recognized {
     found.reduce(better).unwrap_or_default()
 }
 
-/// Create a test if the objects of a set are large and many enough for their sizes to be evidence. Weights that their
-/// code identifies are no measure: with LoRA, a hundredth of them is trained.
+/// Create a test if a set of sizes is evidence: enough objects, and enough of the peak's bytes.
+///
+/// Weights that their code identifies are no measure: with LoRA, a hundredth of them is trained.
 pub(super) fn is_large_enough(trace: &MemoryTrace, classes: &Classes) -> impl Fn(&Sizes) -> bool + use<> {
     let all: Vec<MemoryObjectId> = classes.all().filter(|object| !classes.of_weights.contains(object)).collect();
     let least = (LEAST_SHARE * bytes_of(trace, &all) as f64) as u64;
     move |set| set.values().sum::<usize>() >= MIN_OBJECTS && bytes(set) >= least
 }
 
+/// Requested size of an object in bytes.
 fn size(trace: &MemoryTrace, object: MemoryObjectId) -> u64 {
     trace.objects.requested[object.index()]
 }
 
+/// Sum of the requested sizes of objects, in bytes.
 fn bytes_of(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> u64 {
     objects.iter().map(|object| size(trace, *object)).fold(0, u64::saturating_add)
 }
@@ -105,6 +109,7 @@ pub(super) fn sizes_of(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Sizes
     sizes
 }
 
+/// Total bytes of a set of sizes.
 fn bytes(sizes: &Sizes) -> u64 {
     sizes.iter().map(|(bytes, count)| bytes.saturating_mul(*count as u64)).fold(0, u64::saturating_add)
 }
@@ -231,8 +236,7 @@ pub(super) fn group_by_program_line(trace: &MemoryTrace, objects: &[MemoryObject
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Find objects of a class that match a set of sizes, also scaled for other element types; `None` if too many are
-/// missing.
+/// Objects of a class that match a set of sizes, also scaled for other element types; `None` if too many are missing.
 pub(super) fn find_set_of_any_type(
     trace: &MemoryTrace,
     class: &[MemoryObjectId],

@@ -97,6 +97,7 @@ fn histogram(kernel: &[ByteAccess]) -> BTreeMap<u32, u64> {
     counts
 }
 
+/// Coefficient of variation of access counts over all accessed bytes; 0 if the mean is 0.
 fn variation(histogram: &BTreeMap<u32, u64>) -> f64 {
     let bytes: f64 = histogram.values().map(|bytes| *bytes as f64).sum();
     let mean = histogram.iter().map(|(times, bytes)| f64::from(*times) * *bytes as f64).sum::<f64>() / bytes;

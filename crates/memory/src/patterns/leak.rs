@@ -113,6 +113,8 @@ struct LeftObjects {
     model_call: MemoryStackId,
 }
 
+/// Append a match for each object that a line leaves in iteration after iteration, in a trace without the program's
+/// end.
 fn find_growth(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     let trace = usage.trace;
     let callers = Callers::new(trace);
@@ -163,6 +165,7 @@ fn find_growth(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     }
 }
 
+/// Matches of a line that leaks, one per object, with its growth per iteration.
 fn matches(trace: &MemoryTrace, left: &LeftObjects, (iterations, origin): (u32, Origin)) -> Vec<PatternMatch> {
     let all = left.objects.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
     // Iterations that begin after backward or an optimizer start with objects of the previous one. The first iteration
@@ -188,6 +191,7 @@ fn matches(trace: &MemoryTrace, left: &LeftObjects, (iterations, origin): (u32, 
     left.objects.iter().map(leak).collect()
 }
 
+/// True if a call path has a reported frame with a line.
 fn has_line(trace: &MemoryTrace, stack: MemoryStackId) -> bool {
     crate::frame_of(trace, stack).is_some_and(|frame| frame.line().is_some())
 }
@@ -200,6 +204,7 @@ struct AllocationSites<'a> {
 }
 
 impl AllocationSites<'_> {
+    /// Allocation site of an object, and its call path if no line is known (else an empty path).
     fn site_and_path(&mut self, object: MemoryObjectId) -> (Site, Path) {
         let (trace, stack) = (self.trace, self.trace.objects.stack[object.index()]);
         let path = self.paths.entry(stack).or_insert_with(|| {

@@ -197,6 +197,7 @@ pub struct PatternMatch {
 }
 
 impl PatternMatch {
+    /// Create a match at an object with wasted bytes, without calls, and with exact certainty so far.
     fn new(pattern: Pattern, object: MemoryObjectId, bytes: u64) -> Self {
         Self {
             pattern,
@@ -225,6 +226,7 @@ impl PatternMatch {
         stack.unwrap_or(trace.objects.stack[self.object.index()])
     }
 
+    /// Set the calls between which memory is wasted, and the number of kernels between them.
     fn between(self, from: MemoryCallId, to: MemoryCallId, kernels: u32) -> Self {
         Self { from, to, kernels, ..self }
     }
@@ -235,8 +237,10 @@ impl PatternMatch {
         Self { certainty, ..self }
     }
 
-    /// Like [`Self::with_certainty`], for an object to be freed after its last use. If several streams use it, the last
-    /// use of the host order need not end last.
+    /// Set the certainty for an object to be freed after its last use: inferred if several streams use it, else from
+    /// accesses and concurrent work in a range of positions.
+    ///
+    /// The last use of the host order need not end last.
     fn with_certainty_after_last_use(self, usage: &ObjectUsage<'_>, span: std::ops::Range<usize>) -> Self {
         let several = usage.ends_on_several_streams(self.object);
         let certainty = if several { Certainty::Inferred } else { self.certainty };

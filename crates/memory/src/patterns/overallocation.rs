@@ -25,6 +25,7 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     }
 }
 
+/// Largest contiguous range of an object of `bytes` bytes outside of ascending spans, in bytes.
 fn largest_hole(spans: &[(u64, u64)], bytes: u64) -> u64 {
     let begins = spans.iter().map(|(begin, _)| *begin).chain([bytes]);
     let ends = [0].into_iter().chain(spans.iter().map(|(_, end)| *end));

@@ -64,7 +64,7 @@ fn best_matching(usage: &ObjectUsage<'_>, used: &[MemoryObjectId]) -> BTreeMap<M
     taken_by.into_iter().map(|(giver, taker)| (taker, giver)).collect()
 }
 
-/// Find a giving object for `taker`, if necessary by reassigning other takers (augmenting path). False if there is
+/// Assign a giving object to `taker`, if necessary by reassigning other takers (augmenting path); `false` if there is
 /// none.
 fn augment(
     usage: &ObjectUsage<'_>,
@@ -139,6 +139,8 @@ enum Status {
     Reused,
 }
 
+/// Append the pairs of one group of similar sizes (taking object, giving object), from a walk over first and last uses
+/// from the end.
 fn walk(usage: &ObjectUsage<'_>, group: &[MemoryObjectId], pairs: &mut Vec<(MemoryObjectId, MemoryObjectId)>) {
     let mut ends: Vec<(usize, bool, usize)> = Vec::new();
     for (at, object) in group.iter().enumerate() {

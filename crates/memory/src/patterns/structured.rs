@@ -59,6 +59,7 @@ fn count_groups(slices: &[Slice], touches: &[ByteAccess]) -> usize {
     count
 }
 
+/// Representative of a set in a union-find forest, with path halving.
 fn root(parent: &mut [usize], mut at: usize) -> usize {
     while parent[at] != at {
         parent[at] = parent[parent[at]];
@@ -77,6 +78,7 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
+    /// Size of the slice in bytes.
     fn bytes(&self) -> u64 {
         self.end - self.begin
     }

@@ -18,6 +18,7 @@ pub(super) fn detect_never_read(usage: &ObjectUsage<'_>, found: &mut Vec<Pattern
     detect(usage, found, Pattern::NeverRead);
 }
 
+/// Append a match to `found` for each object that is unused in the way of `pattern`.
 fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>, pattern: Pattern) {
     for object in usage.trace.objects.ids() {
         let Some(bytes) = usage.bytes(object) else { continue };
@@ -32,6 +33,8 @@ fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>, pattern: Patte
     }
 }
 
+/// Pattern of an object without uses: never accessed, or only filled. `None` if it is used, or if an unseen use is
+/// possible.
 fn kind(usage: &ObjectUsage<'_>, object: MemoryObjectId) -> Option<Pattern> {
     let used = &usage.uses[object.index()];
     let whole_life = usage.trace.objects.allocated_by[object.index()].is_some()

@@ -89,7 +89,7 @@ impl Replay<'_> {
         best
     }
 
-    /// Suggestions (by index) that lower the memory peak most when applied alone, best first.
+    /// Up to [`STARTS`] suggestions (by index) that lower the memory peak most when applied alone, best first.
     fn best_singles(&mut self, among: &[usize], least: u64) -> Vec<usize> {
         let position = self.peak().position.0;
         let least = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
@@ -170,18 +170,22 @@ impl Replay<'_> {
         }
     }
 
+    /// Apply suggestions (by index) in order.
     fn apply_all(&mut self, chosen: &[usize]) {
         for at in chosen {
             self.apply(*at);
         }
     }
 
+    /// Undo suggestions (by index) in reverse order.
     fn undo_all(&mut self, chosen: &[usize]) {
         chosen.iter().rev().for_each(|at| self.undo(*at));
     }
 
-    /// Suggestion in `left` that is best at a position, by least effort or by largest saving. `left` is sorted by
-    /// effort (if that is the first criterion), then by descending bytes.
+    /// Suggestion in `left` that is best at a position, by least effort or by largest saving; `None` if none saves at
+    /// least `least` bytes.
+    ///
+    /// `left` is sorted by effort (if that is the first criterion), then by descending bytes.
     fn best_at(&mut self, left: &[usize], position: u32, (first, least): (Criterion, u64)) -> Option<usize> {
         let enough = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
         let suggestions = self.suggestions;

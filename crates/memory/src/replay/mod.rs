@@ -39,7 +39,7 @@ fn are_independent(suggestion: &Suggestion) -> bool {
 }
 
 impl<'a> Replay<'a> {
-    /// Replay of a device without changes. Only suggestions for its objects can be applied.
+    /// Replay of a device without applied suggestions. Only suggestions for its objects can be applied.
     pub fn new(trace: &'a MemoryTrace, device: MemoryDeviceId, suggestions: &'a [Suggestion]) -> Self {
         let single: Vec<&Suggestion> = suggestions.iter().flat_map(Suggestion::members).collect();
         let mut members = Vec::with_capacity(suggestions.len());
@@ -80,8 +80,9 @@ impl<'a> Replay<'a> {
         self.tree.at(position)
     }
 
-    /// Apply a suggestion, with all members that do not conflict. Return false, without a change, if it conflicts with
-    /// the applied ones, or belongs to another device.
+    /// Apply a suggestion (by index), with all members that do not conflict.
+    ///
+    /// Return false, without a change, if it conflicts with the applied ones, or belongs to another device.
     pub fn apply(&mut self, suggestion: usize) -> bool {
         let mut any = false;
         for member in self.members[suggestion].clone() {

@@ -96,7 +96,7 @@ impl CallingContextTreeBuilder {
         CallProcessId::new(self.tree.processes.len() - 1)
     }
 
-    /// Mutable access to a process that was added to the call tree.
+    /// Mutable access to a process that was added to the call tree; `None` for an unknown handle.
     pub fn process_mut(&mut self, process: CallProcessId) -> Option<&mut CallProcess> {
         self.tree.processes.get_mut(process.index())
     }
@@ -107,12 +107,12 @@ impl CallingContextTreeBuilder {
         CallThreadId::new(self.tree.threads.len() - 1)
     }
 
-    /// Properties of a thread that was added to the call tree.
+    /// Properties of a thread that was added to the call tree; `None` for an unknown handle.
     pub fn known_thread(&self, id: CallThreadId) -> Option<CallThread> {
         self.tree.threads.get(id.index()).copied()
     }
 
-    /// Replace the properties of a thread.
+    /// Replace the properties of a thread; an unknown handle has no effect.
     pub fn set_thread(&mut self, id: CallThreadId, thread: CallThread) {
         if let Some(known) = self.tree.threads.get_mut(id.index()) {
             *known = thread;
@@ -144,7 +144,8 @@ impl CallingContextTreeBuilder {
         place
     }
 
-    /// Add all values of a node at once: same result as [`Self::add`], but faster if values do not arrive one by one.
+    /// Append statistics of a node, thread and metric without a lookup; [`Self::finish`] merges those of equal keys.
+    /// Faster than [`Self::add`] unless values arrive one by one.
     pub fn add_sums(&mut self, node: CallNodeId, thread: CallThreadId, metric: CallMetric, sums: &CallStats) {
         self.stats.push(((node, thread, metric), *sums));
     }
@@ -177,7 +178,8 @@ impl CallingContextTreeBuilder {
         &mut self.tree.report
     }
 
-    /// Finish the calling context tree. The same calls in the same order give the same tree.
+    /// Finish the calling context tree: sort the statistics, and merge those of equal node, thread and metric. The same
+    /// calls in the same order give the same tree.
     pub fn finish(self) -> CallingContextTree {
         let mut tree = CallingContextTree { metrics: self.stats.into_iter().collect(), ..self.tree };
         tree.report.sort();

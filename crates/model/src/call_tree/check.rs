@@ -17,6 +17,7 @@ impl CallingContextTree {
         all(&self.threads, |t| t.process.index() < self.processes.len() && text(t.name), "table call_threads")
     }
 
+    /// Check that row 0 is a root, that parents come before their children, and that the frames of nodes exist.
     fn check_nodes(&self) -> Result<(), String> {
         let nodes = &self.nodes;
         if nodes.parent.len() != nodes.frame.len() {
@@ -36,6 +37,7 @@ impl CallingContextTree {
         Ok(())
     }
 
+    /// Check that the nodes, threads and counter names of metrics exist, and that rows ascend by node and thread.
     fn check_metrics(&self) -> Result<(), String> {
         let metrics = &self.metrics;
         let rows = metrics.node.len();
@@ -55,6 +57,8 @@ impl CallingContextTree {
     }
 }
 
+/// Check that `holds` is true for all values of a column; otherwise the error names the first row with an invalid
+/// reference.
 fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), String> {
     match values.iter().position(|value| !holds(value)) {
         None => Ok(()),

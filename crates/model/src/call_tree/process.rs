@@ -115,7 +115,7 @@ impl CallRole {
         }
     }
 
-    /// Role of a process with this stable name.
+    /// Role of a process with this stable name; `None` for an unknown name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Main, Self::Fork, Self::Spawn].into_iter().find(|role| role.name() == name)
     }

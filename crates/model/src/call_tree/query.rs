@@ -116,8 +116,8 @@ impl CallingContextTree {
         found
     }
 
-    /// Callers of the matching frames, with their part of the `inclusive` values. The frame is [`FrameId::NONE`] where
-    /// a thread began with a match.
+    /// Frames that call the outermost matching frames, each with the merged `inclusive` values of these calls. The key
+    /// is [`FrameId::NONE`] where a thread began with a match.
     pub fn callers(&self, matches: impl Fn(FrameId) -> bool, inclusive: &[CallStats]) -> BTreeMap<FrameId, CallStats> {
         let mut callers: BTreeMap<FrameId, CallStats> = BTreeMap::new();
         for node in self.outermost(matches) {

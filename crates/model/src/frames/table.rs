@@ -16,6 +16,7 @@ pub struct FrameTable {
     indexed: usize,
 }
 
+/// Hash of a frame, for the index of interned frames.
 fn hash(frame: &Frame) -> u64 {
     let mut hasher = FxHasher::default();
     frame.hash(&mut hasher);

@@ -28,12 +28,14 @@ impl AddressMap {
         overlapped
     }
 
-    /// Remove the object that begins at `address` from the address map.
+    /// Remove the object that begins at `address` from the address map, and return it; `None` if no live object begins
+    /// there.
     pub fn remove(&mut self, address: u64) -> Option<MemoryObjectId> {
         self.live.remove(&address).map(|(_, object)| object)
     }
 
-    /// Object that contains `address`, and its offset from the object's first byte.
+    /// Live object that contains `address`, and the offset of `address` from the object's first byte; `None` if there
+    /// is none.
     pub fn find(&self, address: u64) -> Option<(MemoryObjectId, u64)> {
         let (begin, (end, object)) = self.live.range(..=address).next_back()?;
         if address < *end { Some((*object, address - begin)) } else { None }

@@ -147,7 +147,8 @@ impl MemoryTrace {
         times.first() != times.last() && !times.iter().enumerate().all(is_position)
     }
 
-    /// Begin of each call, in ns since the first one; none for a source without times.
+    /// Function from a call's row to its begin, in ns since the first call; `None` for unknown rows and sources without
+    /// times.
     pub fn times_since_first(&self) -> impl Fn(usize) -> Option<i64> {
         let begin = self.calls.start_ns.first().copied().filter(|_| self.has_times());
         move |row| Some(self.calls.start_ns.get(row)?.saturating_sub(begin?))
@@ -189,7 +190,7 @@ impl MemoryTrace {
         id
     }
 
-    /// Add an object that was allocated before the trace begins.
+    /// Add an object that was allocated before the trace begins, without an allocating call.
     pub fn add_older(&mut self, object: NewObject) -> MemoryObjectId {
         self.objects.push(object)
     }
@@ -221,7 +222,7 @@ impl MemoryTrace {
         self.access_rows(call).map(|row| self.accesses.get(row))
     }
 
-    /// Object of an allocation or a free.
+    /// Object that a call allocates or frees; `None` for other calls and for unknown objects.
     pub fn object_of(&self, call: MemoryCallId) -> Option<MemoryObjectId> {
         let about = matches!(self.calls.kind[call.index()], MemoryCallKind::Allocate | MemoryCallKind::Free);
         if about { MemoryObjectId(self.calls.target[call.index()]).some() } else { None }
@@ -344,6 +345,7 @@ impl MemoryTrace {
         rules.iter().find(|(_, holds)| !holds).map_or(Ok(()), |(what, _)| Err((*what).to_owned()))
     }
 
+    /// Check that the targets of allocations, frees, event waits and host synchronizations exist.
     fn check_targets(&self) -> Result<(), String> {
         for call in self.calls.ids() {
             let (kind, target) = (self.calls.kind[call.index()], self.calls.target[call.index()]);

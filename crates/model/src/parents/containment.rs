@@ -57,6 +57,7 @@ impl OpenGroups {
     /// Least value of `most`, below which removal gains nothing.
     const FEW: usize = 64;
 
+    /// Add a group that starts now; ended groups are removed first if the list has grown long.
     fn push(&mut self, rows: &DeviceTracks<'_>, group: (usize, EventId)) {
         if self.groups.len() >= self.most.max(Self::FEW) {
             let now = rows.trace.events.start[group.1.index()];
@@ -87,6 +88,7 @@ struct DeviceTracks<'a> {
 }
 
 impl<'a> DeviceTracks<'a> {
+    /// Find for each track if GPU operations run on it, and if it is a row of transfers.
     fn from_trace(trace: &'a Trace) -> Self {
         let mut has_work = vec![false; trace.tracks.len()];
         for event in trace.events.ids().filter(|&event| trace.kind(event).is_gpu_work()) {
@@ -97,6 +99,7 @@ impl<'a> DeviceTracks<'a> {
         Self { trace, has_work, is_transfers }
     }
 
+    /// Track of an event.
     fn track(&self, event: EventId) -> TrackId {
         self.trace.events.track[event.index()]
     }

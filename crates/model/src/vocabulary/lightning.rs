@@ -32,6 +32,7 @@ pub fn takes_batch(span: &str) -> bool {
     span.starts_with(PROFILER) && FETCHES.iter().any(|fetch| matches(fetch, span))
 }
 
+/// Data-loading phase for the span pattern at an index of [`FETCHES`].
 const fn fetch(at: usize) -> PhaseSpan {
     phase(DataLoading, FETCHES[at])
 }
@@ -71,8 +72,8 @@ pub(super) const FRAMEWORK: Framework = Framework {
     ..Framework::named("Lightning")
 };
 
-/// Module of a span of `RegisterRecordFunction`, in the notation of PyTorch's profiler: the class without its package,
-/// and the module's name.
+/// Class and name of the module of a `RegisterRecordFunction` span, the class without its package. `None` for other
+/// spans.
 #[must_use]
 pub fn module_of(span: &str) -> Option<(&str, &str)> {
     let (class, name) = span.strip_prefix(MODULE)?.split_once(": ")?;

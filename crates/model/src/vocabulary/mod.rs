@@ -106,7 +106,7 @@ impl Framework {
         Self { name, packages: &[], checkouts: &[], steps: &[], spans: &[], code: &[] }
     }
 
-    /// Role of a span with this name, by the framework's step marks.
+    /// Role of a span with this name, by the framework's step marks; `None` if the span marks no step.
     #[must_use]
     pub fn step_role(&self, span: &str) -> Option<StepRole> {
         self.steps.iter().find(|step| matches(step.name, span)).map(|step| step.role)
@@ -125,12 +125,14 @@ pub const FRAMEWORKS: &[Framework] = &[
 ];
 
 /// Entry of a framework's span with this name: the training phase that it marks, or `phase: None` if it covers several.
+/// `None` for spans of no framework.
 #[must_use]
 pub fn phase_span(name: &str) -> Option<&'static PhaseSpan> {
     FRAMEWORKS.iter().flat_map(|framework| framework.spans).find(|span| matches(span.name, name))
 }
 
-/// Training phase of a framework's function, by its file and its name with or without its class.
+/// Training phase of a framework's function, by its file and its name with or without its class; `None` for other
+/// functions.
 #[must_use]
 pub fn phase_of_code(file: &str, function: &str) -> Option<TrainingPhase> {
     let method = function.rsplit('.').next().unwrap_or(function);
