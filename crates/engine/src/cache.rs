@@ -9,6 +9,7 @@ use std::fs;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::path::{Path, PathBuf};
 
+/// Content of a cache file: the key of program and run, and the cached value.
 #[derive(Serialize, Deserialize)]
 struct Entry<T> {
     key: String,
@@ -20,7 +21,8 @@ fn file(run: &Path, name: &str) -> PathBuf {
     run.join("cache").join(format!("{name}.json"))
 }
 
-/// Key of a cache entry: version, size and build time of the program, and a hash of the run's manifest.
+/// Key of a cache entry: version, size and build time of the program, and a hash of the run's manifest. `None` if a
+/// file cannot be read.
 fn key(run: &Path) -> Option<String> {
     let program = fs::metadata(std::env::current_exe().ok()?).ok()?;
     let built = program.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;

@@ -15,7 +15,7 @@ pub(crate) fn is_calls(run: &Path) -> bool {
     is_recording(run) || stackline_ingest::is_profile(run)
 }
 
-/// True if a path is the directory of a recording, merged or not.
+/// True if a path is the directory of a recording with streams, or a run directory with a call tree.
 pub(crate) fn is_recording(run: &Path) -> bool {
     run.is_dir() && (recording::has_streams(run) || entry(run).is_some())
 }

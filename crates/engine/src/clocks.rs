@@ -55,6 +55,7 @@ pub fn rank_clocks(set: &TraceSet) -> Vec<RankClock> {
     clocks_of(&ranks(set), &ends)
 }
 
+/// Clock offset of each rank from the ends of its collectives, relative to the first rank; unknown without shared ones.
 fn clocks_of(ranks: &[i64], ends: &[CollectiveEnds]) -> Vec<RankClock> {
     let mut clocks: Vec<RankClock> = ranks.iter().map(|&rank| unplaced(rank)).collect();
     if let Some(first) = clocks.first_mut() {
@@ -76,7 +77,7 @@ fn clocks_of(ranks: &[i64], ends: &[CollectiveEnds]) -> Vec<RankClock> {
     }
 }
 
-/// Clock offset of a rank that is still unknown.
+/// Entry of a rank whose clock offset is still unknown.
 fn unplaced(rank: i64) -> RankClock {
     RankClock {
         rank,
@@ -89,8 +90,9 @@ fn unplaced(rank: i64) -> RankClock {
     }
 }
 
-/// Estimate a rank's clock offset by comparison with a rank of known offset. The rank that shares most collectives is
-/// used, of equal ones the first.
+/// Estimate a rank's clock offset by comparison with a rank of known offset; `None` without shared collectives.
+///
+/// The rank that shares most collectives is used, of equal ones the first.
 fn estimate_offset(rank: usize, ends: &[CollectiveEnds], clocks: &[RankClock]) -> Option<RankClock> {
     let mut best: Option<(usize, Vec<i64>, bool)> = None;
     for (other, _) in clocks.iter().enumerate().filter(|(_, c)| c.offset_ns.is_some()) {
@@ -146,6 +148,7 @@ fn differences(CollectiveEnds(a): &CollectiveEnds, CollectiveEnds(b): &Collectiv
     (matched, false)
 }
 
+/// Median of sorted numbers (mean of two middle ones); `None` without numbers.
 fn median(sorted: &[i64]) -> Option<i64> {
     let middle = sorted.len() / 2;
     match sorted.len() {

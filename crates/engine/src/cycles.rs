@@ -56,12 +56,13 @@ pub(crate) struct OlderTrace {
 }
 
 impl OlderTrace {
+    /// Describe a trace that is left out, and its relation to the newer one.
     fn new(older: &Cycle, newer: &Cycle) -> Self {
         Self { name: older.name.clone(), is_of_other_process: !older.has_process_of(newer) }
     }
 }
 
-/// Process of the first step, else the one with most events on threads.
+/// PID of the process with the first step, else of the one with most events on threads; `None` if that has no number.
 fn main_process(trace: &Trace) -> Option<i64> {
     if let Some(step) = trace.steps.first() {
         return trace.process_of(step).as_int();

@@ -7,7 +7,8 @@ use stackline_findings::step_time;
 use stackline_model::{CallingContextTree, Trace};
 use stackline_timeline::Scope;
 
-/// Profiles of one run: of each rank of a trace, archive, directory or run directory, or of a recording of calls.
+/// Read the profiles of one run for a comparison: one per rank of its traces, or one of a recording of calls.
+///
 /// `seen` gets each trace with its rank; for a recording, a trace with only a name and a read report.
 ///
 /// # Errors
@@ -37,6 +38,8 @@ pub fn profiles(
     Ok(set.traces.iter().zip(ranks(&set)).map(profile).collect())
 }
 
+/// Profile of a recording of calls (one list entry), optionally of the processes of one rank. The error names missing
+/// steps, ranks or times.
 fn of_calls(
     run: &Run,
     scope: &Scope,
@@ -70,6 +73,7 @@ pub fn profile_of_calls(tree: &CallingContextTree, name: &str) -> Result<Profile
     Profile::from_calls(tree, name, mean_step)
 }
 
+/// Restrict a call tree to the processes of one rank, with the engine's error if no process has it.
 fn of_rank(tree: CallingContextTree, requested: i64) -> Result<CallingContextTree, Error> {
     let available = ranks_of_calls(&tree);
     calls_of_rank(tree, requested).map_err(|_| Error::NoRank { requested, available })

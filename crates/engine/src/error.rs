@@ -82,6 +82,7 @@ pub enum Error {
     Cancelled,
 }
 
+/// Message part for an input without times, by its form: profile file or run.
 fn no_times(path: &Path) -> &'static str {
     if path.is_file() {
         return "this profile contains no times; to compare its sample counts, use `stackline calls --diff BEFORE \
@@ -93,6 +94,7 @@ fn no_times(path: &Path) -> &'static str {
 /// Maximum number of listed files.
 const NAMED: usize = 12;
 
+/// Message part with the remedy for traces that are not ranks of one job: the option, or the files to choose from.
 fn instead(choices: &[String], several: bool) -> String {
     if choices.is_empty() || several {
         return "select one trace with --rank (`stackline doctor` lists the traces)".to_owned();
@@ -145,6 +147,7 @@ impl Error {
     }
 }
 
+/// Format ascending ranks for a message: `ranks 0 to 3, 7`.
 fn list(ranks: &[i64]) -> String {
     match ranks {
         [] => "none".to_owned(),
@@ -153,6 +156,7 @@ fn list(ranks: &[i64]) -> String {
     }
 }
 
+/// Message part that the input lacks a step or a range of steps.
 fn missing_steps(first: i64, last: i64) -> String {
     if first == last {
         format!("the input has no step {first}")
@@ -161,6 +165,7 @@ fn missing_steps(first: i64, last: i64) -> String {
     }
 }
 
+/// Message part with the existing steps, or how to mark steps if there are none.
 fn steps(available: &[i64]) -> String {
     match available {
         [] => "no steps are marked. Mark steps when recording, with step() of the profiler or with spans named \
@@ -171,6 +176,7 @@ fn steps(available: &[i64]) -> String {
     }
 }
 
+/// Format a number of profiler cycles for a message.
 fn profiler_cycles(number: usize) -> String {
     if number == 1 { "one profiler cycle".to_owned() } else { format!("{number} profiler cycles, numbered from 1") }
 }

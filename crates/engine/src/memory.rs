@@ -12,7 +12,9 @@ use stackline_model::MemoryTrace;
 use std::path::{Path, PathBuf};
 
 /// Read the memory trace of a file, archive or folder: separate memory data, else that of the first trace with memory
-/// events. The inner error is the part that an input without a memory trace has instead.
+/// events.
+///
+/// The inner error is the part that an input without a memory trace has instead.
 pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Result<MemoryTrace, Part>, Error> {
     options.watch.expect(size(path, 0));
     match read_traces_and_memory(&[path.to_owned()], &read_options(options)) {
@@ -71,8 +73,8 @@ pub(crate) fn files(inputs: &[PathBuf]) -> Result<Vec<(PathBuf, String)>, Error>
     Ok(all)
 }
 
-/// Keep the files if they contain several memory traces (several files, or one archive of several); else return no
-/// files.
+/// Return the files if they contain several memory traces (several files, or one archive of several); else an empty
+/// list.
 pub(crate) fn files_of_several(files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
     match &files[..] {
         // A run directory shows one of its processes. An unreadable archive gives its error when it is read.
@@ -115,8 +117,10 @@ fn read_named((file, name): &(PathBuf, String), options: &OpenOptions) -> Result
     Ok(traces)
 }
 
-/// Read the memory trace that a run contains in addition to its traces. For a recording, that of the process with the
-/// highest peak; else the first one that `import` stored. Its read report has the number of candidates.
+/// Read the memory trace that a run stores in addition to its traces; `None` if it has none.
+///
+/// For a recording, that of the process with the highest peak; else the first one that `import` stored. Its read report
+/// has the number of candidates.
 ///
 /// # Errors
 /// If it exists and cannot be read.

@@ -172,20 +172,24 @@ struct FindingBuilder<'a> {
 }
 
 impl<'a> FindingBuilder<'a> {
+    /// Index the matches by pattern and object, and rank the suggestions by the highest peaks.
     fn new(analysis: &'a MemoryAnalysis<'a>) -> Self {
         let matches = analysis.matches.iter().map(|found| ((found.pattern, found.object), found)).collect();
         let ranked = analysis.ranked_by_highest();
         Self { analysis, ranked, matches }
     }
 
+    /// Memory trace of the analysis.
     fn trace(&self) -> &'a MemoryTrace {
         self.analysis.trace()
     }
 
+    /// Suggestion at an index of the ranking.
     fn suggestion(&self, at: usize) -> &Suggestion {
         &self.ranked[at].suggestion
     }
 
+    /// Name of a device, empty if unknown.
     fn device_name(&self, device: MemoryDeviceId) -> String {
         let name = self.trace().devices.get(device.index()).map(|device| device.name).unwrap_or_default();
         self.trace().strings.get(name).to_owned()
@@ -414,10 +418,12 @@ fn is_reported_without_change(trace: &MemoryTrace, found: &PatternMatch) -> bool
     WITHOUT_CHANGE.contains(&found.pattern) || found.pattern == Pattern::MemoryLeak && grows
 }
 
+/// Named number of a finding, with its unit.
 fn fact(name: &str, value: f64, unit: Unit) -> Fact<String> {
     Fact { name: name.to_owned(), value, unit }
 }
 
+/// Support of a finding by the certainty of its waste.
 fn support(certainty: Certainty) -> Support {
     match certainty {
         Certainty::Exact => Support::Exact,
@@ -429,6 +435,7 @@ fn support(certainty: Certainty) -> Support {
 /// Effort from which a change may cost more than it saves, even for certain waste: reuse, slices, copies to the host.
 const GREAT_EFFORT: u8 = 3;
 
+/// Confidence in a finding by the certainty of its waste; great effort lowers it by one level.
 fn confidence(certainty: Certainty, effort: u8) -> Confidence {
     match certainty {
         Certainty::Exact if effort < GREAT_EFFORT => Confidence::High,

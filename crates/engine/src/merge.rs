@@ -18,6 +18,7 @@ pub fn concatenate(per_rank: Vec<(i64, Vec<Table>)>) -> Vec<Table> {
     names.iter().map(|name| one(name, &per_rank)).collect()
 }
 
+/// Join the tables with one name into one table with a first column `rank`.
 fn one(name: &str, per_rank: &[(i64, Vec<Table>)]) -> Table {
     let parts: Vec<(i64, &Table)> = per_rank
         .iter()
@@ -92,6 +93,7 @@ fn concatenate_values<'a>(parts: impl Iterator<Item = (Option<&'a Column>, usize
     }))
 }
 
+/// Concatenate converted values of a column; a table that lacks the column gives `None` for each of its rows.
 fn fill<'a, T: Clone>(
     parts: impl Iterator<Item = (Option<&'a Column>, usize)>,
     value: impl Fn(&Values, usize) -> Option<T>,

@@ -186,7 +186,7 @@ pub(crate) fn open_group(
     Ok(traces)
 }
 
-/// True if a file cannot be read, or contains no trace.
+/// True if an error means that a file cannot be read, or contains no trace.
 fn is_no_trace(error: &Error) -> bool {
     matches!(error, Error::Ingest(_) | Error::Lacks(_))
 }
@@ -293,6 +293,7 @@ enum Input<'a> {
 }
 
 impl<'a> Input<'a> {
+    /// Classify an input path as run directory, directory with runs, or other files.
     fn new(path: &'a Path) -> Self {
         if is_run(path) {
             return Self::Run(path);
@@ -301,6 +302,7 @@ impl<'a> Input<'a> {
         if runs.is_empty() { Self::Files(path) } else { Self::WithRuns(path, runs) }
     }
 
+    /// Path of the input.
     fn path(&self) -> &'a Path {
         match self {
             Self::Run(path) | Self::WithRuns(path, _) | Self::Files(path) => path,
@@ -379,6 +381,7 @@ pub fn save_with(set: &TraceSet, memory: &[MemoryTrace], run: &Path, options: &W
     }
 }
 
+/// Read traces from files and directories, without the paths in `leave_out`.
 fn read(paths: &[PathBuf], leave_out: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
     let options = ReadOptions { leave_out: leave_out.to_vec(), ..read_options(options) };
     match stackline_ingest::read_paths(paths, &options) {
@@ -400,6 +403,7 @@ pub(crate) fn read_options(options: &OpenOptions) -> ReadOptions {
     }
 }
 
+/// Read the traces of a run directory from its tables, or of a recording from its streams.
 fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
     if crate::calls::is_recording(path) && !stackline_store::read_manifest(path).is_ok_and(|run| !run.traces.is_empty())
     {

@@ -10,6 +10,7 @@ pub struct Progress {
     inner: Arc<Inner>,
 }
 
+/// Shared state: cancel flag, bytes read so far, and bytes to read.
 #[derive(Default)]
 struct Inner {
     cancelled: Arc<AtomicBool>,

@@ -55,7 +55,7 @@ pub fn position_of_rank(set: &TraceSet, requested: i64) -> Result<usize, Error> 
     })
 }
 
-/// Keep the trace of one rank. A trace without a rank in its file gets its index as rank, so that a run made of it
+/// Keep only the trace of one rank. A trace without a rank in its file gets its index as rank, so that a run made of it
 /// keeps it.
 pub(crate) fn select_rank(set: TraceSet, requested: i64) -> Result<TraceSet, Error> {
     let at = position_of_rank(&set, requested)?;

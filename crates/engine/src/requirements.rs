@@ -34,6 +34,7 @@ pub struct Lacks {
 impl std::error::Error for Lacks {}
 
 impl Lacks {
+    /// Create the error that the input at a path lacks a part.
     pub(crate) fn new(path: &Path, needed: Part, has: impl Into<Vec<Part>>) -> Self {
         let (paths, report) = (vec![path.to_owned()], ReadReport::default());
         Self { paths, needed, has: has.into(), report, is_one_of_several: false }

@@ -39,10 +39,12 @@ enum BestFrame {
     Operator(Frame),
 }
 
+/// True if a frame's file is a Python file.
 fn is_python(trace: &MemoryTrace, frame: &Frame) -> bool {
     frame.file_text(&trace.strings).ends_with(".py")
 }
 
+/// Text of a frame: `train.py:88 step`, or only its function without a file.
 fn frame_text(trace: &MemoryTrace, frame: &Frame) -> String {
     let (function, file) = (frame.function_text(&trace.strings), frame.file_text(&trace.strings));
     match (file, frame.line().unwrap_or(0)) {
@@ -79,8 +81,8 @@ fn best(trace: &MemoryTrace, frames: &[Frame]) -> Option<BestFrame> {
     frames.iter().find(|frame| !is_allocation_plumbing(text(frame))).or(frames.first()).copied().map(BestFrame::Frame)
 }
 
-/// Most informative frame of a call path, as a key for grouping: paths with the same name by [`locate`] have the same
-/// frame. None if the path is unknown.
+/// Most informative frame of a call path, as a key for grouping; `None` if the path is unknown. Paths with the same
+/// name by [`locate`] have the same frame.
 pub fn frame_of(trace: &MemoryTrace, stack: MemoryStackId) -> Option<Frame> {
     let frames: Vec<Frame> = trace.stacks.frames_of(stack).collect();
     Some(match best(trace, &frames)? {
@@ -89,7 +91,8 @@ pub fn frame_of(trace: &MemoryTrace, stack: MemoryStackId) -> Option<Frame> {
     })
 }
 
-/// Source location of a call path. None if the path is unknown.
+/// Source location of a call path: its most informative frame as file, line, function and text. `None` if the path is
+/// unknown.
 pub fn locate(trace: &MemoryTrace, stack: MemoryStackId) -> Option<SourceLocation> {
     let frames: Vec<Frame> = trace.stacks.frames_of(stack).collect();
     let mut location = locate_frames(trace, &frames)?;
@@ -99,6 +102,7 @@ pub fn locate(trace: &MemoryTrace, stack: MemoryStackId) -> Option<SourceLocatio
     Some(location)
 }
 
+/// Source location of a call path's most informative frame; `None` without frames.
 fn locate_frames(trace: &MemoryTrace, frames: &[Frame]) -> Option<SourceLocation> {
     let unnamed =
         |function: String| SourceLocation { file: None, line: 0, text: function.clone(), function: Some(function) };
@@ -123,6 +127,7 @@ fn locate_frames(trace: &MemoryTrace, frames: &[Frame]) -> Option<SourceLocation
     })
 }
 
+/// Source location of a Python frame, with a suffix if it called generated code or autocast.
 fn python_location(trace: &MemoryTrace, frames: &[Frame], frame: &Frame) -> SourceLocation {
     let within = || frames.iter().take_while(|inner| *inner != frame);
     let suffix = if within().any(|inner| is_generated_code(inner.file_text(&trace.strings))) {
@@ -150,6 +155,8 @@ fn backward_name(trace: &MemoryTrace, frames: &[Frame], node: &Frame) -> String 
     }
 }
 
+/// Name of the operator that a C++ frame dispatches, as PyTorch's profiler writes it: `aten::div`. `None` for other
+/// frames.
 fn operator_name(trace: &MemoryTrace, frame: &Frame) -> Option<String> {
     operator(frame.function_text(&trace.strings)).map(|name| format!("{OPERATOR_PREFIX}{name}"))
 }

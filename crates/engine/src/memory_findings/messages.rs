@@ -20,6 +20,7 @@ pub(super) fn title(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     format!("{which}: {}", wrong(facts, waste))
 }
 
+/// Cause of a memory finding in one clause, such as `freed too late: 3 kernels ran …`.
 fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     let found = match waste.known {
         WasteEvidence::Match(found) => found,
@@ -97,6 +98,7 @@ fn kernel_count(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
     format!("{count} {}{}", kernel(facts, found), if count == 1 { "" } else { "s" })
 }
 
+/// Noun of a match's kernels: `kernel`, or `operator` if the source records operators.
 fn kernel(facts: &ObjectUsage<'_>, found: &PatternMatch) -> &'static str {
     let evidence = facts.uses[found.object.index()].evidence;
     if evidence == AccessEvidence::OperatorLevel { "operator" } else { "kernel" }

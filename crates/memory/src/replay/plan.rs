@@ -25,6 +25,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
+    /// Create a plan of single-object suggestions, none of which is applied yet.
     pub(super) fn new(trace: &'a MemoryTrace, suggestions: Vec<&'a Suggestion>) -> Self {
         let (giver, taker, needed_by) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self { trace, suggestions, applied: BTreeMap::new(), giver, taker, needed_by }
@@ -86,6 +87,7 @@ impl<'a> Plan<'a> {
         std::iter::successors(self.taker.get(&object), |by| self.taker.get(by)).count()
     }
 
+    /// Applied suggestions (by index) of an object.
     fn applied_to(&self, object: MemoryObjectId) -> &[usize] {
         self.applied.get(&object).map_or(&[], Vec::as_slice)
     }
@@ -112,6 +114,7 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Record that an applied recomputation reads an object, or remove that record when it is undone.
     fn note_need(&mut self, need: MemoryObjectId, suggestion: usize, apply: bool) {
         // Common inputs (weights, a batch) are added and removed thousands of times.
         let needing = self.needed_by.entry(need).or_default();

@@ -63,6 +63,7 @@ impl Tree {
         }
     }
 
+    /// Add bytes to the leaves in `span` below a node, which covers `count` leaves from `begin`, and update the maxima.
     fn add_below(&mut self, node: usize, begin: usize, count: usize, span: (usize, usize), bytes: i64) {
         if span.0 >= begin + count || span.1 <= begin {
             return;

@@ -39,6 +39,7 @@ pub(crate) struct Callers<'a> {
 }
 
 impl<'a> Callers<'a> {
+    /// Compute the contexts of all call paths of a trace, from their frames and callers.
     pub(crate) fn new(trace: &'a MemoryTrace) -> Self {
         let frames: Vec<PathContexts> = trace
             .stacks
@@ -66,7 +67,7 @@ impl<'a> Callers<'a> {
         Self { trace, nodes }
     }
 
-    /// Contexts of a call path; none if it is unknown.
+    /// Contexts of a call path, such as backward or optimizer; all false if the path is unknown.
     fn at(&self, stack: MemoryStackId) -> PathContexts {
         stack.some().and_then(|stack| self.nodes.get(stack.index())).copied().unwrap_or_default()
     }
@@ -76,7 +77,8 @@ impl<'a> Callers<'a> {
         self.at(stack).backward
     }
 
-    /// Training phase in which an object was allocated, by its call path and its module.
+    /// Training phase in which an object was allocated: `optimizer`, `backward`, `data`, `forward` or `other`, by its
+    /// call path and its module.
     pub(crate) fn phase_of(&self, object: MemoryObjectId) -> &'static str {
         use MemoryObjectKind::{Gradient, OptimizerState, Parameter};
         let (objects, row) = (&self.trace.objects, object.index());
@@ -120,7 +122,8 @@ impl<'a> Callers<'a> {
         self.at(self.trace.objects.stack[object.index()]).weights
     }
 
-    /// Call path of the code that called the model, for an object of a forward pass.
+    /// Call path of the code that called the model, for an object of a forward pass; `None` for objects of other
+    /// phases.
     pub(crate) fn model_call(&self, object: MemoryObjectId) -> Option<MemoryStackId> {
         let stack = self.trace.objects.stack[object.index()];
         let within = self.at(stack);
@@ -165,11 +168,12 @@ impl<'a> Callers<'a> {
         false
     }
 
+    /// Call path of the caller; `None` for an outermost frame.
     fn parent(&self, node: MemoryStackId) -> Option<MemoryStackId> {
         self.trace.stacks.parent.get(node.some()?.index())?.some()
     }
 
-    /// Outermost operator of a call path, which the program calls, and its name.
+    /// Outermost operator of a call path, which the program calls, as its node and name; `None` without operators.
     pub(super) fn outermost_operator(&self, stack: MemoryStackId) -> Option<(MemoryStackId, StrId)> {
         let outwards = std::iter::successors(stack.some(), |node| self.parent(*node));
         let node = outwards.filter(|node| self.at(*node).operator).last()?;
@@ -225,6 +229,7 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
+    /// Create an empty cache for the test `is`.
     pub(super) fn new(trace: &'a MemoryTrace, is: fn(&str) -> bool) -> Self {
         Self { trace, is, known: FxHashMap::default() }
     }

@@ -17,6 +17,7 @@ pub(super) struct Times<'a> {
 }
 
 impl<'a> Times<'a> {
+    /// Test if the calls of a trace have durations.
     pub(super) fn new(trace: &'a MemoryTrace) -> Self {
         Self { trace, known: trace.calls.duration_ns.iter().any(|duration| *duration > 0) }
     }

@@ -25,6 +25,7 @@ pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     }
 }
 
+/// Describe the change of a suggestion's first object in one phrase.
 fn describe_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     let object = named(trace, suggestion.object);
     let fills = match suggestion.fills {
@@ -102,6 +103,7 @@ fn describe_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     }
 }
 
+/// Describe the reuse of another object's memory.
 fn reuse_text(trace: &MemoryTrace, suggestion: &Suggestion, owner: MemoryObjectId) -> String {
     let (object, old) = (named(trace, suggestion.object), named(trace, owner));
     match suggestion.fills {
@@ -114,6 +116,7 @@ fn reuse_text(trace: &MemoryTrace, suggestion: &Suggestion, owner: MemoryObjectI
     }
 }
 
+/// Describe the operator that could write its result into the memory of its input `owner`.
 fn in_place_text(trace: &MemoryTrace, object: MemoryObjectId, owner: MemoryObjectId) -> String {
     let (operator, object, owner) = (operator_of(trace, object), named(trace, object), named(trace, owner));
     match trace.strings.get(operator) {
@@ -128,7 +131,7 @@ fn in_place_text(trace: &MemoryTrace, object: MemoryObjectId, owner: MemoryObjec
     }
 }
 
-/// Calls that compute an object again: first its freed input, if needed.
+/// Calls that compute an object again, as text: first the call of its freed input, if needed.
 fn recomputing_calls(trace: &MemoryTrace, first: Option<MemoryCallId>, by: MemoryCallId) -> String {
     match first {
         None => call(trace, by),
@@ -136,6 +139,7 @@ fn recomputing_calls(trace: &MemoryTrace, first: Option<MemoryCallId>, by: Memor
     }
 }
 
+/// Describe the change to an element type of half the size.
 fn smaller_dtype_text(trace: &MemoryTrace, object: MemoryObjectId) -> String {
     let (dtype, object) = (trace.strings.get(trace.objects.dtype[object.index()]), named(trace, object));
     match half_of(dtype) {
@@ -152,6 +156,7 @@ fn exact_bytes(size: u64) -> String {
     if text.ends_with(" B") { text } else { format!("{text} ({} bytes)", count(size)) }
 }
 
+/// Name of an object, with the allocating source location in brackets if known.
 fn named(trace: &MemoryTrace, object: MemoryObjectId) -> String {
     let place = place(trace, trace.objects.stack[object.index()]);
     format!("{}{}", trace.object_name(object), place.map_or(String::new(), |place| format!(" ({place})")))

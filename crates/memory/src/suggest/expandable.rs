@@ -29,6 +29,8 @@ pub(super) fn expandable(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
     (0..trace.devices.len()).map(MemoryDeviceId::new).filter_map(|device| of_device(usage, device)).collect()
 }
 
+/// Suggestion of expandable segments for one device; `None` if the model cannot be used or predicts no sufficient
+/// saving.
 fn of_device(usage: &ObjectUsage<'_>, device: MemoryDeviceId) -> Option<Suggestion> {
     let trace = usage.trace;
     let settings = AllocatorSettings::from_trace(trace, device);

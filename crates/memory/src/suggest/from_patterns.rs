@@ -34,6 +34,7 @@ pub fn suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Sug
     made
 }
 
+/// Object, change, pattern and certainty of a pattern's match, without added run time: the input of [`suggestion`].
 fn suggestion_for(found: &PatternMatch, action: Action) -> NewSuggestion {
     let PatternMatch { object, pattern, certainty, .. } = *found;
     NewSuggestion { object, action, pattern, certainty, cost_ns: 0 }

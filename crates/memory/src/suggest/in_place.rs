@@ -103,8 +103,8 @@ fn alone_in_operator(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<bool> {
     alone
 }
 
-/// Name of the operator to run in place so that it writes this output into its input. It is the operator that the
-/// program called, if that has an in-place form.
+/// Name of the operator to run in place so that its output reuses its input: the program's outermost operator if that
+/// has an in-place form, else the allocating one.
 pub(super) fn operator_of(trace: &MemoryTrace, output: MemoryObjectId) -> StrId {
     let frames = trace.stacks.frames_of(trace.objects.stack[output.index()]);
     let operators =
@@ -173,6 +173,7 @@ fn is_read_once(usage: &ObjectUsage<'_>, object: MemoryObjectId, call: MemoryCal
     used.last_touch == call && (filled || made)
 }
 
+/// Suggestion that an operator writes its output into its input; `None` if that would change nothing.
 fn suggest(usage: &ObjectUsage<'_>, input: MemoryObjectId, output: MemoryObjectId) -> Option<Suggestion> {
     let (a, b) = (usage.trace.life(input), usage.trace.life(output));
     let joint = a.start.min(b.start)..a.end.max(b.end);

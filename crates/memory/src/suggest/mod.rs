@@ -222,7 +222,7 @@ pub struct Suggestion {
 }
 
 impl Suggestion {
-    /// Suggestion per object; an object may have several, at several times.
+    /// This suggestion and those in `more`, one per object; an object may have several, at several times.
     pub fn members(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.more)
     }
@@ -254,7 +254,7 @@ impl Suggestion {
         self.members().map(|member| member.certainty).fold(self.certainty, Certainty::max)
     }
 
-    /// Suggestion with only the members that pass a test; none if no member does.
+    /// Suggestion with only the members that pass a test; `None` if no member does.
     pub fn with_members(&self, keep: impl Fn(&Self) -> bool) -> Option<Self> {
         let alone = |member: &Self| Self { more: Vec::new(), ..member.clone() };
         let mut kept = self.members().filter(|member| keep(member)).map(alone);

@@ -104,6 +104,8 @@ struct Recomputer<'a> {
 }
 
 impl Recomputer<'_> {
+    /// Suggestion to free an activation in a gap and recompute it afterwards; `None` if the calls cannot run again with
+    /// the same results.
     fn recompute_for_gap(&mut self, gap: &Gap) -> Option<Suggestion> {
         let (after, before) = (gap.after, gap.needed_again);
         let maker = self.maker(gap.object, before)?;
@@ -141,10 +143,12 @@ impl Recomputer<'_> {
         suggestion(self.usage, new)
     }
 
+    /// Size of an object in bytes.
     fn bytes(&self, object: MemoryObjectId) -> u64 {
         self.usage.trace.objects.bytes[object.index()]
     }
 
+    /// Writes to an object, in the order of calls.
     fn writes_of(&self, object: MemoryObjectId) -> &[Write] {
         let first = self.writes.partition_point(|write| write.object < object);
         let count = self.writes[first..].partition_point(|write| write.object == object);
@@ -152,7 +156,7 @@ impl Recomputer<'_> {
     }
 
     /// Call that wrote the content of an object before another call, if it did so alone or over its own earlier write
-    /// (`addmm` begins with a copy of the bias).
+    /// (`addmm` begins with a copy of the bias). `None` otherwise.
     fn maker(&self, object: MemoryObjectId, before: MemoryCallId) -> Option<Computation> {
         let writes = self.writes_of(object);
         match writes[..writes.partition_point(|write| write.call < before)] {

@@ -27,6 +27,7 @@ pub(crate) struct Sites<'a> {
 }
 
 impl<'a> Sites<'a> {
+    /// Create an empty lookup for the call paths of a trace.
     pub(crate) fn new(trace: &'a MemoryTrace) -> Self {
         Self { trace, lines: FxHashMap::default() }
     }
@@ -46,6 +47,7 @@ impl<'a> Sites<'a> {
         Site { device, line, operator: StrId::NONE, name: StrId::NONE, alone: u32::MAX }
     }
 
+    /// Function, file and line of a call path's most informative frame; `None` if the path is unknown.
     fn line(&mut self, stack: MemoryStackId) -> Option<(StrId, StrId, u32)> {
         let trace = self.trace;
         let line =

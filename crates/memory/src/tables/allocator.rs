@@ -78,6 +78,7 @@ struct Sums {
 }
 
 impl Sums {
+    /// Add the bytes and blocks of a segment by their state.
     fn add(&mut self, segment: &MemorySegment, blocks: &[MemoryBlock]) {
         let unused = blocks.iter().all(|block| block.state == MemoryBlockState::Inactive);
         self.segments += 1;
@@ -110,7 +111,7 @@ impl Sums {
         self.unused_segments.saturating_add(self.split).saturating_add(self.private)
     }
 
-    /// Fragmentation of free memory in percent: 1 - largest free block / all free bytes.
+    /// Fragmentation of free memory in percent: 1 - largest free block / all free bytes. `None` without free memory.
     fn fragmentation(&self) -> Option<f64> {
         let free = self.free();
         (free > 0).then(|| 100.0 - percent(self.largest_free, free))

@@ -49,6 +49,7 @@ pub(super) fn highest_peaks(trace: &MemoryTrace) -> BTreeMap<String, HighestPeak
     peaks
 }
 
+/// Name of a device, empty if unknown.
 fn device_name(trace: &MemoryTrace, device: MemoryDeviceId) -> String {
     trace.devices.get(device.index()).map(|device| trace.strings.get(device.name).to_owned()).unwrap_or_default()
 }
@@ -68,6 +69,7 @@ fn pairs(before: &MemoryTrace, after: &MemoryTrace) -> BTreeMap<String, PeakPair
     pairs
 }
 
+/// Difference of two sizes; `None` if one is unknown.
 fn change(before: Option<u64>, after: Option<u64>) -> Option<i64> {
     Some(int(after?).saturating_sub(int(before?)))
 }

@@ -22,7 +22,7 @@ pub fn composition_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     notes.into_iter().fold(table, Table::note)
 }
 
-/// True if the use of all memory is unknown.
+/// True if a composition table shows no known use: all parts are older than the recording, or of unknown use.
 pub fn is_unknown(table: &Table) -> bool {
     let unknown = |part: &Option<String>| matches!(part.as_deref(), Some("allocated before the recording" | "other"));
     table.column("use").is_none_or(|column| matches!(&column.values, Values::Str(uses) if uses.iter().all(unknown)))

@@ -85,6 +85,7 @@ impl By {
     }
 }
 
+/// Size class of an object, by powers of two: `64 KiB and more`.
 fn size_class(bytes: u64) -> String {
     let from = if bytes == 0 { 0 } else { 1u64 << (63 - bytes.leading_zeros()) };
     let text = |bytes: u64| match bytes {

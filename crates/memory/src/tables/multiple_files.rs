@@ -47,7 +47,7 @@ impl MemorySummary {
         Self { source, file: file.to_owned(), end_ns, peaks: highest_peaks(trace) }
     }
 
-    /// Name and peak of the device with the highest memory peak.
+    /// Name and peak of the device with the highest memory peak; `None` without allocations.
     fn highest(&self) -> Option<(&String, &HighestPeak)> {
         self.peaks.iter().rev().max_by_key(|(_, peak)| peak.bytes)
     }
@@ -166,6 +166,7 @@ impl SeveralMemories {
         self.files.iter().all(|(rank, _)| rank.is_some())
     }
 
+    /// Sentences on files of ranks: median peak, the rank that differs most, and files left out.
     fn sentences_of_ranks(&self) -> Vec<String> {
         let (count, median) = (self.files.len(), words(self.median().unwrap_or(0)));
         let mut sentences = vec![if self.knows_ranks() {
@@ -196,6 +197,8 @@ impl SeveralMemories {
         sentences
     }
 
+    /// Sentence on the file at an index whose peak differs from the median, with the source line of the largest
+    /// difference.
     fn outlier_sentence(&self, at: usize, percent: f64) -> String {
         let bytes = self.files[at].1.bytes().unwrap_or(0);
         let most = self.differences(at).into_iter().next().filter(|(_, own, usual)| own != usual);
@@ -217,7 +220,7 @@ impl SeveralMemories {
         rank.map_or_else(|| file.file.clone(), |rank| format!("Rank {rank}"))
     }
 
-    /// Sentence on files without allocations, which are not compared.
+    /// Sentence on files without allocations, which are not compared; `None` without such files.
     fn sentence_of_empty_files(&self) -> Option<String> {
         let empty = || self.files.iter().filter(|(_, file)| file.bytes().is_none());
         let named: Vec<&str> = empty().take(NAMED).map(|(_, file)| &*file.file).collect();
@@ -226,6 +229,8 @@ impl SeveralMemories {
         (count > 0).then(|| format!("Files without allocations were not compared: {}{more}.", named.join(", ")))
     }
 
+    /// Table of the highest peak of each rank or file, its difference from the median, and the lines that own most of
+    /// it.
     fn ranks_table(&self) -> Table {
         let rows: Vec<_> = self.files.iter().map(|(rank, file)| (*rank, file, file.highest())).collect();
         let median = self.median();
@@ -282,6 +287,8 @@ impl SeveralMemories {
         rows
     }
 
+    /// Table of the lines of the rank that differs most, compared with the median of the others; `None` without such a
+    /// rank.
     fn difference_table(&self) -> Option<Table> {
         let (at, _) = self.outlier()?;
         let (name, rows) = (self.name(at), self.differences(at));
@@ -298,6 +305,7 @@ impl SeveralMemories {
         )
     }
 
+    /// Sentences on files in time order: first and last peak, and the source line that grew most.
     fn sentences_of_times(&self) -> Vec<String> {
         let peaks: Vec<u64> = self.files.iter().filter_map(|(_, file)| file.bytes()).collect();
         let mut sentences = Vec::new();
@@ -334,6 +342,7 @@ impl SeveralMemories {
         sentences
     }
 
+    /// Table of the highest peak of each file in time order, with its change since the previous file.
     fn series_table(&self) -> Table {
         let bytes: Vec<Option<i64>> = self.files.iter().map(|(_, file)| file.bytes().map(int)).collect();
         let change = |at: usize| {
@@ -362,6 +371,7 @@ impl SeveralMemories {
         rows
     }
 
+    /// Table of the source lines whose bytes at the highest peak differ between the first and the last file.
     fn growth_table(&self) -> Table {
         let rows = self.growth();
         Table::new("memory_growth", "Growth of the highest memory peak from the first to the last file, by source line")
@@ -384,30 +394,35 @@ struct Growth {
 }
 
 impl Growth {
+    /// Bytes of the line in the first file.
     fn first(&self) -> u64 {
         self.bytes.first().copied().unwrap_or(0)
     }
 
+    /// Bytes of the line in the last file.
     fn last(&self) -> u64 {
         self.bytes.last().copied().unwrap_or(0)
     }
 
+    /// Growth of the line from the first to the last file, in bytes.
     fn change(&self) -> i64 {
         int(self.last()).saturating_sub(int(self.first()))
     }
 
+    /// Number of files in which the line has more bytes than in the previous one.
     fn grows(&self) -> usize {
         self.bytes.windows(2).filter(|two| two[1] > two[0]).count()
     }
 }
 
-/// Median of sizes, of two middle ones the lower.
+/// Median of sizes, of two middle ones the lower; `None` without sizes.
 fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
     let mut sorted: Vec<u64> = values.collect();
     sorted.sort_unstable();
     sorted.get(sorted.len().checked_sub(1)? / 2).copied()
 }
 
+/// Files without ranks, in the same order.
 fn without_ranks(files: Vec<MemorySummary>) -> Vec<(Option<i64>, MemorySummary)> {
     files.into_iter().map(|file| (None, file)).collect()
 }

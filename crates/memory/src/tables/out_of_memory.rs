@@ -28,7 +28,7 @@ struct MemoryState {
     holder: Option<String>,
 }
 
-/// One row per failed request; `None` if none failed.
+/// Table of failed allocation requests with their causes; `None` if none failed.
 pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
     if trace.out_of_memory.is_empty() {
         return None;

@@ -60,8 +60,9 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     reserved_notes(trace, peaks).into_iter().chain(history_note(trace)).fold(table, Table::note)
 }
 
-/// Title of the table of peaks. A snapshot without history has a single moment and no peak; a history that began late
-/// has only the peaks since then.
+/// Title of the table of peaks, by the recorded history.
+///
+/// A snapshot without history has a single moment and no peak; a history that began late has only the peaks since then.
 fn title(trace: &MemoryTrace) -> &'static str {
     match (trace.calls.is_empty(), preexisting(trace).0) {
         (true, _) => {
@@ -100,6 +101,7 @@ fn reserved_notes(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Vec<String> {
     curves(trace).into_iter().filter(|curve| devices.contains(&curve.device)).filter_map(note).collect()
 }
 
+/// Bytes at a position by the points of a curve; `None` before the first point.
 fn bytes_at(points: &[(u32, u64)], position: u32) -> Option<u64> {
     let known = points.partition_point(|(from, _)| *from <= position);
     points[..known].last().map(|(_, bytes)| *bytes)
@@ -131,7 +133,7 @@ fn growth_while_free(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], mo
     })
 }
 
-/// Allocating calls of a device with the allocated bytes, in order. Calls of other devices have numbers in between.
+/// Calls that allocate on a device (by number) with the allocated bytes, in order.
 fn requests_of(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
     let here = trace.objects.ids().filter(|object| device_of(trace, *object) == device);
     let made = |object: MemoryObjectId| {
@@ -150,6 +152,7 @@ fn preexisting(trace: &MemoryTrace) -> (usize, u64) {
     (older().count(), older().map(|row| objects.bytes[row]).fold(0, u64::saturating_add))
 }
 
+/// Note on objects that existed before the recording began; `None` without such objects or without a history.
 fn history_note(trace: &MemoryTrace) -> Option<String> {
     let (objects, sum) = preexisting(trace);
     let is_late = objects > 0 && !trace.calls.is_empty();

@@ -14,7 +14,7 @@ pub(super) enum RanksByName {
     Unknown,
 }
 
-/// Rank of each file, if no two files have the same one.
+/// Rank of each file by its name; `None` if a name shows no rank, or two files have the same one.
 pub fn unique_ranks(names: &[&str]) -> Option<Vec<i64>> {
     match ranks_by_name(names) {
         RanksByName::Known(ranks) if distinct(&ranks) == ranks.len() => Some(ranks),

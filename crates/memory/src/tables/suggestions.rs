@@ -128,7 +128,7 @@ pub fn suggestions_table(trace: &MemoryTrace, ranked: &[Ranked], listed: &[usize
     add_module_column(add_place_columns(table, trace, &stacks), trace, &objects)
 }
 
-/// Table of the peak of each device before and after some suggestions, given by number (from 1), are applied.
+/// Apply suggestions, given by number (from 1), and return a table of each device's peak before and after.
 ///
 /// # Errors
 /// The first number without a suggestion.
@@ -180,7 +180,8 @@ fn predicted_reserved_peak(trace: &MemoryTrace, device: MemoryDeviceId, replay: 
 /// Maximum number of listed suggestions of a combination.
 const MOST_LISTED: usize = 12;
 
-/// Sentence on the combination that lowers a device's peak most (numbers from 1); none without one.
+/// Sentence on the combination of suggestions that lowers a device's peak most (numbers from 1); `None` if none lowers
+/// it.
 pub fn combination_note(combination: &Combination) -> Option<String> {
     if combination.chosen.is_empty() || combination.after.bytes >= combination.before.bytes {
         return None;

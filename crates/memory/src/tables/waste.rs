@@ -20,6 +20,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
+    /// Sum the matches of one pattern and line; `None` without matches.
     fn new(mut group: Vec<&'a PatternMatch>) -> Option<Self> {
         group.sort_by_key(|found| std::cmp::Reverse(found.bytes));
         let first = *group.first()?;
