@@ -252,6 +252,7 @@ struct Children {
 }
 
 impl Children {
+    /// List the child rows of all rows, in the order of the rows.
     fn new(nodes: &[ViewNode]) -> Self {
         let mut ends = vec![0; nodes.len()];
         for node in nodes.iter().skip(1) {

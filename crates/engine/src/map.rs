@@ -33,8 +33,8 @@ pub(crate) fn map_many<T: Send, E: Send + From<Error>>(
     if groups.len() > FEW { map_inputs(&groups, (options, run), map) } else { Ok(None) }
 }
 
-/// Call `map` with each trace of a set in parallel, with options for the analysis of one trace. Results are in the
-/// order of the traces.
+/// Call `map` with each trace of a set in parallel, each with its part of the threads; results are in the order of the
+/// traces.
 ///
 /// # Errors
 /// Errors of `map`.

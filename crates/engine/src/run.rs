@@ -79,8 +79,8 @@ impl Run {
         self.inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Parts of the run, traces first. Reads the traces, except those of folders and of several inputs, which may not
-    /// fit into memory together: these are assumed to have traces. Memory of a recording is not searched.
+    /// Parts of the run, traces first. Reads its traces, but not folders or several inputs, which are assumed to have
+    /// traces and may not fit into memory together. Memory of a recording is not searched.
     ///
     /// # Errors
     /// If nothing of an input can be read.
@@ -152,6 +152,7 @@ impl Run {
         Ok(())
     }
 
+    /// Read the traces of all inputs, without storing them in the run.
     fn open_traces(&self) -> Result<TraceSet, Error> {
         // One run of a folder must not represent the others.
         let count = |input: &PathBuf| if is_run(input) { 1 } else { runs_below(input).len().max(1) };
@@ -216,9 +217,8 @@ impl Run {
         Ok(left_out)
     }
 
-    /// Call `map` with each trace, and with the options for an analysis of that trace. Many inputs are mapped while
-    /// they are read. Traces then lose their events. The rank of a trace is known only after all were read
-    /// ([`crate::ranks()`]).
+    /// Call `map` with each trace and the options for its analysis. Many inputs are mapped while they are read, and
+    /// traces then lose their events. The rank of a trace is known only afterwards ([`crate::ranks()`]).
     ///
     /// # Errors
     /// Errors of [`Self::traces`] and of `map`.
@@ -264,8 +264,7 @@ impl Run {
         tree
     }
 
-    /// Read the traces, and return the profile, if there is one. In recordings both are in the same streams, and are
-    /// read at the same time.
+    /// Read the traces and, at the same time, the profile, which is returned; `None` without a profile.
     ///
     /// # Errors
     /// If nothing of an input can be read, or its profile cannot.
@@ -398,6 +397,7 @@ impl Run {
         self.other_memories(&[])
     }
 
+    /// Memory traces from memory events of the run's traces, except those with the label of a known one.
     fn other_memories(&self, known: &[MemoryTrace]) -> Result<Vec<MemoryTrace>, Error> {
         if !self.parts()?.contains(&Part::Traces) {
             return Ok(Vec::new());
@@ -407,8 +407,7 @@ impl Run {
         Ok(self.traces()?.traces.iter().filter(is_new).filter_map(from_trace).collect())
     }
 
-    /// Memory traces of all processes that the inputs have in addition to their traces, the highest peak first. The
-    /// read report of each has their number.
+    /// Separate memory traces of all processes, by input, highest peak first; each read report has their number.
     ///
     /// # Errors
     /// If an input cannot be read.
@@ -436,6 +435,7 @@ impl Run {
         Ok(matches!(timeline, Timeline::Lacking(lacks) if lacks.has == [Part::Memory]))
     }
 
+    /// True if all inputs contain only memory data; of several inputs, an unreadable one gives false.
     fn are_of_memory(&self) -> Result<bool, Error> {
         for input in &self.inputs {
             // Of several inputs, unreadable ones give their error when they are opened.

@@ -21,7 +21,7 @@ pub struct RunOptions {
 }
 
 /// Run analyses over all traces of a set. Tables of equal names of several traces become one, with `rank` as first
-/// column. Tables are in the order of the analyses.
+/// column.
 pub fn run(set: &TraceSet, analyses: &[&Analysis], options: &RunOptions) -> Result<Vec<Table>, Error> {
     let jobs: Vec<(&Trace, &Analysis)> =
         set.traces.iter().flat_map(|t| analyses.iter().map(move |a| (t, *a))).collect();
@@ -83,7 +83,8 @@ pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> 
     tables.into_iter().map(one).collect()
 }
 
-/// Check that at least one trace has the steps of a scope.
+/// Check that at least one trace has a step in the range of a scope; the error lists the existing steps. A scope
+/// without steps passes.
 pub fn check_steps(traces: &[Trace], scope: &Scope) -> Result<(), Error> {
     let Some((first, last)) = scope.steps else { return Ok(()) };
     let mut available: Vec<i64> = traces.iter().flat_map(|t| t.steps.iter().map(|s| s.number)).collect();
@@ -96,7 +97,7 @@ pub fn check_steps(traces: &[Trace], scope: &Scope) -> Result<(), Error> {
     }
 }
 
-/// Check that the step numbers of a scope belong to a single profiler cycle of a trace.
+/// Check that the step numbers of a scope belong to a single profiler cycle of a trace; the error lists the cycles.
 pub fn check_cycles(trace: &Trace, scope: &Scope) -> Result<(), Error> {
     let Some((first, last)) = scope.steps else { return Ok(()) };
     match ambiguous_cycles(trace, (first, last)) {

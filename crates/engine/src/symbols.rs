@@ -40,6 +40,7 @@ pub(crate) fn symbolize(mut tree: CallingContextTree, symbolizer: &Symbolizer) -
     with_inlined_frames(tree, &chains)
 }
 
+/// Library with its path, and its build ID or content hash as parsed from the text in a frame.
 fn library(path: &str, known_by: &str) -> Library {
     let content = known_by.strip_prefix(CONTENT);
     let digits = if content.is_some() { "" } else { known_by };
@@ -51,6 +52,7 @@ fn library(path: &str, known_by: &str) -> Library {
     }
 }
 
+/// Problem to report for the state of a library's file; `None` if the file is unchanged, or if there is none.
 fn problem(state: State) -> Option<LibraryProblem> {
     match state {
         State::Same | State::NoFile => None,

@@ -8,7 +8,8 @@
 //! * [`drgpum`]: rules of DrGPUM's published artifact, for comparison;
 //! * [`graph`]: happens-before order of calls;
 //! * [`allocator`]: a model of PyTorch's caching allocator;
-//! * [`suggest`]: suggested changes;¶* [`replay`]: live bytes after suggestions are applied;
+//! * [`suggest`]: suggested changes;
+//! * [`replay`]: live bytes after suggestions are applied;
 //! * [`MemoryAnalysis`]: patterns, peaks and suggestions of one trace, computed once;
 //! * [`tables`]: tables of all results.
 #![forbid(unsafe_code)]

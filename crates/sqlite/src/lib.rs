@@ -111,6 +111,7 @@ impl<'a> Row<'a> {
         self.values.iter().map(of_value).sum()
     }
 
+    /// Value of a column; null if the row has no such column.
     fn value(&self, column: usize) -> Value<'a> {
         self.values.get(column).copied().unwrap_or(Value::Null)
     }
@@ -223,6 +224,7 @@ impl Database {
         self.column(table, column).is_some()
     }
 
+    /// Column of a table by name; `None` if the table or the column is missing.
     fn column(&self, table: &str, column: &str) -> Option<&Column> {
         self.tables.get(table)?.iter().find(|own| own.name == column)
     }
@@ -278,8 +280,10 @@ impl Database {
         self.rows_by_sqlite(&select(&names), columns.len(), passed, &mut take)
     }
 
-    /// Run a query with SQLite, and pass its rows after the first `passed` ones to `take`. In truncated files, the
-    /// query has one more column, which is true for rows that are not passed on, because the file ends within them.
+    /// Run a query with SQLite, and pass its rows after the first `passed` ones to `take`.
+    ///
+    /// In truncated files, the query has one more column, which is true for rows that are not passed on, because the
+    /// file ends within them.
     fn rows_by_sqlite(
         &self,
         query: &str,
@@ -309,7 +313,8 @@ impl Database {
     }
 }
 
-/// Path of a database's write-ahead log, if it is not empty: a writer is still active or has stopped.
+/// Path of a database's write-ahead log (`-wal`) or journal (`-journal`) that is not empty: a writer is still active or
+/// has stopped. `None` without one.
 #[must_use]
 pub fn unmerged_log(path: &Path) -> Option<PathBuf> {
     ["-wal", "-journal"].into_iter().find_map(|end| {

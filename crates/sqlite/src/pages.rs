@@ -33,6 +33,7 @@ struct Header {
 }
 
 impl Header {
+    /// Read the header of an SQLite file; `None` if it is no SQLite file, or the page size is invalid.
     fn read(file: &mut File) -> Option<Self> {
         let mut bytes = [0; HEADER];
         file.read_exact(&mut bytes).ok()?;
@@ -44,6 +45,7 @@ impl Header {
         is_valid.then_some(Self { bytes, page })
     }
 
+    /// Big-endian number of four bytes at an offset of the header.
     fn number(&self, at: usize) -> Option<u32> {
         u32_at(&self.bytes, at)
     }
@@ -55,7 +57,8 @@ impl Header {
     }
 }
 
-/// Missing end of an SQLite file: pages that its header states, or the last page, of which it has only a part.
+/// Missing end of an SQLite file: pages that its header states, or the last page, of which it has only a part. `None`
+/// for a complete file.
 pub(crate) fn missing_end(path: &Path) -> Option<MissingEnd> {
     let mut file = File::open(path).ok()?;
     let header = Header::read(&mut file)?;
@@ -208,7 +211,8 @@ impl Pages {
         read.map(|()| present).map_err(|_| Fault::Deviation)
     }
 
-    /// Pass the rows of a leaf page to `take`. The file has the first `present` bytes of the page.
+    /// Pass the rows of a leaf page to `take`; rows that the file ends within are only counted. The file has the first
+    /// `present` bytes of the page.
     fn leaf<E>(
         &self,
         progress: &mut ScanState<'_>,
@@ -327,7 +331,8 @@ fn is_possible(count: usize, page: &[u8]) -> bool {
     count > 0 && count <= (page.len() - 8) / 6
 }
 
-/// Offsets of a page's cells. `header` is the length of the page's header.
+/// Offsets of a page's cells (rows or child pointers); `None` if their list is invalid. `header` is the length of the
+/// page's header.
 fn cells(page: &[u8], header: usize) -> Option<impl Iterator<Item = usize>> {
     let count = u16_at(page, 3)?;
     let pointers = page.get(header..header + 2 * count)?;
@@ -336,7 +341,7 @@ fn cells(page: &[u8], header: usize) -> Option<impl Iterator<Item = usize>> {
     (is_possible(count, page) && cells.clone().all(|at| (first..=last).contains(&at))).then_some(cells)
 }
 
-/// Numbers of the pages below an interior page.
+/// Numbers of the pages below an interior page, in order; `None` if the page is invalid.
 fn children(page: &[u8]) -> Option<Vec<u32>> {
     let below = cells(page, 12)?.map(|at| {
         varint(page, at + 4)?;

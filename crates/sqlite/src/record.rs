@@ -118,7 +118,8 @@ impl Plan {
     }
 }
 
-/// Decode SQLite's integer of variable length at an offset, and return it with the offset after it.
+/// Decode SQLite's integer of variable length at an offset, and return it with the offset after it; `None` if the bytes
+/// end within it.
 #[inline]
 pub(crate) fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let &first = bytes.get(at)?;

@@ -81,7 +81,7 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// Reader over all traces of `set`.
+    /// Create a reader over all traces of `set`, with the columns that `options` select.
     pub fn new(set: Arc<TraceSet>, options: &EventOptions) -> Self {
         let columns = if options.arguments { Names::from_traces(&set).columns } else { Vec::new() };
         let no_trace = Trace::default();
@@ -114,6 +114,7 @@ impl EventReader {
         left_out
     }
 
+    /// Next batch of rows, within one trace; `None` after the last event of the last trace.
     fn batch(&mut self) -> Result<Option<RecordBatch>, String> {
         let set = Arc::clone(&self.set);
         while let Some(trace) = set.traces.get(self.trace) {
@@ -140,6 +141,7 @@ impl EventReader {
         Ok(None)
     }
 
+    /// Append the argument columns of a range of events to the arrays of a batch; missing arguments are null.
     fn push_arguments(
         &mut self,
         trace: &Trace,

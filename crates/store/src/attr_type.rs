@@ -15,7 +15,7 @@ pub(crate) fn name(kind: AttrType) -> &'static str {
     }
 }
 
-/// Type of an event argument by its text name, the inverse of [`name`].
+/// Type of an event argument by its text name, the inverse of [`name`]; `None` for an unknown name.
 pub(crate) fn from_name(text: &str) -> Option<AttrType> {
     (0..=6).filter_map(AttrType::from_u8).find(|t| name(*t) == text)
 }

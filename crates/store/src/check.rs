@@ -66,6 +66,7 @@ fn parents_end(trace: &Trace) -> Result<(), String> {
     if ordered { Ok(()) } else { check_parents(parent) }
 }
 
+/// Check by following each chain of parents that none is a cycle.
 fn check_parents(parent: &[EventId]) -> Result<(), String> {
     // 0: not visited, otherwise the number of the walk that visited it.
     let mut met = vec![0u32; parent.len()];
@@ -86,6 +87,7 @@ fn check_parents(parent: &[EventId]) -> Result<(), String> {
     Ok(())
 }
 
+/// Check that each event has an argument layout, and that argument keys and text values exist.
 fn attributes(trace: &Trace) -> Result<(), String> {
     let (shapes, shape, values) = trace.attrs.columns();
     if shape.len() != trace.events.len() {
@@ -110,10 +112,12 @@ fn attributes(trace: &Trace) -> Result<(), String> {
     Ok(())
 }
 
+/// True if values of this type are handles of texts.
 fn is_text(kind: stackline_model::AttrType) -> bool {
     matches!(kind, stackline_model::AttrType::Str | stackline_model::AttrType::Json)
 }
 
+/// Check the text handles of processes and tracks, and the processes of tracks.
 fn tracks(trace: &Trace) -> Result<(), String> {
     let strings = trace.strings.len();
     let text = |s: StrId| s.is_none() || s.index() < strings;
@@ -124,6 +128,8 @@ fn tracks(trace: &Trace) -> Result<(), String> {
     check_all(&t.tracks, |t| known(t.process) && key(t.tid) && text(t.name), "tracks")
 }
 
+/// Check that the events, launches, operators and steps of GPU operations exist, and that the operations are in the
+/// order of events.
 fn gpu(trace: &Trace) -> Result<(), String> {
     let (g, events) = (&trace.gpu, trace.events.len());
     check_all(&g.event, |e| e.index() < events, "gpu.event")?;
@@ -138,6 +144,7 @@ fn gpu(trace: &Trace) -> Result<(), String> {
     check_all(&g.step, |s| *s == u32::MAX || (*s as usize) < trace.steps.len(), "gpu.step")
 }
 
+/// Check that links are sorted, and that their events exist.
 fn links(trace: &Trace) -> Result<(), String> {
     let (links, events) = (&trace.links, trace.events.len());
     links.check()?;
@@ -145,6 +152,7 @@ fn links(trace: &Trace) -> Result<(), String> {
     check_all(&links.to, |e| e.index() < events, "links.to")
 }
 
+/// Check the prefix tree of stacks, and that the events with stacks exist.
 fn stacks(trace: &Trace) -> Result<(), String> {
     trace.stacks.check()?;
     check_all(&trace.stacks.event, |e| e.index() < trace.events.len(), "event_stacks.event")

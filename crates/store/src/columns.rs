@@ -26,6 +26,7 @@ pub(crate) struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
+    /// Create a column from its name, Arrow type, encoding, and the function that makes the array of a range of rows.
     pub(crate) fn new(
         name: &str,
         data_type: DataType,

@@ -66,7 +66,7 @@ impl Drop for TemporaryDirectory {
     }
 }
 
-/// Check that a name is free, or belongs to a run that may be replaced.
+/// Check that a name is free, or belongs to a run without other content that may be replaced.
 fn check_target(target: &Path, overwrite: bool) -> Result<(), Error> {
     if fs::symlink_metadata(target).is_err() {
         return Ok(());
@@ -78,10 +78,12 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), Error> {
     if manifest::is_only_run(target) { Ok(()) } else { Err(Error::Foreign { path }) }
 }
 
+/// Parent directory of a path, `.` if the path has none.
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// Unused path in the target's directory: the target's name with suffix, PID and counter.
 fn sibling_path(target: &Path, suffix: &str) -> Result<PathBuf, Error> {
     let name = target.file_name().ok_or_else(|| {
         let detail = "the name of a run cannot end in '..' or '/'".to_owned();
@@ -94,6 +96,7 @@ fn sibling_path(target: &Path, suffix: &str) -> Result<PathBuf, Error> {
     Ok(target.with_file_name(name))
 }
 
+/// Delete a file, or a directory with its content; a missing path is no error.
 fn remove(path: &Path) -> Result<(), Error> {
     let result = match fs::symlink_metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),

@@ -116,6 +116,7 @@ pub struct TableEntry {
 }
 
 impl TraceEntry {
+    /// Manifest entry of a trace with its metadata and read report, without tables so far.
     pub(crate) fn new(trace: &Trace) -> Self {
         let TraceMeta { name, format, base_ns, rank, world_size, entries: _, fractional_ts, clocks } = &trace.meta;
         Self {
@@ -135,6 +136,7 @@ impl TraceEntry {
 }
 
 impl MemoryEntry {
+    /// Manifest entry of a memory trace with its metadata and read report, without tables so far.
     pub(crate) fn new(trace: &MemoryTrace) -> Self {
         let (label, report, tables) = (trace.label.clone(), trace.report.clone(), BTreeMap::new());
         Self {
@@ -181,6 +183,7 @@ fn has_streams(path: &Path) -> bool {
     entries.map(|e| e.path()).any(|p| p.extension().is_some_and(|e| e == "slr"))
 }
 
+/// True if a text contains a word.
 fn contains_bytes(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|w| w == word)
 }
@@ -196,7 +199,8 @@ pub(crate) fn is_only_run(path: &Path) -> bool {
     is_run(path) && entries().all(|e| e.file_name().to_str().is_some_and(ours))
 }
 
-/// True if every table in the manifest of a run exists with the listed size. Contents are not checked.
+/// True if every table in the manifest of a run exists with the listed size; contents are not checked. False without a
+/// readable manifest.
 pub fn is_complete(run: &Path) -> bool {
     let Ok(manifest) = read_manifest(run) else { return false };
     let intact = |folder: &Path, tables: &BTreeMap<String, TableEntry>| {
@@ -231,6 +235,7 @@ pub fn read_manifest(run: &Path) -> Result<Manifest, Error> {
     serde_json::from_value(value).map_err(|e| Error::damaged(&path, e))
 }
 
+/// Create the error for a run without a manifest: incomplete if it has the folder of a trace, else not a run.
 fn missing(run: &Path) -> Error {
     let path = run.to_path_buf();
     if trace_dir(run, 0).is_dir() {
@@ -240,6 +245,7 @@ fn missing(run: &Path) -> Error {
     Error::NotARun { path, detail: detail.to_owned() }
 }
 
+/// Check the checksum of a manifest; version 1 had none.
 fn verify(path: &Path, value: &Value) -> Result<(), Error> {
     // Version 1 had no checksum, and those of later versions are unknown.
     let needed = value.get("version").and_then(Value::as_u64).is_some_and(|v| (2..=FORMAT_VERSION.into()).contains(&v));
@@ -263,6 +269,7 @@ pub(crate) fn checksum(manifest: &Value) -> String {
     format!("{:08x}", crc32fast::hash(text.as_bytes()))
 }
 
+/// Append a JSON value to the text for the checksum, with sorted keys and without white space.
 fn canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(map) => {

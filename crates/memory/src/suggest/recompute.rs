@@ -155,8 +155,8 @@ impl Recomputer<'_> {
         &self.writes[first..first + count]
     }
 
-    /// Call that wrote the content of an object before another call, if it did so alone or over its own earlier write
-    /// (`addmm` begins with a copy of the bias). `None` otherwise.
+    /// Call that wrote the content of an object before another call; `None` unless it did so alone, or over its own
+    /// earlier write (`addmm` begins with a copy of the bias).
     fn maker(&self, object: MemoryObjectId, before: MemoryCallId) -> Option<Computation> {
         let writes = self.writes_of(object);
         match writes[..writes.partition_point(|write| write.call < before)] {

@@ -158,6 +158,7 @@ impl Parts<'_> {
         self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, error)| Err(error))
     }
 
+    /// Read the argument values of one row group's events, from wide columns and the long table.
     fn read(&self, part: Part<'_>) -> Result<(), Error> {
         let (columns, shape) = (&self.plan.layout.columns, part.shape);
         let mut merge = Merge {
@@ -247,6 +248,7 @@ enum WideValues<'a> {
 }
 
 impl<'a> WideValues<'a> {
+    /// Values of a column of a batch with this argument type; text is converted to handles.
     fn new(
         batch: &Batch<'a>,
         column: usize,

@@ -120,6 +120,7 @@ fn frames(tree: &mut CallingContextTree, files: &Files<'_>, unnamed: bool) -> Re
     })
 }
 
+/// Read the parents and frames of the call tree's nodes.
 fn nodes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     let nodes = &mut tree.nodes;
     files.read("call_nodes", &["parent", "frame"], |_, batch| {
@@ -128,6 +129,7 @@ fn nodes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> 
     })
 }
 
+/// Read the metrics of the call tree's nodes.
 fn metrics(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["node", "thread", "metric", "count", "sum", "min", "max", "sum_of_squares"];
     files.read("call_metrics", &columns, |file, batch| {
@@ -153,6 +155,7 @@ fn metrics(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
     })
 }
 
+/// Metric with this stored name; the name of a counter begins with `counter:`. `None` for an unknown name.
 fn metric(name: &str, strings: &mut StringTable) -> Option<CallMetric> {
     match name.strip_prefix("counter:") {
         Some(counter) => Some(CallMetric::Counter(strings.intern(counter))),
@@ -160,6 +163,7 @@ fn metric(name: &str, strings: &mut StringTable) -> Option<CallMetric> {
     }
 }
 
+/// Read the threads of the call tree.
 fn threads(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     files.read("call_threads", &["process", "tid", "torch_id", "name"], |_, batch| {
         let (process, tid) = (batch.values::<UInt32Type>(0)?, batch.values::<UInt32Type>(1)?);
@@ -175,6 +179,7 @@ fn threads(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
     })
 }
 
+/// Read the processes of the call tree, without their event sources, missing records, overheads and step ends.
 fn processes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     let columns =
         ["pid", "parent_pid", "role", "rank", "start_unix_ns", "lasted_ns", "command", "python", "torch", "recorder"];
@@ -208,6 +213,7 @@ fn processes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Err
     })
 }
 
+/// Read the event sources of the call tree's processes, and their missing records, overheads and step ends.
 fn sources(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     let processes = &mut tree.processes;
     files.read("call_sources", &["process", "name", "on", "detail"], |file, batch| {
@@ -238,6 +244,7 @@ fn sources(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
     step_ends(processes, files)
 }
 
+/// Read the end times of steps, and add them to their processes.
 fn step_ends(processes: &mut [CallProcess], files: &Files<'_>) -> Result<(), Error> {
     files.read("call_step_ends", &["process", "count", "first_ns", "last_ns"], |file, batch| {
         let (process, count) = (batch.values::<UInt32Type>(0)?, batch.values::<UInt64Type>(1)?);
@@ -251,6 +258,7 @@ fn step_ends(processes: &mut [CallProcess], files: &Files<'_>) -> Result<(), Err
     })
 }
 
+/// Read the recorder's overheads, and add them to their processes.
 fn overheads(processes: &mut [CallProcess], files: &Files<'_>) -> Result<(), Error> {
     let columns = ["process", "unrecorded_steps", "comparisons", "measured", "low_ppm", "median_ppm", "high_ppm"];
     files.read("call_overheads", &columns, |file, batch| {

@@ -72,6 +72,7 @@ struct EventColumns {
 }
 
 impl EventColumns {
+    /// Create empty columns with room for the rows of a file.
     fn new(file: &TableFile) -> Self {
         let rows = file.rows().min(MAX_RESERVE);
         let events = EventTable {
@@ -97,6 +98,7 @@ impl EventColumns {
         }
     }
 
+    /// Append the rows of a batch to the event table.
     fn push(&mut self, strings: &StringTable, batch: &Batch<'_>, has_levels: bool) -> Result<(), Error> {
         let e = &mut self.events;
         e.start.extend_from_slice(batch.values::<Int64Type>(0)?);

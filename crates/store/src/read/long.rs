@@ -60,6 +60,7 @@ impl LongTable {
         }
     }
 
+    /// Create the error that the long table is damaged, with details.
     fn damaged(&self, detail: String) -> Error {
         match &self.file {
             Some(file) => file.damaged(detail),

@@ -14,7 +14,7 @@ use stackline_model::{
 };
 use std::path::Path;
 
-/// Read the memory traces of a run; none if it has none.
+/// Read all memory traces of a run; an empty list if it has none.
 ///
 /// # Errors
 /// If the run or one of the tables is damaged.
@@ -34,6 +34,7 @@ pub fn read_memory_at(run: &Path, index: usize) -> Result<MemoryTrace, Error> {
     read(run, index, entry)
 }
 
+/// Read and check the memory trace of a manifest entry.
 fn read(run: &Path, index: usize, entry: &MemoryEntry) -> Result<MemoryTrace, Error> {
     let (folder, tables) = (manifest::memory_dir(run, index), &entry.tables);
     let files = Files { folder, tables, long_arguments: false, missing: Vec::new() };
@@ -130,6 +131,7 @@ fn frames(files: &Files<'_>, strings: &StringTable) -> Result<FrameTable, Error>
     Ok(frames)
 }
 
+/// Read the frames and call paths of a memory trace.
 fn stacks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let frames = frames(files, &trace.strings)?;
     let (mut parent, mut frame) = (Vec::new(), Vec::new());
@@ -141,6 +143,7 @@ fn stacks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Read the memory-related calls of a memory trace, without the ends of their accesses.
 fn calls(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["kind", "start_ns", "duration_ns", "stream", "name", "stack", "flags", "target"];
     let (calls, strings) = (&mut trace.calls, &trace.strings);
@@ -160,6 +163,7 @@ fn calls(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
+/// Read the memory objects and their changes of kind.
 fn objects(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let columns = [
         "address",
@@ -207,6 +211,7 @@ fn objects(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
+/// Read the accesses to memory objects with their byte ranges, and set the end of each call's accesses.
 fn accesses(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     // Number of accesses per call first, then end positions.
     let mut ends = vec![0_u32; trace.calls.len()];
@@ -243,6 +248,7 @@ fn accesses(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
+/// Read the segment events, segments and blocks of the caching allocator.
 fn segments(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["kind", "before_call", "time_ns", "device", "stream", "address", "bytes", "stack"];
     files.read("memory_segment_events", &columns, |_, batch| {
@@ -288,6 +294,7 @@ fn segments(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     blocks(trace, files)
 }
 
+/// Read the blocks of the caching allocator's segments.
 fn blocks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["address", "bytes", "requested", "state", "object", "stack"];
     files.read("memory_blocks", &columns, |_, batch| {
@@ -307,6 +314,7 @@ fn blocks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
+/// Read the caching allocator's totals, and failed requests.
 fn allocator_data(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["after_call", "time_ns", "device", "allocated", "reserved"];
     files.read("memory_totals", &columns, |_, batch| {

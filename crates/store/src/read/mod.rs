@@ -30,6 +30,7 @@ pub enum Attributes {
 }
 
 impl Attributes {
+    /// True if arguments with this key are selected.
     fn selects(&self, key: &str) -> bool {
         match self {
             Self::All => true,
@@ -71,6 +72,7 @@ pub fn read_run(dir: &Path, selection: &ReadSelection) -> Result<TraceSet, Error
     Ok(set)
 }
 
+/// Read and check one trace of a run, with several threads for its event arguments.
 fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSelection) -> Result<Trace, Error> {
     let mut files = Files {
         folder: manifest::trace_dir(run, index),
@@ -133,6 +135,7 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     Ok(trace)
 }
 
+/// Add optional tables whose files are missing to the read report of a trace.
 fn note_missing(trace: &mut Trace, mut tables: Vec<String>) {
     // Tables with data come first: the order can be recomputed.
     tables.sort_by_key(|table| table == "track_order");
@@ -170,7 +173,7 @@ impl Files<'_> {
         file.ok_or_else(missing).map(Some)
     }
 
-    /// Pass all rows of a required table to `each`, in batches.
+    /// Pass all rows of a required table to `each`, in batches; no rows if the manifest does not list it.
     fn read(
         &self,
         table: &str,

@@ -67,10 +67,12 @@ fn push_tracks(
     Ok(())
 }
 
+/// Track kind with this stable name; `None` for an unknown name.
 fn track_kind(text: &str) -> Option<TrackKind> {
     (0..=u8::MAX).map_while(TrackKind::from_u8).find(|k| k.name() == text)
 }
 
+/// Handle of a row's text in a column, none for null; an error if the text is not in the string table.
 fn interned(file: &TableFile, text: &Text<'_>, row: usize, strings: &StringTable) -> Result<StrId, Error> {
     match text.get(row) {
         None => Ok(StrId::NONE),
@@ -88,10 +90,12 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
+    /// Read the text column of keys, and the adjacent column of their numbers.
     fn new(file: &'a TableFile, batch: &Batch<'a>, column: usize) -> Result<Self, Error> {
         Ok(Self { file, text: batch.plain_text(column)?, number: batch.numbers::<Int64Type>(column + 1)? })
     }
 
+    /// Key of a row: number if there is one, else text, else none.
     fn get(&self, row: usize, strings: &StringTable) -> Result<Key, Error> {
         if self.number.is_valid(row) {
             return Ok(Key::Int(self.number.value(row)));
@@ -192,6 +196,7 @@ pub(super) fn side_tables(trace: &mut Trace, files: &mut Files<'_>) -> Result<()
     Ok(())
 }
 
+/// Read the call paths that events have: the prefix tree of frames, and the stack of each event.
 fn stacks(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
     let (frames, events) = (files.optional("frames")?, files.optional("event_stacks")?);
     // Without frames, the stacks of events have no meaning.

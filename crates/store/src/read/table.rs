@@ -333,11 +333,12 @@ impl<'a> Text<'a> {
         self.push_mapped(out, StrId::NONE, meanings, |text| strings.find(text))
     }
 
-    /// Index of each row's text among the distinct texts.
+    /// Index of each row's text among the distinct texts of the dictionary; null without a text.
     pub(crate) fn keys(&self) -> &'a PrimitiveArray<Int32Type> {
         self.array.keys()
     }
 
+    /// Create the error that a column contains an unknown text, which is shortened.
     fn unknown_text(&self, text: &str) -> Error {
         let short: String = text.chars().take(60).collect();
         self.file.damaged(format!("a column contains the invalid value '{short}'"))

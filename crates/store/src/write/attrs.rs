@@ -10,6 +10,7 @@ use arrow_schema::DataType;
 use stackline_model::{AttrLayout, AttrLayoutId, AttrType, StrId, Trace};
 use std::sync::Arc;
 
+/// Stable text name of the argument type with this discriminant; `None` for an unknown number.
 fn type_text(discriminant: u32) -> Option<&'static str> {
     AttrType::from_u8(discriminant as u8).map(attr_type::name)
 }
@@ -67,6 +68,7 @@ struct LongRows {
 }
 
 impl LongRows {
+    /// Collect the argument values of a trace without their own column, by event and position.
     fn from_trace(trace: &Trace, plan: &Plan) -> Self {
         let (shapes, shape, values) = trace.attrs.columns();
         let is_long = |(id, shape): (usize, &AttrLayout)| -> Vec<bool> {
@@ -94,6 +96,7 @@ impl LongRows {
         rows
     }
 
+    /// Arrow columns of the long table: event, position, key, type, and the value in the column of its type.
     fn columns<'a>(&'a self, trace: &'a Trace) -> Vec<Column<'a>> {
         use AttrType::{Bool, Float, Int, Json, Str, Uint};
         let values = |r: std::ops::Range<usize>| self.field[r.clone()].iter().map(|f| f.1).zip(&self.raw[r]);

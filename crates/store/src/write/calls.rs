@@ -38,6 +38,7 @@ pub fn write_calls(
     written
 }
 
+/// Write all tables of a call tree into a new folder, and return their manifest entries.
 fn write_tables(
     tree: &CallingContextTree,
     folder: &Path,
@@ -60,8 +61,9 @@ fn write_tables(
     Ok(files.tables)
 }
 
-/// Publish the tables, then the manifest. Between the two steps the run reads as damaged, and then its streams are
-/// used.
+/// Rename the folder of tables to its final name, then write the manifest.
+///
+/// Between the two steps the run reads as damaged, and then its streams are used.
 fn publish(run: &Path, folder: &Path, calls: CallsEntry, options: &WriteOptions) -> Result<(), Error> {
     let mut manifest = match run.join(FILE).exists() {
         true => read_manifest(run)?,
@@ -138,6 +140,7 @@ fn row(frame: &Frame) -> Row {
     }
 }
 
+/// Write the table of the call tree's frames.
 fn frames(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let frame_row = |at: usize| row(&tree.frames[at]);
     let columns = [
@@ -160,6 +163,7 @@ fn frames(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error>
     files.write_table("call_frames", tree.frames.len(), &columns)
 }
 
+/// Write the table of the call tree's nodes: parent and frame.
 fn nodes(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let nodes = &tree.nodes;
     let columns =
@@ -167,6 +171,7 @@ fn nodes(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> 
     files.write_table("call_nodes", nodes.len(), &columns)
 }
 
+/// Write the table of metric values by node and thread.
 fn metrics(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let metrics = &tree.metrics;
     let stats = |at: usize| -> CallStats { metrics.stats[at] };
@@ -192,6 +197,7 @@ fn metrics(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error
     files.write_table("call_metrics", metrics.len(), &columns)
 }
 
+/// Write the table of the call tree's threads.
 fn threads(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let threads = &tree.threads;
     let columns = [
@@ -204,6 +210,7 @@ fn threads(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error
     files.write_table("call_threads", threads.len(), &columns)
 }
 
+/// Write the table of the call tree's processes.
 fn processes(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let processes = &tree.processes;
     let columns = [
@@ -222,6 +229,7 @@ fn processes(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Err
     files.write_table("call_processes", processes.len(), &columns)
 }
 
+/// Write the tables of the processes' event sources, missing records, overheads and step ends.
 fn sources(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let each = || tree.processes.iter().zip(0_u32..);
     let sources: Vec<_> =

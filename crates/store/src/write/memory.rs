@@ -34,6 +34,7 @@ pub(crate) struct MemoryTable<'a> {
 }
 
 impl<'a> MemoryTable<'a> {
+    /// Create a table of this many rows.
     fn new(name: &'static str, rows: usize, columns: Vec<Column<'a>>) -> Self {
         Self { name, rows, columns }
     }
@@ -69,6 +70,7 @@ fn devices_and_phases(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     vec![first, second, MemoryTable::new("memory_phases", phases.len(), columns)]
 }
 
+/// Tables of the frames and call paths of a memory trace.
 fn stacks(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let stacks = &trace.stacks;
     let frames = &stacks.frames;
@@ -92,6 +94,7 @@ fn stacks(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     vec![first, MemoryTable::new("memory_stacks", stacks.frame.len(), columns)]
 }
 
+/// Table of the memory-related calls.
 fn calls(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let calls = &trace.calls;
     let columns = vec![
@@ -112,6 +115,7 @@ fn calls(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     vec![MemoryTable::new("memory_calls", calls.len(), columns)]
 }
 
+/// Tables of the memory objects, and of their changes of kind.
 fn objects(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let (objects, strings) = (&trace.objects, &trace.strings);
     let columns = vec![
@@ -149,6 +153,7 @@ fn objects(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     ]
 }
 
+/// Tables of the accesses to memory objects, and of their byte ranges.
 fn accesses(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let accesses = &trace.accesses;
     // The calls' column has only the end of each call's accesses.

@@ -38,6 +38,7 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
+    /// Return [`Error::Cancelled`] if the cancel flag is set.
     fn check(&self) -> Result<(), Error> {
         let cancelled = self.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed));
         if cancelled { Err(Error::Cancelled) } else { Ok(()) }
@@ -88,10 +89,12 @@ pub fn write_run(set: &TraceSet, memory: &[MemoryTrace], dir: &Path, options: &W
     partial.publish(options.sync)
 }
 
+/// Create the error that a trace cannot be written because a rule is violated.
 fn invalid(trace: &Trace, detail: String) -> Error {
     Error::Invalid { trace: trace.meta.name.clone(), detail }
 }
 
+/// Write all tables of one trace into a new folder, and return its manifest entry.
 fn write_trace(trace: &Trace, names: &Names, folder: PathBuf, options: &WriteOptions) -> Result<TraceEntry, Error> {
     std::fs::create_dir(&folder).map_err(Error::io(&folder, "create"))?;
     let mut files = Files { folder, options, tables: BTreeMap::new() };

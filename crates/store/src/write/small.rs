@@ -36,10 +36,12 @@ fn refs<'a>(name: &str, column: impl Fn(Range<usize>) -> Vec<u32> + 'a) -> Colum
     Column::new(name, DataType::UInt32, true, Packing::Delta, move |r| Ok(handles(column(r).into_iter())))
 }
 
+/// Arrow column of interned texts, with a dictionary.
 fn text<'a>(name: &str, trace: &'a Trace, column: impl Fn(usize) -> StrId + 'a) -> Column<'a> {
     Column::new(name, text_type(), true, Packing::Dictionary, move |r| interned(r.map(|i| column(i).0), &trace.strings))
 }
 
+/// Arrow column of integers that repeat, with a dictionary.
 fn ints<'a>(name: &str, column: impl Fn(usize) -> Option<i64> + 'a) -> Column<'a> {
     Column::new(name, DataType::Int64, true, Packing::Dictionary, move |r| {
         Ok(Arc::new(Int64Array::from_iter(r.map(&column))))
@@ -63,6 +65,7 @@ fn key_columns<'a>(name: &str, trace: &'a Trace, key: impl Fn(usize) -> Key + Co
     [as_text, ints(&format!("{name}_number"), move |i| key(i).as_int())]
 }
 
+/// Write the table of tracks.
 fn tracks(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     let rows = &trace.tracks.tracks;
     let [thread, number] = key_columns("thread", trace, |i| rows[i].tid);
@@ -86,6 +89,7 @@ fn tracks(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     files.write_table("tracks", rows.len(), &columns)
 }
 
+/// Write the table of processes.
 fn processes(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     let rows = &trace.tracks.processes;
     let [pid, number] = key_columns("pid", trace, |i| rows[i].pid);
@@ -100,6 +104,7 @@ fn processes(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     files.write_table("processes", rows.len(), &columns)
 }
 
+/// Write the table of GPU operations.
 fn gpu<'a>(trace: &'a Trace, files: &mut Files) -> Result<(), Error> {
     let g = &trace.gpu;
     let events = |name, values: &'a [EventId]| refs(name, move |r| values[r].iter().map(|e| e.0).collect());
@@ -124,6 +129,7 @@ fn gpu<'a>(trace: &'a Trace, files: &mut Files) -> Result<(), Error> {
     files.write_table("gpu", g.len(), &columns)
 }
 
+/// Write the table of links between events.
 fn links(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     let links = &trace.links;
     let columns = [
@@ -137,6 +143,7 @@ fn links(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     files.write_table("links", links.len(), &columns)
 }
 
+/// Write the tables of stack frames, and of the events with stacks.
 fn stacks(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     let s = &trace.stacks;
     let frames = [
@@ -153,6 +160,7 @@ fn stacks(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     files.write_table("event_stacks", s.event.len(), &of_events)
 }
 
+/// Write the table of steps.
 fn steps(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     let rows = &trace.steps;
     let columns = [

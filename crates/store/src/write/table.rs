@@ -41,6 +41,8 @@ pub(crate) fn write(
     Ok(TableEntry { rows: rows as u64, bytes: Some(bytes), crc32: Some(format!("{crc:08x}")) })
 }
 
+/// Encode a table as Parquet into `sink`, column by column and row group by row group; the cancel flag is checked
+/// before each column.
 fn encode<W: Write + Send>(
     path: &Path,
     sink: W,
@@ -71,6 +73,7 @@ fn encode<W: Write + Send>(
     file.into_inner().map_err(fail)
 }
 
+/// Parquet settings: zstd compression, sizes of pages and row groups, and the encoding of each column.
 fn properties(columns: &[Column<'_>]) -> WriterProperties {
     let level = ZstdLevel::try_new(1).unwrap_or_default();
     let mut builder = WriterProperties::builder()
