@@ -427,7 +427,8 @@ pub(super) fn is_call(trace: &Trace, event: EventId) -> bool {
     matches!(kind, Operator | Annotation | PythonFunction) || kind.is_api_call() || kind.is_gpu_work()
 }
 
-/// Frame of an event with this name.
+/// Frame of an event from its name and kind; all steps share one frame, and backward operators get a frame of their
+/// own.
 fn call_frame(tree: &mut CallingContextTreeBuilder, name: &str, kind: EventKind, is_backward: bool) -> Frame {
     if name.starts_with(STEP_PREFIX) {
         // In traces of 2021, steps are operators.

@@ -1,4 +1,5 @@
-//! Call trees: recordings from their tables, or from their streams if the tables are missing or outdated, and profiles.
+//! Opening of call trees: of recordings from their tables, or from their streams if the tables are missing or outdated,
+//! and of profiles.
 
 use crate::open::{is_run, read_options, runs_below};
 use crate::{Error, Lacks, OpenOptions, Part, symbols};

@@ -1,4 +1,4 @@
-//! Profiles for comparisons of runs, read one trace at a time to limit memory.
+//! Profiles of one run for comparisons: one per rank of its traces, or one from the call tree of a recording.
 
 use crate::{Error, Part, Run, check_cycles, check_steps, ranks};
 use stackline_calls::{calls_of_rank, fold_imports, ranks_of_calls};

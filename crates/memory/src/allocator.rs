@@ -112,7 +112,7 @@ pub(crate) fn segment_bytes(request: u64) -> u64 {
     }
 }
 
-/// Round a size up to a multiple of `to`.
+/// Round up a size in bytes to a multiple of `to`.
 fn round_up(bytes: u64, to: u64) -> u64 {
     bytes.div_ceil(to).saturating_mul(to)
 }

@@ -18,12 +18,12 @@ macro_rules! named_enum {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// Variant of the enumeration with this discriminant.
+            /// Variant of the enumeration with this discriminant; `None` for an unknown number.
             pub fn from_u8(value: u8) -> Option<Self> {
                 Self::ALL.iter().copied().find(|v| *v as u8 == value)
             }
 
-            /// Variant of the enumeration with this text name.
+            /// Variant of the enumeration with this text name; `None` for an unknown name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|v| v.name() == name)
             }

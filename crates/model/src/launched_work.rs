@@ -48,6 +48,9 @@ impl LaunchedWork {
 
     /// Window of steps with their GPU work in all processes; `None` without steps.
     ///
+    /// The window starts when the first process has completed the work launched before its first step. The window ends
+    /// when the last process has completed the work launched before the end of its last step.
+    ///
     /// The window starts when the first process has completed the work launched before its first step. It ends when the
     /// last process has completed the work launched before the end of its last step.
     #[must_use]

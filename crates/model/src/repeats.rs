@@ -1,4 +1,5 @@
-//! Backward operators with the same forward operator.
+//! Detection of backward operators that have the sequence number of an earlier one, so that their forward operator is
+//! uncertain.
 
 use crate::{EventId, EventKind, Key, Trace, TrackId};
 use std::collections::BTreeSet;

@@ -181,7 +181,7 @@ impl Database {
     /// schema, which has no effect on a read-only file.
     fn open_as(path: &Path, is_cut: bool) -> Result<Self, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-        let connection = Connection::open_with_flags(address(path), flags)?;
+        let connection = Connection::open_with_flags(immutable_uri(path), flags)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, !is_cut)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, is_cut)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
@@ -331,7 +331,7 @@ fn quoted(name: &str) -> String {
 }
 
 /// URI that opens a database file as immutable.
-fn address(path: &Path) -> String {
+fn immutable_uri(path: &Path) -> String {
     let mut address = String::from("file:");
     for (at, &byte) in path.as_os_str().as_encoded_bytes().iter().enumerate() {
         match byte {

@@ -124,7 +124,7 @@ pub(super) fn calls_without_value<'t>(
 
 impl Builder {
     /// Add call counts to rows of frames that have no value of the metric themselves; only in ungrouped views that are
-    /// top-down or flat. `place` gives the call path of a node.
+    /// top-down or flat. The function `place` returns the call path of a node.
     pub(super) fn add_calls(
         &mut self,
         tree: &CallingContextTree,

@@ -17,11 +17,11 @@ pub(super) fn title(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
         1 => format!("{name} ({size})"),
         several => format!("{several} objects ({size}), the largest {name}"),
     };
-    format!("{which}: {}", wrong(facts, waste))
+    format!("{which}: {}", cause(facts, waste))
 }
 
 /// Cause of a memory finding in one clause, such as `freed too late: 3 kernels ran …`.
-fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
+fn cause(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     let found = match waste.known {
         WasteEvidence::Match(found) => found,
         WasteEvidence::InPlace(input) => {

@@ -171,7 +171,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Create an empty part of a purpose, with the allocating line `place`.
+    /// Create an empty part of a purpose with this allocating line.
     fn new(purpose: Use, evidence: Evidence, place: String) -> Self {
         Self {
             purpose,

@@ -76,7 +76,7 @@ fn add_module_column(table: Table, trace: &MemoryTrace, objects: &[MemoryObjectI
     table.text("module", objects.iter().map(|object| Some(name(object)).filter(|name| !name.is_empty())))
 }
 
-/// Convert a size or count to a table value; larger values become the maximum.
+/// Convert a size or count to a signed table value, with `i64::MAX` as the upper limit.
 fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -47,7 +47,7 @@ kinds! {
 }
 
 impl FrameKind {
-    /// Frame kind with this stable name.
+    /// Frame kind with this stable name; `None` for an unknown name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }

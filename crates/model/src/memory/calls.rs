@@ -59,7 +59,7 @@ impl MemoryCallKind {
         }
     }
 
-    /// Kind of memory-related call with this stable name.
+    /// Kind of memory-related call with this stable name; `None` for an unknown name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

@@ -60,7 +60,7 @@ impl MemoryObjectKind {
         }
     }
 
-    /// Kind of memory object with this stable name.
+    /// Kind of memory object with this stable name; `None` for an unknown name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
