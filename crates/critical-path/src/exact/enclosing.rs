@@ -125,7 +125,7 @@ impl Enclosing {
         self.places_from(trace, self.place[event.index()])
     }
 
-    /// The annotation or module `place` and those around it, innermost first.
+    /// The given annotation or module and those around it, innermost first.
     fn places_from<'a>(&'a self, trace: &'a Trace, place: EventId) -> impl Iterator<Item = EventId> + 'a {
         let outer = |e: &EventId| self.place[trace.events.parent[e.index()].some()?.index()].some();
         std::iter::successors(place.some(), outer)

@@ -118,6 +118,7 @@ struct PythonRoots<'a> {
 }
 
 impl<'a> PythonRoots<'a> {
+    /// Create an empty cache for the events of a trace.
     fn new(trace: &'a Trace) -> Self {
         Self { trace, known: vec![None; trace.events.len()] }
     }
