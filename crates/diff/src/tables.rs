@@ -30,6 +30,7 @@ fn test(diff: &Diff) -> String {
     )
 }
 
+/// Table of the changes of one compared table, such as operators, one row per name and measure.
 fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
     let per = match diff.per {
         Per::Step => "per step",

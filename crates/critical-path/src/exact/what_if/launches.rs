@@ -112,6 +112,7 @@ impl Applier<'_, '_> {
         !inside.iter().any(orders)
     }
 
+    /// Remove the host time of a span except its first launch call, which then launches all operations of the span.
     fn capture(&mut self, (lane, from, to): ThreadRange, first: Launched) {
         let (trace, graph, plan) = (self.exact.trace, &self.exact.graph, self.plan);
         let (begins, ends) = (trace.events.start[first.call.index()], trace.events.end(first.call));
