@@ -102,6 +102,7 @@ fn calls(change: &Change) -> &'static str {
     }
 }
 
+/// Table `step_lengths`: number, length and reason for exclusion of each step of each run on both sides.
 fn lengths(before: &Side, after: &Side) -> Table {
     let mut rows = Vec::new();
     for (side, name) in [(before, "A"), (after, "B")] {
