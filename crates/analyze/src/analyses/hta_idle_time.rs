@@ -143,7 +143,7 @@ fn gaps(rows: &HtaRows, of_stream: &[&Row], threshold_us: f64) -> [Option<Vec<f6
     found
 }
 
-/// Round all statistics except the count to two decimals, as HTA does.
+/// Statistics with two decimals, as HTA shows them; the count is unchanged.
 fn rounded(d: Describe) -> Describe {
     let r = |v: Option<f64>| v.map(|v| round(v, 2));
     Describe {

@@ -55,6 +55,7 @@ pub(super) struct BuiltGraph {
     pub(super) corrections: Corrections,
 }
 
+/// Builder of the dependency graph: its nodes, edges and release points so far.
 pub(super) struct Builder<'a> {
     trace: &'a Trace,
     order: &'a GpuOrder,

@@ -59,6 +59,7 @@ struct SampleSum {
 }
 
 impl SampleSum {
+    /// Add a number of samples and their total time in ns.
     fn add(&mut self, count: usize, ns: i64) {
         self.count += count;
         self.ns += ns;
