@@ -226,7 +226,9 @@ impl WhatIf<'_, '_> {
         found.extend(around.map(|e| Suggestion::Module(trace.events.name[e.index()])));
     }
 
-    /// Name by which a wait is selected: that of the operator around the waiting call, or of the call itself.
+    /// Name by which a wait is selected: that of the outermost of the nearest operators around the waiting call.
+    ///
+    /// Without an operator, the name of the call itself.
     fn name_of_sync(&self, call: EventId) -> StrId {
         let trace = self.exact.trace;
         let enclosing = self.exact.enclosing();
