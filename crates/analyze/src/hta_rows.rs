@@ -128,8 +128,9 @@ impl<'a> HtaRows<'a> {
         self.rows.iter().filter(|r| r.stream != -1)
     }
 
-    /// Row of the event that an event is linked to, if kept. An event with a correlation ID but no partner is "linked"
-    /// to event 0, as in HTA.
+    /// Row of the event that an event is linked to (launch call or GPU operation); `None` if that row is not kept.
+    ///
+    /// An event with a correlation ID but no partner is "linked" to event 0, as in HTA.
     pub fn linked(&self, row: &Row) -> Option<&Row> {
         self.by_index.get(&row.linked).map(|&at| &self.rows[at as usize])
     }

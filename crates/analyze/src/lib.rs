@@ -62,7 +62,8 @@ pub enum Display {
 }
 
 impl Analysis {
-    /// Test if commands omit this table of the analysis in text output unless the user names it.
+    /// Test if commands omit this table of the analysis in text output unless the user names it (see
+    /// [`Display::Except`]).
     pub fn hides(&self, table: &str) -> bool {
         matches!(self.display, Display::Except(tables) if tables.contains(&table))
     }

@@ -67,7 +67,9 @@ pub(crate) fn module_type(trace: &Trace, module: EventId) -> Option<String> {
     Some(instance.map_or(name, |i| &name[..i]).to_owned())
 }
 
-/// The `nn.Module` calls around an event as the profiler numbers them, outermost first: `Decoder_0 > Conv2d_0`.
+/// The `nn.Module` calls around an event as the profiler numbers them: `Decoder_0 > Conv2d_0`; `None` without one.
+///
+/// Outermost first.
 pub(crate) fn module_path(trace: &Trace, event: EventId) -> Option<String> {
     let names = trace.ancestors(event).map(|e| trace.name(e)).filter(|name| classify::is_module_call(name));
     let mut path: Vec<&str> = names.map(|n| n.strip_prefix(MODULE_PREFIX).map_or(n, str::trim_start)).collect();

@@ -39,9 +39,10 @@ pub struct Breakdown {
 }
 
 impl CriticalPath {
-    /// Determine the cause of the time of each edge of the path. Causes are `cpu_bound`, `data_loading`,
-    /// `gpu_compute_bound`, `gpu_communication_bound`, `gpu_kernel_kernel_overhead`, `gpu_kernel_launch_overhead`, or
-    /// the empty text.
+    /// Attribute each edge of the path to a cause, such as `cpu_bound`, and sum the weights by cause.
+    ///
+    /// Causes are `cpu_bound`, `data_loading`, `gpu_compute_bound`, `gpu_communication_bound`,
+    /// `gpu_kernel_kernel_overhead`, `gpu_kernel_launch_overhead`, or the empty text.
     pub fn breakdown(&self) -> Breakdown {
         // The analysis already checked these patterns. Invalid patterns in a restored file match nothing.
         let patterns = data_load_patterns(&self.options.data_load_events).unwrap_or_default();
@@ -91,6 +92,8 @@ impl CriticalPath {
         shares
     }
 
+    /// HTA's name of the cause of an edge, by its kind and event name; empty for dependencies and synchronization.
+    /// `known` caches the causes by name.
     fn bound_by(&self, edge: &Edge, patterns: &[Regex], known: &mut [Vec<Option<&'static str>>; 2]) -> &'static str {
         match edge.kind {
             EdgeKind::KernelKernelDelay => return "gpu_kernel_kernel_overhead",
@@ -184,6 +187,7 @@ impl CriticalPath {
         ]
     }
 
+    /// Table of the edges by type: their number in the graph and on the path, and their weight on the path.
     fn edges_table(&self) -> Table {
         let mut on_path = [(0i64, 0f64); 5];
         for edge in self.path_edges() {
@@ -198,6 +202,7 @@ impl CriticalPath {
             .f64("path_weight", Unit::Us, on_path.iter().map(|&(_, w)| w))
     }
 
+    /// Table of the starts and ends of events on the path, in time order.
     fn nodes_table(&self) -> Table {
         let nodes = &self.graph.nodes;
         let points: Vec<(u32, bool, i64)> = self
@@ -219,6 +224,8 @@ impl CriticalPath {
     }
 }
 
+/// Table of shares of causes or event names. Dependencies and synchronization, with empty name, appear as
+/// `(dependency)`.
 fn shares_table(name: &str, title: &str, shares: &[Share]) -> Table {
     let label = |s: &Share| if s.name.is_empty() { "(dependency)".to_owned() } else { s.name.clone() };
     Table::new(name, title)

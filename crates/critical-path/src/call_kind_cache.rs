@@ -1,4 +1,4 @@
-//! Cache of [`kind_of_name`] for the names of one trace.
+//! Cache of the kind of API call (launch, copy, synchronization) for each name of one trace.
 
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, StrId, Trace};
@@ -7,6 +7,7 @@ use stackline_model::{EventId, StrId, Trace};
 pub(crate) struct CallKindCache(Vec<Option<CallKind>>);
 
 impl CallKindCache {
+    /// Compute the kind of API call for each name of a trace.
     pub(crate) fn new(trace: &Trace) -> Self {
         Self(trace.strings.iter().map(kind_of_name).collect())
     }
@@ -20,6 +21,7 @@ impl CallKindCache {
         }
     }
 
+    /// Kind of the API call with this name; `None` if the name is no known call.
     fn kind_of_name(&self, name: StrId) -> Option<CallKind> {
         self.0.get(name.index()).copied().flatten()
     }

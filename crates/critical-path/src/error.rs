@@ -141,6 +141,7 @@ pub enum CriticalPathError {
     },
 }
 
+/// Advice for an annotation that does not exist: the most similar annotations, or to omit the annotation.
 fn suggestion_text(nearest: &[String]) -> String {
     if nearest.is_empty() {
         return "the trace has no annotations; omit the annotation to analyze the whole trace".to_owned();
@@ -151,6 +152,7 @@ fn suggestion_text(nearest: &[String]) -> String {
 /// Maximum number of characters per name. Names of templated kernels can fill screens.
 const MAX_NAME_CHARS: usize = 80;
 
+/// Names in quotes, separated by commas, each cut to 80 characters.
 fn quoted(names: &[String]) -> String {
     let short = |name: &String| match name.char_indices().nth(MAX_NAME_CHARS) {
         Some((end, _)) => format!("'{}…'", &name[..end]),
@@ -159,6 +161,7 @@ fn quoted(names: &[String]) -> String {
     names.iter().map(short).collect::<Vec<_>>().join(", ")
 }
 
+/// Advice for a what-if selector without match: the most similar event names.
 fn suggest_names(nearest: &[String]) -> String {
     if nearest.is_empty() {
         return "the trace has no event of that kind".to_owned();
@@ -181,6 +184,7 @@ fn frame_choices(frames: &[String]) -> String {
     )
 }
 
+/// Range of the step numbers of the trace, for the error about steps that do not exist.
 fn step_numbers(numbers: &[i64]) -> String {
     match (numbers.iter().min(), numbers.iter().max()) {
         (Some(first), Some(last)) => format!("the trace has steps from {first} to {last}"),
@@ -188,6 +192,7 @@ fn step_numbers(numbers: &[i64]) -> String {
     }
 }
 
+/// Numbers of the existing instances of an annotation, for the error about a missing instance.
 fn count_text(count: usize) -> String {
     match count {
         0 => "the part of the trace that HTA loads has no instance of this annotation".to_owned(),

@@ -42,6 +42,7 @@ pub struct PathTrack {
     pub clock_shift_ns: i64,
 }
 
+/// True for a clock shift of 0, which JSON output omits.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
 fn is_zero(value: &i64) -> bool {
     *value == 0
@@ -72,27 +73,27 @@ pub struct PathEvents {
 }
 
 impl PathEvents {
-    /// Number of events on the critical path.
+    /// Number of events in the table.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// True if the critical path has no events.
+    /// True if the table has no events.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// Name of the critical-path event in a row.
+    /// Name of the event in a row of the table; empty if the row does not exist.
     pub fn name(&self, row: u32) -> &str {
         self.name.get(row as usize).and_then(|&n| self.names.get(n as usize)).map_or("", String::as_str)
     }
 
-    /// Track (thread or GPU stream) of the critical-path event in a row.
+    /// Track (thread or GPU stream) of the event in a row of the table; `None` if the row does not exist.
     pub fn track(&self, row: u32) -> Option<&PathTrack> {
         self.track.get(row as usize).and_then(|&t| self.tracks.get(t as usize))
     }
 
-    /// Text label of the thread or GPU stream of an event.
+    /// Label of the thread or GPU stream of the event in a row; empty if the row does not exist.
     pub fn track_label(&self, row: u32) -> &str {
         self.track(row).map_or("", |t| t.label.as_str())
     }
@@ -136,6 +137,7 @@ pub(super) struct EventsBuilder<'a> {
 }
 
 impl<'a> EventsBuilder<'a> {
+    /// Create an empty table, for events that the caller numbers from 0 to below `view_rows`.
     pub(super) fn new(trace: &'a Trace, view_rows: usize) -> Self {
         Self {
             trace,
@@ -174,6 +176,7 @@ impl<'a> EventsBuilder<'a> {
         row
     }
 
+    /// Row of a name in the table of names; the name is added if it is new.
     fn name_row(&mut self, name: stackline_model::StrId) -> u32 {
         let names = &mut self.events.names;
         *self.name.entry(name.0).or_insert_with(|| {

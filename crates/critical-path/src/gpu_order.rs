@@ -238,6 +238,7 @@ impl GpuOrder {
     }
 }
 
+/// Per GPU operation: true if an unrecorded operation may have run between it and the previous one on its stream.
 fn after_missing_records(trace: &Trace, streams: &Streams, missing_records: &MissingRecords<'_>) -> Vec<bool> {
     let is_after = |id: GpuOpId| {
         let previous = streams.previous[id.index()].some();

@@ -117,6 +117,7 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
+    /// Index the edges of a graph with `nodes` nodes by source node.
     pub(super) fn new(nodes: usize, edges: &[Edge]) -> Self {
         let mut offset = vec![0u32; nodes + 1];
         for edge in edges {

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::{CallKind, CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, GpuOpId, Trace, TrackKind};
 
+/// Direction of a memory copy, such as host to device; `None` for other GPU operations.
 fn direction(trace: &Trace, id: GpuOpId) -> Option<CopyDirection> {
     let event = trace.gpu.event[id.index()];
     if trace.kind(event) == EventKind::Memcpy { copy_direction(trace.name(event)) } else { None }

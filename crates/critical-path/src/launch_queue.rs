@@ -148,6 +148,7 @@ impl Queue {
         queue
     }
 
+    /// True if an entry of the queue has a recorded launch call, so that its operation was launched in the recording.
     fn has_call(&self, launched: usize) -> bool {
         self.launched[launched].2.is_some()
     }
@@ -157,12 +158,14 @@ impl Queue {
         self.done.partition_point(|&(end, _)| end <= at)
     }
 
+    /// Duration of the launch call of a queue entry, in ns.
     fn duration(&self, call: usize) -> i64 {
         self.launched[call].1 - self.launched[call].0
     }
 
-    /// The operation whose end made space for a call, if that end explains the return of the call: the first one that
-    /// ended during the call, or the last one if space became free for several calls at once.
+    /// Operation whose end made space in the queue for a call; `None` if no end explains the return of the call.
+    ///
+    /// The first operation that ended during the call, or the last one if space became free for several calls at once.
     fn freed_by(&self, call: usize) -> Option<GpuOpId> {
         let (from, to, ..) = self.launched[call];
         let soon = if self.queued[call] >= MIN_HARDWARE_DEPTH { MAX_HARDWARE_RETURN_NS } else { MAX_RETURN_NS };
@@ -172,6 +175,7 @@ impl Queue {
         room.map(|&(_, id)| id)
     }
 
+    /// True if a call takes several times as long as usual, so that it may have been blocked.
     fn is_long(&self, call: usize) -> bool {
         self.duration(call) >= BLOCKED_FACTOR * self.usual
     }
@@ -233,6 +237,7 @@ impl Queue {
         Some((depth, blocked))
     }
 
+    /// Depth of the queue, and the waits of all its launch calls for space; `None` if the queue was never full.
     fn waits(&self, copying: &FxHashSet<EventId>, recorded_waits: &FxHashSet<EventId>) -> Option<Waits> {
         let (depth, blocked) = self.blocked(copying, recorded_waits)?;
         let had_space = |i: usize| {

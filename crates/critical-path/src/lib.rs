@@ -197,7 +197,7 @@ pub struct CriticalPath {
 }
 
 impl CriticalPath {
-    /// Number of edges of each kind, in the order of [`EdgeKind::ALL`].
+    /// Number of edges of each kind in the whole dependency graph, in the order of [`EdgeKind::ALL`].
     pub fn edges_by_type(&self) -> [(EdgeKind, usize); 5] {
         let mut counts = [0; 5];
         for edge in &self.graph.edges {
@@ -214,7 +214,7 @@ impl CriticalPath {
         rows
     }
 
-    /// Per event: true if it has a node on the path.
+    /// Per row of [`Self::events`]: true if the event has a node on the critical path.
     fn path_marks(&self) -> Vec<bool> {
         let mut marks = vec![false; self.events.len()];
         for &node in &self.path.nodes {

@@ -76,6 +76,7 @@ fn first_generation(open: &[u32], edges: &[Edge]) -> Vec<u32> {
     order
 }
 
+/// Collect the nodes and edges of the longest path backward from its last node. `via` is the best edge into each node.
 fn trace_back(end: u32, weight_us: f64, via: &[u32], edges: &[Edge]) -> LongestPath {
     let mut path = LongestPath { nodes: vec![end], edges: Vec::new(), weight_us };
     let mut node = end;

@@ -33,6 +33,7 @@ struct MissingOfProcess {
 }
 
 impl<'a> MissingRecords<'a> {
+    /// Collect, per process, the launch calls without a GPU operation and the GPU operations without a launch call.
     pub(super) fn new(trace: &Trace, kinds: &'a CallKindCache, streams: &Streams) -> Self {
         let usable = trace.gpu.ids().filter(|id| is_usable(trace, *id));
         let linked: FxHashSet<EventId> = usable.map(|id| trace.gpu.launch[id.index()]).collect();

@@ -8,7 +8,7 @@ const MAX_NAMES: usize = 3;
 const MAX_COMPARED: usize = 20_000;
 const MAX_CHARACTERS: usize = 256;
 
-/// Annotations of the trace most similar to `requested`, best first.
+/// Names of up to 3 annotations of the trace that are most similar to `requested`, best first; for error messages.
 pub(super) fn nearest_annotations(trace: &Trace, requested: &str) -> Vec<String> {
     let mut seen = FxHashSet::default();
     let mut names: Vec<&str> = Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn nearest_annotations(trace: &Trace, requested: &str) -> Vec<String>
     nearest(names, requested)
 }
 
-/// Names most similar to `requested`, best first.
+/// Up to 3 of `names` that are most similar to `requested` by edit distance, best first.
 pub(super) fn nearest<'a>(names: impl IntoIterator<Item = &'a str>, requested: &str) -> Vec<String> {
     let requested = simplified(requested);
     let scored = names.into_iter().take(MAX_COMPARED).map(|n| (distance(&requested, &simplified(n)), n));
@@ -32,6 +32,7 @@ pub(super) fn nearest<'a>(names: impl IntoIterator<Item = &'a str>, requested: &
     scored.into_iter().take(MAX_NAMES).map(|(_, name)| name.to_owned()).collect()
 }
 
+/// Lowercase characters of a name for comparison, at most 256.
 fn simplified(text: &str) -> Vec<char> {
     text.chars().take(MAX_CHARACTERS).flat_map(char::to_lowercase).collect()
 }

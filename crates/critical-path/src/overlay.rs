@@ -107,9 +107,10 @@ impl CriticalPath {
         Overlay { critical, flows, only_critical: mode.only_critical }
     }
 
-    /// Time of an arrow's end: the start or end of a span. On GPU tracks it lies up to 1 µs before the span's end, so
-    /// that it is inside the span. Times are cut to whole µs, as in HTA. So an arrow may point to a time less
-    /// than 1 µs before the start of its span.
+    /// Thread and time in µs of the arrow end at a graph node: the start or end of the node's event.
+    ///
+    /// On GPU tracks the end lies up to 1 µs before the span's end, so that it is inside the span. Times are cut to
+    /// whole µs, as in HTA. So an arrow may point to a time less than 1 µs before the start of its span.
     fn flow_end(&self, node: u32) -> FlowEnd {
         let (event, is_start) = (self.graph.nodes.event[node as usize], self.graph.nodes.is_start[node as usize]);
         let row = event as usize;
@@ -123,10 +124,12 @@ impl CriticalPath {
     }
 }
 
+/// True if an edge is a launch delay of weight 0, which overlays never show.
 fn is_free_launch(edge: &Edge) -> bool {
     edge.kind == EdgeKind::KernelLaunchDelay && edge.weight_us == 0.0
 }
 
+/// True if an overlay shows an edge of the path as an arrow: dependency, launch delay or synchronization.
 fn is_shown(edge: &Edge) -> bool {
     matches!(edge.kind, EdgeKind::Dependency | EdgeKind::KernelLaunchDelay | EdgeKind::SyncDependency)
 }

@@ -134,6 +134,7 @@ impl CriticalPath {
     }
 }
 
+/// Convert a share of the breakdown into a share of the report.
 fn report_share(share: Share) -> ReportShare {
     ReportShare { name: share.name, weight_us: share.weight_us, percent: share.percent, edges: share.edges }
 }

@@ -37,6 +37,7 @@ struct Saved<'a> {
     source: Option<Value>,
 }
 
+/// Columns of the graph's nodes in the file.
 #[derive(Serialize, Deserialize)]
 struct SavedNodes<'a> {
     event: Cow<'a, [u32]>,
@@ -44,6 +45,7 @@ struct SavedNodes<'a> {
     is_start: Cow<'a, [bool]>,
 }
 
+/// Columns of the graph's edges in the file.
 #[derive(Serialize, Deserialize)]
 struct SavedEdges {
     from: Vec<u32>,
@@ -54,6 +56,7 @@ struct SavedEdges {
     kind: Vec<EdgeKind>,
 }
 
+/// Nodes, edges and weight of the critical path in the file.
 #[derive(Serialize, Deserialize)]
 struct SavedPath<'a> {
     nodes: Cow<'a, [u32]>,
@@ -159,6 +162,7 @@ impl CriticalPath {
         self.path = longest_path(self.graph.nodes.len(), &self.graph.edges).unwrap_or_default();
     }
 
+    /// Check that columns, references and path of a restored result are consistent, and that the graph has no cycle.
     fn check(&self) -> Result<(), String> {
         self.events.check()?;
         super::breakdown::data_load_patterns(&self.options.data_load_events).map_err(|e| e.to_string())?;
@@ -188,6 +192,7 @@ impl CriticalPath {
 }
 
 impl SavedEdges {
+    /// Convert the columns of the file to edges; an error for columns of different lengths or invalid events.
     fn rows(&self) -> Result<Vec<Edge>, String> {
         let n = self.from.len();
         if [self.to.len(), self.weight_us.len(), self.attributed.len(), self.kind.len()].iter().any(|&l| l != n) {

@@ -29,7 +29,7 @@ pub(super) struct SimulationResult {
     pub(super) left_out: u64,
 }
 
-/// Replay the launch, CUDA event record, and wait commands of a trace's streams.
+/// Replay the commands of a trace's streams in call order, and collect the dependencies of GPU operations and calls.
 pub(super) fn simulate(
     trace: &Trace,
     commands: &Commands,
@@ -87,6 +87,7 @@ struct RunningStreams {
 }
 
 impl RunningStreams {
+    /// Add a stream to the set; nothing if it is already in the set.
     fn add(&mut self, stream: usize) {
         if self.is_listed.len() <= stream {
             self.is_listed.resize(stream + 1, false);
@@ -108,6 +109,7 @@ impl RunningStreams {
     }
 }
 
+/// State of a stream: its last operation, and the waits of its next operation.
 #[derive(Clone, Default)]
 struct Pending {
     last: GpuOpId,
@@ -117,6 +119,7 @@ struct Pending {
 }
 
 impl Simulation<'_> {
+    /// Replay one command: a launch, event record, stream wait or synchronization.
     fn execute(&mut self, command: &Command, commands: &Commands) {
         match *command {
             Command::Launch { gpu, call } => self.launch(gpu, call, commands),
@@ -193,6 +196,7 @@ impl Simulation<'_> {
             || self.missing_records.unlaunched_between(process, start(self.trace, on), start(self.trace, gpu))
     }
 
+    /// Replay a launch: the operation becomes the last one of its stream and depends on the stream's pending waits.
     fn launch(&mut self, gpu: GpuOpId, call: EventId, commands: &Commands) {
         let stream = self.streams.of[gpu.index()] as usize;
         let slot = &mut self.pending[stream];
@@ -296,6 +300,8 @@ impl Simulation<'_> {
         }
     }
 
+    /// Replay a synchronizing call: add its wait to the result, and mark the call as uncertain if its target is
+    /// unknown.
     fn sync(&mut self, call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<RecordKey>) {
         let trace = self.trace;
         let process = trace.tracks.pid(trace.events.track[call.index()]);

@@ -31,6 +31,7 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
+    /// Assign the GPU operations with usable times to streams, by process, device and stream number, in time order.
     pub(super) fn new(trace: &Trace) -> Self {
         let gpu = &trace.gpu;
         let mut streams = Self {
@@ -139,7 +140,9 @@ impl Streams {
         self.is_one_process || !self.only_device.contains_key(&None)
     }
 
-    /// Stream of a process with a number on a device; on its only device if `device` is negative.
+    /// Stream of a process with a number on a device; `None` if the trace has none or several.
+    ///
+    /// On the process's only device if `device` is negative.
     pub(crate) fn stream_by_number(&self, process: Key, device: i32, number: i64) -> Option<usize> {
         let device = if device < 0 { self.only_device(process).unwrap_or(device) } else { device };
         let of_user = |user: Option<Key>| self.by_number.get(&(user, device, number));
@@ -163,7 +166,7 @@ fn main_processes(trace: &Trace, ids: &[GpuOpId]) -> FxHashMap<TrackId, Key> {
     found
 }
 
-/// Process of the call that launched an operation.
+/// Process of the call that launched an operation; `None` without a launch call.
 fn launching_process(trace: &Trace, id: GpuOpId) -> Option<Key> {
     let call = trace.gpu.launch[id.index()].some()?;
     Some(trace.tracks.pid(trace.events.track[call.index()]))
@@ -203,6 +206,7 @@ pub(crate) struct LastOnTwoStreams<S, T> {
 }
 
 impl<S: PartialEq + Copy, T: Copy> LastOnTwoStreams<S, T> {
+    /// Start with no ended operation.
     pub(crate) fn new() -> Self {
         Self { slots: [None; 2] }
     }
@@ -215,7 +219,7 @@ impl<S: PartialEq + Copy, T: Copy> LastOnTwoStreams<S, T> {
         self.slots[0] = Some((stream, what));
     }
 
-    /// GPU operation that ended last on any stream except the given one.
+    /// GPU operation that ended last on any stream except the given one; `None` without one.
     pub(crate) fn ended_on_other_stream(&self, stream: S) -> Option<T> {
         self.slots.iter().flatten().find(|(of, _)| *of != stream).map(|(_, what)| *what)
     }

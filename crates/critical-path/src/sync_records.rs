@@ -69,7 +69,7 @@ impl<'a> SyncRecords<'a> {
         self.by_correlation.is_empty()
     }
 
-    /// Correlation ID of a call that waits.
+    /// Correlation ID of an API call; -1 without one.
     pub(super) fn id(&self, call: EventId) -> i64 {
         number(&self.correlation, call, self.trace)
     }

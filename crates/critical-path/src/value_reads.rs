@@ -45,8 +45,9 @@ pub(super) fn infer_value_reads(trace: &Trace, streams: &Streams, syncs: &mut Ve
     }
 }
 
-/// Start, in ns, of the wait in the first of `spans`, which are sorted by start. It is the end of the last leaf span
-/// inside it that ends well before it, or else its own start.
+/// Start, in ns, of the wait in the first of `spans`: the end of the last leaf span in it that ends well before it.
+///
+/// Without such a leaf span, the start of the span itself. `spans` are sorted by start.
 fn wait_start(trace: &Trace, spans: &[EventId]) -> i64 {
     let Some((&span, inside)) = spans.split_first() else { return 0 };
     let until = trace.events.end(span);
@@ -78,6 +79,7 @@ fn awaited(trace: &Trace, streams: &Streams, by_end: &[GpuOpId], (span, copies):
     ended.iter().rev().find(|id| streams.may_wait_for(process, **id) && is_of_span(id)).copied()
 }
 
+/// True if a GPU operation is a memory copy to the host.
 fn is_copy_to_host(trace: &Trace, id: GpuOpId) -> bool {
     let event = trace.gpu.event[id.index()];
     trace.kind(event) == EventKind::Memcpy && copy_direction(trace.name(event)) == Some(CopyDirection::ToHost)

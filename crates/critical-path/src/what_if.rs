@@ -102,6 +102,8 @@ impl CriticalPath {
         format!("no event is named '{pattern}'; nearest names: '{}'", near.join("', '"))
     }
 
+    /// True if a selector matches an edge by kind, resource and name. `named` marks the matching event names; `None`
+    /// accepts all.
     fn selects(&self, select: &Selector, named: Option<&[bool]>, edge: &Edge) -> bool {
         let charged = edge.attributed != NO_EVENT;
         let is_gpu = self.events.is_gpu(edge.attributed);
@@ -111,6 +113,7 @@ impl CriticalPath {
             && named.is_none_or(|m| name.and_then(|n| m.get(n)).copied().unwrap_or(false))
     }
 
+    /// Per distinct event name: true if the pattern matches the whole name.
     fn names_matching(&self, pattern: &str) -> Vec<bool> {
         self.events.names.iter().map(|name| matches(pattern, name)).collect()
     }
@@ -160,6 +163,7 @@ impl Edit {
 const LARGEST_FACTOR: f64 = 1_000.0;
 const LONGEST_US: f64 = 1e9;
 
+/// Parse the change of an edit, such as `x0.5`, `-20%` or `3us`; `None` if invalid.
 fn parse_change(text: &str) -> Option<Change> {
     let number = |text: &str| text.parse::<f64>().ok().filter(|f| f.is_finite());
     if let Some(factor) = text.strip_prefix(['x', '*']) {
@@ -172,6 +176,7 @@ fn parse_change(text: &str) -> Option<Change> {
     number(text).map(Change::Set)
 }
 
+/// True if a factor is from 0 to 1,000, or a duration from 0 to 1e9 µs.
 fn is_in_range(change: Change) -> bool {
     match change {
         Change::Scale(factor) => (0.0..=LARGEST_FACTOR).contains(&factor),

@@ -345,7 +345,7 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
             Table::Functions => functions_by.is_some(),
             _ => true,
         };
-        diff.method = stronger(diff.method, pair.method());
+        diff.method = first_known_method(diff.method, pair.method());
         for table in Table::ALL.into_iter().filter(is_known) {
             let is_compared = table != Table::Steps || !has_different_bases;
             let mut changes = if is_compared { pair.changes(table, by_family) } else { Vec::new() };
@@ -380,7 +380,7 @@ fn functions_by(before: &Side, after: &Side) -> Option<&'static str> {
     methods.all(|method| method == Some(first)).then_some(first)
 }
 
-fn stronger(a: Method, b: Method) -> Method {
+fn first_known_method(a: Method, b: Method) -> Method {
     if a == Method::None { b } else { a }
 }
 

@@ -40,6 +40,7 @@ fn label(name: &str) -> Option<String> {
 
 type NameOf<'n> = &'n dyn Fn(StrId) -> Option<&'n Arc<str>>;
 
+/// Remove functions without times, and release the unused memory of the other rows.
 fn shrunk(rows: FxHashMap<&Arc<str>, Row>) -> Functions {
     rows.into_iter().filter(|(_, row)| !row.is_empty()).map(|(name, row)| (Arc::clone(name), row.shrunk())).collect()
 }
@@ -82,6 +83,7 @@ fn by_calls<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions 
     shrunk(rows)
 }
 
+/// Test if an event is the call of a Python function with a duration.
 fn is_call(trace: &Trace, event: EventId) -> bool {
     trace.kind(event) == EventKind::PythonFunction && trace.events.is_timed(event)
 }
@@ -147,6 +149,7 @@ fn file_and_name(name: &str) -> String {
     format!("{}: {function}", file.rsplit(['/', '\\']).next().unwrap_or(file))
 }
 
+/// Split a label into file and function: `train.py` and `step` for `train.py: step`.
 fn split_label(name: &str) -> (&str, &str) {
     name.rsplit_once(": ").unwrap_or((name, ""))
 }

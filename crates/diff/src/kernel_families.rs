@@ -61,6 +61,7 @@ pub(crate) fn kernel_family(trace: &Trace, event: EventId) -> &'static str {
     }
 }
 
+/// Family of a computing kernel by its name; `other` if no rule matches.
 fn arithmetic(name: &str) -> &'static str {
     // "convert" does not indicate a convolution.
     let name = name.to_ascii_lowercase().replace("convert", "");

@@ -15,11 +15,13 @@ pub struct ImplausibleCount {
 }
 
 impl ImplausibleCount {
+    /// Count one record, with or without a plausible time.
     fn add(&mut self, is_implausible: bool) {
         self.total += 1;
         self.implausible += usize::from(is_implausible);
     }
 
+    /// Test if so many records have no plausible time that times of the host cannot be tested.
     fn is_significant(self) -> bool {
         lack_times(self.implausible, self.total)
     }

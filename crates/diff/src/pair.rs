@@ -220,8 +220,10 @@ fn mean_of_means(runs: &[Vec<f64>], trim: f64) -> f64 {
     centers.iter().sum::<f64>() / centers.len().max(1) as f64
 }
 
-/// Test the difference of mean times before and after. If each side has one run, the spread is between steps; otherwise
-/// it is between runs, and at least the uncertainty from their steps.
+/// Test the difference of mean times before and after; `None` if a side has no times or the spread is unknown.
+///
+/// If each side has one run, the spread is between steps; otherwise it is between runs, and at least the uncertainty
+/// from their steps.
 fn difference(before: &[Vec<f64>], after: &[Vec<f64>], trim: f64, level: f64) -> Option<Difference> {
     let locations = |runs: &[Vec<f64>]| runs.iter().filter_map(|run| Location::estimate(run, trim)).collect::<Vec<_>>();
     let (a, b) = (locations(before), locations(after));

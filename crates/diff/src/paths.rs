@@ -43,6 +43,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
+    /// Build the tree of call paths of all host threads, and find the innermost path at or above each event.
     pub(super) fn new(trace: &Trace) -> Self {
         let mut paths =
             Self { kind: kind(trace), nodes: Vec::new(), enclosing: vec![TOP; trace.events.len()], ends: Vec::new() };
@@ -63,7 +64,7 @@ impl Paths {
         paths
     }
 
-    /// Name of a kind of frames in call paths, which stays the same between versions.
+    /// Name of the kind of frames in the call paths, such as `modules`; stable between versions.
     pub(super) fn kind(&self) -> &'static str {
         match self.kind {
             Kind::Modules => "modules",
@@ -73,6 +74,7 @@ impl Paths {
         }
     }
 
+    /// Test if an event is a frame of call paths. `above` is the path of its parent.
     fn is_path_frame(&self, trace: &Trace, event: EventId, above: u32) -> bool {
         let is_span = trace.events.is_timed(event);
         if !is_span || trace.name(event).starts_with(STEP_PREFIX) {
@@ -130,6 +132,7 @@ impl Paths {
     }
 }
 
+/// Most informative kind of records that a trace has: modules, functions, operators or other spans.
 fn kind(trace: &Trace) -> Kind {
     let mut kind = Kind::Spans;
     for event in trace.events.ids() {
@@ -153,6 +156,7 @@ struct Index {
 }
 
 impl Index {
+    /// Find or create the node of the call path that ends with an event below the path `above`.
     fn node(&mut self, trace: &Trace, nodes: &mut Vec<Node>, above: u32, event: EventId) -> u32 {
         let name = trace.events.name[event.index()];
         if let Some(&node) = self.by_name.get(&(above, name)) {

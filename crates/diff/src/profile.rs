@@ -69,7 +69,7 @@ impl Cell {
         self.cpu_total = self.cpu_total.saturating_add(other.cpu_total);
     }
 
-    /// Time of a cell by one measure.
+    /// Time of a cell by one measure, in ns. For whole steps, the step length.
     #[must_use]
     pub fn time(&self, measure: Measure) -> i64 {
         match measure {
@@ -117,6 +117,7 @@ impl Row {
         self.0.iter_mut().for_each(|(of, _)| *of -= steps.partition_point(|&step| step < *of as usize) as u32);
     }
 
+    /// True if the row occurs in no step.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -260,6 +261,7 @@ impl Profile {
         profile
     }
 
+    /// Fill the totals of each compared step: length, GPU time and number of GPU operations.
     fn totals(&mut self, trace: &Trace, units: &Units, view: &GpuView<'_>) {
         let lengths: Vec<i64> = match units.whole {
             true => trace.span().map(|(start, end)| end.saturating_sub(start)).into_iter().collect(),
@@ -281,6 +283,7 @@ impl Profile {
         }
     }
 
+    /// Fill calls and times of each operator per step, and add the host times to the totals of the steps.
     fn operators(&mut self, trace: &Trace, units: &Units, view: &GpuView<'_>) {
         let tree = OpTree::new(trace);
         let costs: Vec<Cost> = costs(trace, view, &tree);
@@ -299,6 +302,7 @@ impl Profile {
         self.operators = rows_by_name(trace, rows);
     }
 
+    /// Fill calls and times of GPU work per step: by name, and by launching operator and kernel family.
     fn kernels(&mut self, trace: &Trace, units: &Units, view: &GpuView<'_>) {
         let mut rows: FxHashMap<StrId, Row> = FxHashMap::default();
         let mut families: FxHashMap<(StrId, &'static str), Row> = FxHashMap::default();
@@ -345,6 +349,7 @@ pub(super) fn rows_by_name(trace: &Trace, rows: FxHashMap<StrId, Row>) -> BTreeM
     out.into_iter().map(|(name, row)| (name, row.shrunk())).collect()
 }
 
+/// Test if an operator runs inside another one of the same name, whose inclusive time already contains it.
 fn is_recursive(trace: &Trace, tree: &OpTree, node: usize) -> bool {
     let name = |node: u32| trace.events.name[tree.op[node as usize].index()];
     let own = name(node as u32);

@@ -85,10 +85,12 @@ fn sample_cell(view: &CallView, row: usize) -> Cell {
     Cell { count, gpu: 0, cpu: ns(node.inclusive.sum), cpu_total: ns(node.inclusive.sum) }
 }
 
+/// Convert a time in ns to a signed number, limited to its maximum.
 fn ns(sum: u64) -> i64 {
     i64::try_from(sum).unwrap_or(i64::MAX)
 }
 
+/// Text of a call path frame: name, with its file if known.
 fn text(label: &CallLabel) -> String {
     if label.file.is_empty() { label.name.clone() } else { format!("{}: {}", label.file, label.name) }
 }

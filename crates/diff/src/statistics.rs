@@ -30,7 +30,8 @@ const MIN_ORDERED_VALUES: usize = 10;
 const MAX_AUTOCORRELATION: f64 = 0.8;
 
 impl Location {
-    /// Estimate the trimmed mean of values in time order; the share `trim` is removed at each end.
+    /// Estimate the trimmed mean of values in time order; `None` without values. The share `trim` is removed at each
+    /// end.
     ///
     /// Correlated neighboring steps (a GPU that warms up, a busy machine) carry less information than independent ones.
     /// The error is increased by their autocorrelation, as for an AR(1) process.
@@ -49,7 +50,7 @@ impl Location {
         })
     }
 
-    /// Estimate the trimmed mean of independent values, in any order.
+    /// Estimate the trimmed mean of independent values, in any order; `None` without values.
     #[must_use]
     pub(super) fn independent(values: &[f64], trim: f64) -> Option<Self> {
         let n = values.len();
@@ -72,6 +73,7 @@ impl Location {
     }
 }
 
+/// Arithmetic mean; 0 without values.
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
@@ -85,9 +87,10 @@ fn autocorrelation(values: &[f64]) -> f64 {
     (found + (1.0 + 4.0 * found) / values.len() as f64).clamp(0.0, MAX_AUTOCORRELATION)
 }
 
-/// Welch's test of the difference of two trimmed means. `level` is the accepted share of false alarms; the confidence
-/// interval contains the true difference in all other cases. `None` if each side has a single
-/// value.
+/// Welch's test of the difference of two trimmed means; `None` if each side has a single value.
+///
+/// `level` is the accepted share of false alarms; the confidence interval contains the true difference in all other
+/// cases. `floor2` is the minimum of the squared standard error.
 ///
 /// A side with a single value is assumed to have the spread of the other.
 #[must_use]
@@ -187,6 +190,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     }
 }
 
+/// Continued fraction of the incomplete beta function (modified Lentz's method).
 fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     const TINY: f64 = 1e-300;
     let nonzero = |v: f64| if v.abs() < TINY { TINY } else { v };

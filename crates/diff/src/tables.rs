@@ -30,6 +30,7 @@ fn test(diff: &Diff) -> String {
     )
 }
 
+/// Table of the changes of one compared table, such as operators, one row per name and measure.
 fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
     let per = match diff.per {
         Per::Step => "per step",
@@ -101,6 +102,7 @@ fn calls(change: &Change) -> &'static str {
     }
 }
 
+/// Table `step_lengths`: number, length and reason for exclusion of each step of each run on both sides.
 fn lengths(before: &Side, after: &Side) -> Table {
     let mut rows = Vec::new();
     for (side, name) in [(before, "A"), (after, "B")] {

@@ -12,9 +12,11 @@ const EXCLUDED_IN_OTHER_RUN: &str = "as many first steps are left out in another
 /// Minimum number of remaining steps per process.
 const MIN_REMAINING: usize = 2;
 
-/// Exclude the same number of warm-up steps from all runs. If a run excludes first steps, as many are excluded of each
-/// process of all runs, if enough steps remain. Otherwise work that occurs only in first steps would appear as removed
-/// or new.
+/// Exclude the same number of warm-up steps from all runs, after runs without marked steps got inferred steps if
+/// possible.
+///
+/// If a run excludes first steps, as many are excluded of each process of all runs, if enough steps remain. Otherwise
+/// work that occurs only in first steps would appear as removed or new.
 pub fn trim_warmup(before: &mut Side, after: &mut Side) {
     inferred_steps::use_inferred_steps(before, after);
     let profiles = || before.iter().chain(after.iter()).flatten();
@@ -41,7 +43,7 @@ fn excluded_first_steps(steps: &[StepLength]) -> Vec<usize> {
     of_processes
 }
 
-/// Exclude compared steps by ascending index in the list of steps.
+/// Exclude compared steps of a profile, with their times in all rows. `places` has their indices in the list of steps.
 fn leave_out(profile: &mut Profile, places: &[usize]) {
     // All fields are named, so that a new field with values per step is not forgotten.
     let Profile {
@@ -83,6 +85,7 @@ fn leave_out(profile: &mut Profile, places: &[usize]) {
     drop_units(functions, &units);
 }
 
+/// Remove compared steps (ascending indices) from the rows of a table, and rows that become empty.
 fn drop_units<K: Ord>(rows: &mut BTreeMap<K, Row>, units: &[usize]) {
     rows.values_mut().for_each(|row| row.leave_out(units));
     rows.retain(|_, row| !row.is_empty());

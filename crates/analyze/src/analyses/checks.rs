@@ -19,6 +19,8 @@ pub(super) const CHECKS: Analysis = Analysis {
 /// Maximum number of listed events per check.
 const LISTED: usize = 100;
 
+/// Run all checks on the whole trace. Returns a table of the checks and one of the first [`LISTED`] failing events of
+/// each.
 fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     let outcomes: Vec<(&Check, Outcome)> = ALL.iter().map(|check| (check, (check.run)(trace))).collect();
     let state = |outcome: &Outcome| match (outcome.checked, outcome.breaches.len()) {

@@ -17,6 +17,7 @@ pub(super) const CLOCKS: Analysis = Analysis {
     run,
 };
 
+/// Create table `clocks` for the whole trace: one row per device with the shifts that causality allows, in ns.
 fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     let clocks = &trace.meta.clocks;
     let count = |f: fn(&DeviceClock) -> u64| {

@@ -15,6 +15,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     run,
 };
 
+/// Create table `counters`: values in the window, in time order; with a note instead of rows if there are none.
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let counters = CounterTable::from_trace(trace);
     let host = scope.host_work(trace);

@@ -31,6 +31,7 @@ pub(super) const COVERAGE: Analysis = Analysis {
 /// Known origins of a GPU operation, in the order of the rows.
 const KNOWN: [&str; 7] = ["launch", "operator", "python", "module", "annotation", "step", "graph_launch"];
 
+/// Sum up count and time of the GPU operations in the scope by known origin, for table `coverage`.
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let mut operations = 0i64;
     let mut total = 0i64;
@@ -84,6 +85,7 @@ pub(super) fn with_coverage_note(tables: Vec<Table>, trace: &Trace, scope: &Scop
     tables.into_iter().map(|t| if shows_shares(&t) { t.note(note.clone()) } else { t }).collect()
 }
 
+/// Create table `coverage` from totals, and from counts and times (ns) per kind of origin in the order of [`KNOWN`].
 fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
     let share = |part: i64, whole: i64| percent(part as f64, whole as f64);
     let table = Table::new("coverage", "Share of GPU time with a known launch, operator, source location or step")

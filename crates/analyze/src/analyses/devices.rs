@@ -29,6 +29,7 @@ struct Row {
 }
 
 impl Row {
+    /// Complete the peak rates of a device from its data sheet, and note the source of the rates.
     fn new(device: Device) -> Self {
         let sheet = device.data_sheet().unwrap_or_default();
         let memory_bandwidth = device.memory_bandwidth.or(sheet.memory_bandwidth);
@@ -45,12 +46,14 @@ impl Row {
     }
 }
 
+/// Create table `devices` for the whole trace; with a note instead of rows if the input describes no device.
 fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     let rows: Vec<Row> = trace.meta.devices().into_iter().map(Row::new).collect();
     let table = table(&rows);
     vec![if rows.is_empty() { table.note("The input describes no device.") } else { table }]
 }
 
+/// Create table `devices`: one row per device.
 fn table(rows: &[Row]) -> Table {
     let devices = || rows.iter().map(|row| &row.device);
     let capability = |device: &Device| device.compute_capability.map(|(major, minor)| format!("{major}.{minor}"));

@@ -29,6 +29,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
+    /// Count the device operations of a fused kernel in the window, with their total time, and its host operators.
     fn from_trace(trace: &Trace, fusion: &'a Fusion, (host, work): (&HostFilter<'_>, &GpuFilter<'_>)) -> Self {
         let mut row = Self { fusion, operations: 0, total: 0, calls: 0 };
         for &event in &fusion.events {
@@ -45,6 +46,7 @@ impl<'a> Row<'a> {
     }
 }
 
+/// Create table `fused_operators` of the fused kernels in the window, largest total time first.
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let (host, work) = (scope.host_work(trace), scope.gpu_work(trace));
     let fusions = trace.fusions();
@@ -60,6 +62,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     }]
 }
 
+/// Create table `fused_operators`. Counts and times are empty where missing GPU records leave them unknown.
 fn table(trace: &Trace, rows: &[Row<'_>], records: &GpuRecords) -> Table {
     // A kernel without operation is only known as such if operations are recorded.
     let are_recorded = records.are_any() && !records.lack_launches;

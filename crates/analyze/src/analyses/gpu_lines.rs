@@ -31,6 +31,7 @@ struct Line {
     by_name: FxHashMap<StrId, i64>,
 }
 
+/// Create table `gpu_lines`: GPU operations of the scope by the source line that launched them, largest time first.
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let has_lines = !trace.stacks.event.is_empty() || trace.events.kind.contains(&EventKind::PythonFunction);
     let empty = |text: &str| vec![table(&[]).note(text)];
@@ -91,6 +92,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     vec![table(&rows)]
 }
 
+/// Row of table `gpu_lines`: a source line with count, total time in ns and longest kernel.
 struct Row {
     /// `None` for operations without a known line.
     line: Option<String>,
@@ -100,6 +102,7 @@ struct Row {
     longest: Option<String>,
 }
 
+/// Create table `gpu_lines` from its rows, with the share of each line in the GPU time.
 fn table(rows: &[Row]) -> Table {
     let all = rows.iter().fold(0i64, |sum, row| sum.saturating_add(row.total));
     Table::new("gpu_lines", "GPU operations by source line")

@@ -70,6 +70,7 @@ const OTHER: usize = 5;
 /// Index of `idle_unknown`.
 const UNKNOWN: usize = 6;
 
+/// GPU operation with device, start and end in ns, and kind of work.
 #[derive(Clone, Copy)]
 struct Operation {
     device: i32,
@@ -135,6 +136,7 @@ fn missing_operations_of_device(
     starts
 }
 
+/// Create table `gpu_time`: time per device and category. `operations` are sorted by device, then start.
 fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection) -> Table {
     let window = selection.window(trace);
     let mut rows: Vec<(i32, &str, i64, i64)> = Vec::new();
@@ -280,6 +282,7 @@ fn split_by_cause(trace: &Trace, next: &Operation, gap: (i64, i64)) -> [((i64, i
     [((gap.0, launched), HOST_WAIT), ((launched, gap.1), rest)]
 }
 
+/// Kind, count, total time and longest time (ns) of the GPU operations of one name.
 #[derive(Clone, Copy)]
 struct Kernel {
     kind: KernelType,
@@ -288,6 +291,7 @@ struct Kernel {
     longest: i64,
 }
 
+/// Create table `gpu_kernels`: GPU operations by name, with the operator that launched most of their time.
 fn kernels(trace: &Trace, operations: &[Operation]) -> Table {
     let mut by_name: BTreeMap<StrId, Kernel> = BTreeMap::new();
     for operation in operations {

@@ -54,6 +54,7 @@ type Lane = (Key, Key);
 /// Start and end as exact bits, usable as a key.
 type SpanKey = (u64, u64);
 
+/// Exact start and end of a row as a key; rows with equal times have equal keys.
 fn span_key(row: &Row) -> SpanKey {
     (row.ts.to_bits(), row.end().to_bits())
 }

@@ -28,6 +28,7 @@ pub const MAX_COUNTERS: usize = 256;
 
 const RANGE: &str = "cuda_profiler_range";
 
+/// Rows that pass a test, in order of start.
 fn by_start<'a>(rows: &'a HtaRows, is_selected: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
     let mut found: Vec<&Row> = rows.rows.iter().filter(|r| is_selected(r)).collect();
     found.sort_by(|a, b| a.ts.total_cmp(&b.ts));
@@ -86,6 +87,7 @@ pub fn counters(rows: &HtaRows) -> Table {
     table
 }
 
+/// Name of an argument of a profiler range.
 fn name(trace: &Trace, key: StrId) -> &str {
     trace.strings.get(key)
 }

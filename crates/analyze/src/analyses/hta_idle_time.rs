@@ -39,6 +39,7 @@ const CATEGORIES: &[&str] = &["kernel", "Kernel", "gpu_memset", "Memset", "gpu_m
 
 const CAUSES: [&str; 3] = ["host_wait", "kernel_wait", "other"];
 
+/// Cause of a gap, as an index into [`CAUSES`]: late launch, gap below the threshold, or other. All times in one unit.
 fn cause<T: PartialOrd + Copy>(launch: Option<T>, end_before: T, gap: T, threshold: T) -> usize {
     if launch.is_some_and(|l| l > end_before) {
         0
@@ -142,6 +143,7 @@ fn gaps(rows: &HtaRows, of_stream: &[&Row], threshold_us: f64) -> [Option<Vec<f6
     found
 }
 
+/// Statistics with two decimals, as HTA shows them; the count is unchanged.
 fn rounded(d: Describe) -> Describe {
     let r = |v: Option<f64>| v.map(|v| round(v, 2));
     Describe {

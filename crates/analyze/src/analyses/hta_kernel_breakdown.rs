@@ -36,6 +36,7 @@ const NUM_KERNELS: usize = 10;
 /// HTA's default share of time to show by name.
 const DURATION_RATIO: f64 = 0.8;
 
+/// Create the three tables of GPU time by kernel kind and kernel name, with HTA's default limits and coverage notes.
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let rows = HtaRows::load(trace, scope);
     let top = kernels_top(&rows, true, NUM_KERNELS, DURATION_RATIO);
@@ -117,6 +118,7 @@ struct NameStats {
     std: f64,
 }
 
+/// Statistics of durations in µs under a name; `count` and `ns` (total time) are taken as given.
 fn stats(name: String, durations: &[f64], count: usize, ns: i64) -> NameStats {
     let (mean, std) = mean_std(durations);
     NameStats {
@@ -194,6 +196,10 @@ pub fn kernels_top(rows: &HtaRows, memory: bool, num_kernels: usize, duration_ra
     )
 }
 
+/// Create a table of time statistics per kernel name, for each kernel kind.
+///
+/// With more than `num` names of a kind, a row `others` sums up names beyond the limits; [`usize::MAX`] keeps all
+/// names.
 fn per_kind(rows: &HtaRows, memory: bool, name: &str, title: &str, num: usize, ratio: f64) -> Table {
     let mut types = NameTypes::new(rows.trace, HTA_RULES);
     let mut lines = Vec::new();
@@ -213,6 +219,7 @@ fn per_kind(rows: &HtaRows, memory: bool, name: &str, title: &str, num: usize, r
     name_table(name, title, &lines.into_iter().map(|l| l.1).collect::<Vec<_>>()).text("kernel_type", kind)
 }
 
+/// Create a table of time statistics, one row per name, in the given order.
 fn name_table(name: &str, title: &str, lines: &[NameStats]) -> Table {
     Table::new(name, title)
         .text("name", lines.iter().map(|n| n.name.clone()))

@@ -105,6 +105,7 @@ fn pairs_limited(rows: &HtaRows, memory: bool) -> (Vec<Launch>, usize) {
 
 type Measure = fn(&Launch) -> f64;
 
+/// Create a table of the statistics of call time, GPU time and launch delay in µs, with a note on outliers.
 fn summary(name: &str, title: &str, launches: &[Launch]) -> Table {
     let count = |test: fn(&Launch) -> bool| launches.iter().filter(|l| test(l)).count() as i64;
     let measures: [(&str, Measure); 3] = [

@@ -34,6 +34,7 @@ pub const ANALYSIS: Analysis = Analysis {
 /// Point of a bandwidth curve: time in µs since the first event, and bandwidth in GB/s from that time on.
 pub type Point = (f64, f64);
 
+/// Class of a copy or fill by its name: `Memset`, `Memcpy` with direction such as `Memcpy HtoD`, or `Memcpy Unknown`.
 fn class(name: &str) -> &str {
     if name.starts_with("Memset") {
         return "Memset";

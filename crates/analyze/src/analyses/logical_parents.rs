@@ -20,6 +20,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
 /// Event, parent and evidence.
 type Row = (EventId, EventId, ParentEvidence);
 
+/// Create table `logical_parents` of the events in the window; with a note instead of rows if there are none.
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let (host, work) = (scope.host_work(trace), scope.gpu_work(trace));
     let is_in_window = |event: EventId| match trace.gpu.of_event(event) {
@@ -42,6 +43,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     }]
 }
 
+/// Create table `logical_parents`: one row per pair of event and logical parent.
 fn table(trace: &Trace, rows: &[Row]) -> Table {
     let children = || rows.iter().map(|&(event, ..)| event);
     let parents = || rows.iter().map(|&(_, parent, _)| parent);

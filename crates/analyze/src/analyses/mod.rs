@@ -74,7 +74,7 @@ pub fn analyses_for(command: TableCommand) -> impl Iterator<Item = &'static Anal
     ALL.iter().filter(move |analysis| analysis.commands.contains(&command))
 }
 
-/// Find a registered analysis by name.
+/// Find a registered analysis by name; `None` if no analysis has this name.
 pub fn find(name: &str) -> Option<&'static Analysis> {
     ALL.iter().find(|a| a.name == name)
 }

@@ -19,6 +19,7 @@ pub(super) const OPERATORS: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope),
 };
 
+/// Create tables `operators` and `operator_tree` of the operators that begin in the scope.
 fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let tree = OpTree::new(trace);
     // Operators are selected by their begin: the work they launched may run before or after the window of GPU work.
@@ -38,13 +39,14 @@ struct Shapes {
 }
 
 impl Shapes {
+    /// Count the input shapes of an operator call; nothing if the trace does not record them.
     fn add(&mut self, dims: &AttrColumn<'_>, op: EventId) {
         if let Some(shape) = dims.text(op) {
             *self.count.entry(shape).or_default() += 1;
         }
     }
 
-    /// Most frequent shape; the first in the trace of equally frequent ones.
+    /// Most frequent shape, the first in the trace of equally frequent ones; `None` without recorded shapes.
     fn common(&self) -> Option<StrId> {
         let mut all: Vec<(StrId, i64)> = self.count.iter().map(|(s, n)| (*s, *n)).collect();
         all.sort_unstable_by_key(|&(shape, n)| (std::cmp::Reverse(n), shape));
@@ -155,6 +157,7 @@ fn depth_first(rows: &[Row], children: &mut [Vec<u32>], roots: &mut [u32]) -> Ve
     order
 }
 
+/// Add the columns of costs and shapes to a table of operators. Unknown GPU times and launches are empty.
 fn columns(table: Table, trace: &Trace, rows: &[Row]) -> Table {
     let us = |f: fn(&Cost) -> i64| rows.iter().map(move |r| f(&r.cost) as f64 / 1e3).collect::<Vec<_>>();
     let count = |f: fn(&Cost) -> i64| rows.iter().map(move |r| f(&r.cost)).collect::<Vec<_>>();

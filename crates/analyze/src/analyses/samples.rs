@@ -16,6 +16,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     run,
 };
 
+/// Create table `samples` of the samples in the window, in time order; with a note instead of rows if there are none.
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let (samples, host) = (trace.samples(), scope.host_work(trace));
     let mut rows: Vec<(SampleSeries, Sample)> = Vec::new();
@@ -33,6 +34,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     }]
 }
 
+/// Create table `samples`: one row per sample.
 fn table(trace: &Trace, rows: &[(SampleSeries, Sample)]) -> Table {
     let locations = trace.samples().locations();
     // There are few distinct paths, even with millions of samples.
@@ -52,7 +54,7 @@ fn table(trace: &Trace, rows: &[(SampleSeries, Sample)]) -> Table {
         .text("unit", rows.iter().map(|(series, _)| series.metric.map(|metric| metric.unit().to_owned())))
 }
 
-/// Frames of a call path, outermost first, joined by semicolons.
+/// Frames of a call path, outermost first, joined by semicolons; `None` for an empty path.
 fn path(trace: &Trace, stack: StackId) -> Option<String> {
     let mut frames: Vec<&str> = trace.stacks.names(stack.some()).map(|name| trace.strings.get(name)).collect();
     frames.reverse();

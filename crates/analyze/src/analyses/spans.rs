@@ -32,6 +32,7 @@ struct Row {
 }
 
 impl Row {
+    /// Add a span with start, duration, and time in its direct children, in ns. Spans must be added in order of start.
     fn add(&mut self, start: i64, dur: i64, inside: i64) {
         let end = start.saturating_add(dur);
         self.calls += 1;
@@ -42,6 +43,7 @@ impl Row {
     }
 }
 
+/// Create table `spans` of the spans in the window by name and host thread, largest self time first.
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let (inside, host) = (child_times(trace), scope.host_work(trace));
     let mut rows: Vec<Row> = Vec::new();
@@ -68,6 +70,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     vec![table(trace, &rows)]
 }
 
+/// Test if an event has a plausible start and duration, and is not the mark of the recording itself.
 fn is_span(trace: &Trace, event: EventId) -> bool {
     trace.events.is_timed(event) && trace.kind(event) != EventKind::Recording
 }
@@ -87,6 +90,7 @@ fn child_times(trace: &Trace) -> Vec<i64> {
     inside
 }
 
+/// Create table `spans`: one row per name and thread.
 fn table(trace: &Trace, rows: &[Row]) -> Table {
     let table = Table::new("spans", "Spans by name and thread")
         .text("name", rows.iter().map(|r| trace.strings.get(r.name).to_owned()))

@@ -54,6 +54,8 @@ pub(super) const MIN_KNOWN_DIVISOR: i64 = 10;
 /// In a truncated file, minimum number of kernels of a complete step, in tenths of the step with the most kernels.
 const COMPLETE_STEP_TENTHS: i64 = 9;
 
+/// Create tables `steps` and `steps_spread`. The spread excludes steps such as warm-up unless steps are selected by
+/// number.
 fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     // Steps that share the window of other tables. Where only some steps were recorded, all selected ones are listed,
     // as without a selection.
@@ -101,6 +103,7 @@ fn add_left_out_column(steps: Table, left_out: &[Option<&str>]) -> Table {
     )
 }
 
+/// GPU work of each step of the trace, with the launches whose operations have no record or no plausible time.
 fn work(trace: &Trace) -> Vec<Work> {
     let is_cut_off = trace.report.breaks_off().is_some() && !trace.gpu.is_empty();
     let mut work = vec![Work { is_cut_off, ..Work::default() }; trace.steps.len()];
@@ -226,6 +229,7 @@ fn sentence(note: &str) -> String {
 /// Minimum ratio of time between steps to time in steps, for a row `between`.
 const MIN_BETWEEN_RATIO: f64 = 0.05;
 
+/// Create table `steps`: one row per selected step, with its time and GPU work. Unknown GPU values are empty.
 fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
     let Times { time_us, with_gpu_us, .. } = times;
     let with_gpu = |at: usize| with_gpu_us.as_ref().and_then(|all| all.get(at).copied().flatten());

@@ -41,6 +41,7 @@ struct Key {
 }
 
 impl Key {
+    /// Test if the trace has all metadata of these collectives.
     fn is_complete(&self) -> bool {
         let texts = [self.group, self.ranks, self.collective, self.dtype, self.split_in, self.split_out];
         let numbers = [self.group_size, self.elements_in, self.elements_out];
@@ -56,6 +57,7 @@ struct Row {
 }
 
 impl Row {
+    /// Size in bytes of a number of elements of the collective's data type; `None` if number or type is unknown.
     fn bytes(&self, trace: &Trace, elements: Option<i64>) -> Option<f64> {
         Some(elements? as f64 * element_bytes(trace.strings.get(self.key.dtype.some()?))? as f64)
     }
@@ -143,6 +145,7 @@ fn host_collective_events(view: &GpuView<'_>, scope: &Scope) -> Vec<EventId> {
     all.filter(|&event| host.has(event)).collect()
 }
 
+/// Group the communication kernels and CPU collectives of the scope by metadata, largest total time first.
 fn rows(view: &GpuView<'_>, scope: &Scope) -> Vec<Row> {
     let trace = view.trace;
     let columns = Columns::new(trace);
@@ -185,6 +188,7 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
+    /// Find the columns of these arguments in a trace.
     fn new(trace: &'a Trace) -> Self {
         Self {
             text: [
@@ -200,6 +204,7 @@ impl<'a> Columns<'a> {
         }
     }
 
+    /// Group key of a collective on a stream, from the arguments of its event.
     fn key(&self, event: EventId, stream: i64) -> Key {
         let text = |i: usize| self.text[i].get(event).and_then(AttrValue::text_id).unwrap_or_default();
         let number = |i: usize| self.number[i].i64(event);

@@ -67,6 +67,7 @@ pub(super) fn extent_us(view: &GpuView<'_>, include: impl Fn(GpuOpId) -> bool) -
     Spans::new(view, gpu).extent_us()
 }
 
+/// Time in µs per kind of GPU activity, in the order of [`TYPES`], of the operations that `include` accepts.
 fn times_us(view: &GpuView<'_>, include: impl Fn(GpuOpId) -> bool) -> [f64; 8] {
     let trace = view.trace;
     let all: Vec<GpuOpId> = trace.gpu.ids().filter(|g| view.timed()[g.index()] && include(*g)).collect();

@@ -60,6 +60,7 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         )
 }
 
+/// Group the kernels of a view by operator, name and stream, with duration statistics; largest total time first.
 fn group(view: &GpuView<'_>) -> Vec<(Group, Summary)> {
     let trace = view.trace;
     let categories = categories(view);

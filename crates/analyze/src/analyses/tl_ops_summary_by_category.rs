@@ -31,6 +31,7 @@ pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table
     tables
 }
 
+/// Create a table of GPU time by operator category; with `by_module`, by category and class of the `nn.Module`.
 fn table(view: &GpuView<'_>, launchers: &Launchers, name: &str, title: &str, by_module: bool) -> Table {
     let trace = view.trace;
     let groups = op_groups::group(launchers, |l| GroupKey {

@@ -34,6 +34,7 @@ const ARGS: [(&str, &str); 4] = [
     ("Concrete Inputs", "concrete_inputs"),
 ];
 
+/// Group key of operators: name, category, thread, arguments, recomputation and module class.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     name: StrId,
@@ -67,6 +68,7 @@ pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table
     tables
 }
 
+/// Create table `ops_unique_args` or its variant by module: one row per group of operators.
 fn arguments(
     view: &GpuView<'_>,
     launchers: &Launchers,
@@ -116,10 +118,12 @@ fn arguments(
         .note(view.coverage_note())
 }
 
+/// Statistics of a value, such as direct GPU time in µs, over the operators of each group.
 fn stats(groups: &[Group<'_>], value: fn(&Launcher) -> f64) -> Vec<Summary> {
     groups.iter().map(|(_, m)| Summary::from_values(&m.iter().map(|l| value(l)).collect::<Vec<_>>())).collect()
 }
 
+/// Add the columns mean, median, std, min, max and sum in µs to a table, with a prefix.
 fn with_stats(mut table: Table, prefix: &str, stats: &[Summary]) -> Table {
     let columns: [(&str, Statistic); 6] = [
         ("mean", |s| Some(s.mean)),
@@ -162,6 +166,7 @@ fn kernels(view: &GpuView<'_>, groups: &[Group<'_>], name: &str) -> Table {
     with_stats(table, "kernel", &stats)
 }
 
+/// Group operators that launch GPU work by name, thread and arguments, largest direct GPU time first.
 fn group<'a>(trace: &Trace, launchers: &'a Launchers, by_module: bool) -> Vec<Group<'a>> {
     let columns = ARGS.map(|(name, _)| trace.attr(name));
     let mut index: FxHashMap<Key, usize> = FxHashMap::default();

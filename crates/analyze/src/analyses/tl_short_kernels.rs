@@ -43,6 +43,7 @@ pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table
     vec![summary(&view, &short), histogram(&durations)]
 }
 
+/// Create table `short_kernels_summary`: short kernels by operator, arguments and name, largest total time first.
 fn summary(view: &GpuView<'_>, short: &[GpuOpId]) -> Table {
     let trace = view.trace;
     let recompute = Recompute::find(trace);
@@ -87,6 +88,7 @@ fn summary(view: &GpuView<'_>, short: &[GpuOpId]) -> Table {
         .note(view.coverage_note())
 }
 
+/// Create table `short_kernel_histogram`: number of kernels per bin of durations in µs.
 fn histogram(durations: &[f64]) -> Table {
     let (edges, counts) = bins(durations);
     Table::new("short_kernel_histogram", "Durations of kernels shorter than 10 µs")

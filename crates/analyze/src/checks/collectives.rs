@@ -35,6 +35,7 @@ pub(super) const COLLECTIVE_FIELDS: Check = Check {
     },
 };
 
+/// Test if a GPU operation is a collective by its name.
 fn is_collective(trace: &Trace, event: EventId) -> bool {
     stackline_timeline::classify::is_tracelens_communication(trace.name(event))
 }

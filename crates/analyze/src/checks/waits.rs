@@ -68,6 +68,7 @@ pub(super) const SYNC_ENDS_EARLY: Check = Check {
     run: sync_ends_early,
 };
 
+/// Synchronization records in which a GPU stream waits for a CUDA event.
 fn stream_waits(trace: &Trace) -> Vec<EventId> {
     let is_wait = |e: &EventId| trace.kind(*e) == EventKind::Sync && trace.name(*e) == "Stream Wait Event";
     trace.events.ids().filter(is_wait).collect()

@@ -98,6 +98,7 @@ fn orphan_streams(gpu: &Gpu) -> Vec<StreamId> {
     (0..gpu.streams.len() as u32).filter(orphan).collect()
 }
 
+/// Build a logical thread from threads of one process: merge their activity, find the relevant calls, and cut nodes.
 fn lane(
     trace: &Trace,
     host: &Host,
@@ -174,6 +175,7 @@ fn group_by_launcher(
     groups
 }
 
+/// Graph number of the host node that contains a launch call; [`NO_NODE`] if no node contains the call.
 fn launcher(lanes: &[LogicalThread], mark_of_call: &FxHashMap<EventId, (u32, u32)>, call: EventId) -> u32 {
     let Some(&(lane, mark)) = mark_of_call.get(&call) else { return NO_NODE };
     let lane = &lanes[lane as usize];
@@ -181,12 +183,14 @@ fn launcher(lanes: &[LogicalThread], mark_of_call: &FxHashMap<EventId, (u32, u32
     if node == NO_NODE { NO_NODE } else { lane.first_node + node }
 }
 
+/// Phase of the host node with a graph number.
 fn phase_of(lanes: &[LogicalThread], node: u32) -> Phase {
     let after = lanes.partition_point(|l| l.first_node <= node);
     let lane = after.checked_sub(1).and_then(|i| lanes.get(i));
     lane.and_then(|l| l.chain.nodes.get((node - l.first_node) as usize)).map_or(Phase::Other, |n| n.phase)
 }
 
+/// Group GPU operations into nodes by stream and launching host node. Also returns the GPU node of each operation.
 fn gpu_nodes(
     trace: &Trace,
     gpu: &Gpu,

@@ -148,6 +148,7 @@ struct UnfinishedStreams {
 }
 
 impl UnfinishedStreams {
+    /// Collect the launch times on the streams of a logical thread; none if the thread has no device synchronization.
     fn new(lane: &LogicalThread, gpu: &Gpu) -> Self {
         let mut launches = Vec::new();
         if lane.marks.iter().any(|m| m.kind == MarkKind::Sync(SyncKind::Device)) {
@@ -184,6 +185,7 @@ struct NextLaunches {
 }
 
 impl NextLaunches {
+    /// Index the launches of a logical thread; the index is empty if the thread has no stream wait.
     fn new(lane: &LogicalThread, gpu: &Gpu) -> Self {
         let mut found = Self::default();
         if !lane.marks.iter().any(|m| m.kind == MarkKind::StreamWait) {
@@ -201,8 +203,10 @@ impl NextLaunches {
         found
     }
 
-    /// Next launch of a thread after the mark at a position, as stream and first operation. For a launch on several
-    /// streams, the last stream.
+    /// Next launch of a thread after the mark at a position, as stream and first operation; `None` if no launch
+    /// follows.
+    ///
+    /// For a launch on several streams, the last stream.
     fn after(&self, thread: u32, mark: usize) -> Option<(StreamId, u32)> {
         let launches = self.of_thread.get(&thread)?;
         let next = launches.partition_point(|l| l.0 <= mark);
@@ -210,7 +214,7 @@ impl NextLaunches {
         of_next.last().map(|&(_, stream, op)| (stream, op))
     }
 
-    /// First operation of a thread's next launch on a stream after the mark at a position.
+    /// First operation of a thread's next launch on a stream after the mark at a position; `None` if no launch follows.
     fn on_stream(&self, thread: u32, stream: StreamId, mark: usize) -> Option<u32> {
         let launches = self.of_stream.get(&(thread, stream))?;
         launches.get(launches.partition_point(|l| l.0 <= mark)).map(|l| l.1)

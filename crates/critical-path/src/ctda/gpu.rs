@@ -57,7 +57,7 @@ impl Gpu {
             let op = Op { start, end, event, stream: 0, launch, launched_at };
             ops.push((trace.events.track[event.index()], op));
         }
-        gpu.name_streams(trace, &mut ops);
+        gpu.number_streams(trace, &mut ops);
         let name = |op: &Op| trace.name(op.event);
         ops.sort_by(|(_, a), (_, b)| {
             let key = |op: &Op| (op.stream, op.start, op.end, op.launched_at);
@@ -72,7 +72,8 @@ impl Gpu {
         gpu
     }
 
-    fn name_streams(&mut self, trace: &Trace, ops: &mut [(TrackId, Op)]) {
+    /// Number the streams in an order independent of the file, and set the stream number of each operation.
+    fn number_streams(&mut self, trace: &Trace, ops: &mut [(TrackId, Op)]) {
         let mut tracks: Vec<TrackId> = ops.iter().map(|(track, _)| *track).collect();
         tracks.sort_unstable();
         tracks.dedup();
@@ -92,6 +93,7 @@ impl Gpu {
         self.streams = tracks;
     }
 
+    /// Build the index from launch calls to the operations that they launched.
     fn index_launches(&mut self) {
         let launched = |op: u32| self.ops[op as usize].launch;
         let mut order: Vec<u32> = (0..self.ops.len() as u32).filter(|&op| launched(op) != EventId::NONE).collect();
@@ -147,7 +149,7 @@ impl Gpu {
         self.by_end[..ended].iter().rev().map(|&op| &self.ops[op as usize])
     }
 
-    /// Find the GPU stream with a stream number on a device.
+    /// Find the GPU stream with a stream number on a device; `None` if the window has no work on that stream.
     pub(super) fn stream_by_number(&self, device: i32, stream: i64) -> Option<StreamId> {
         self.numbers.get(&(device, stream)).copied()
     }

@@ -73,6 +73,7 @@ pub(super) fn find_marks(trace: &Trace, threads: &[Thread], gpu: &Gpu) -> Vec<Ma
     marks
 }
 
+/// Role of a runtime call by its name, if it launched no recorded work. `None` if no dependency starts or ends there.
 fn role(name: &str) -> Option<MarkKind> {
     match kind_of_name(name)? {
         CallKind::DeviceSync => Some(MarkKind::Sync(SyncKind::Device)),

@@ -88,6 +88,7 @@ fn smooth_phases(source: &CutInput<'_>) -> Vec<Phase> {
     phases
 }
 
+/// State of the division of a logical thread into graph nodes: finished nodes, open node, and next cut.
 struct Cutter<'s> {
     source: &'s CutInput<'s>,
     chain: Chain,
@@ -100,6 +101,7 @@ struct Cutter<'s> {
 }
 
 impl Cutter<'_> {
+    /// Add a time piece to the open node, and begin new nodes at the calls and scheduled cuts inside the piece.
     fn piece(&mut self, piece: Piece, phase: Phase) {
         self.cut_pending(piece.start);
         self.open_node(piece.thread, phase, piece.start);
@@ -210,6 +212,7 @@ impl Cutter<'_> {
         }
     }
 
+    /// Append the part of a piece between two times to the open node; nothing if that part is empty.
     fn push(&mut self, piece: &Piece, from: i64, to: i64) {
         let (from, to) = (from.max(piece.start), to.min(piece.end));
         if to <= from {
@@ -222,6 +225,7 @@ impl Cutter<'_> {
         }
     }
 
+    /// Begin a new node at the scheduled cut if the cut is due by the time `at`.
     fn cut_pending(&mut self, at: i64) {
         let Some((time, sync)) = self.pending.filter(|(time, _)| *time <= at) else { return };
         self.pending = None;

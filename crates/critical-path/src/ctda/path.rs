@@ -49,8 +49,9 @@ fn last_node(graph: &CtdaGraph) -> Option<u32> {
     (0..graph.nodes.len() as u32).max_by_key(key)
 }
 
-/// Binding edge into a node: the one with the latest effective end. Host nodes prefer synchronization edges from work
-/// that was unfinished at the call.
+/// Binding edge into a node: the one with the latest effective end; `None` if the path begins at the node.
+///
+/// Host nodes prefer synchronization edges from work that was unfinished at the call.
 fn binding_edge(graph: &CtdaGraph, node: u32) -> Option<&CtdaEdge> {
     let edges = graph.edges_into(node);
     let row = &graph.nodes[node as usize];

@@ -92,6 +92,7 @@ pub struct CtdaReport {
     pub warnings: Vec<Warning>,
 }
 
+/// Convert ns to µs.
 fn us(ns: i64) -> f64 {
     ns as f64 / 1e3
 }
@@ -139,6 +140,7 @@ impl CtdaPath {
         }
     }
 
+    /// Nodes of the critical path for the report, in path order, with executed time and most frequent event name.
     fn path_nodes(&self) -> Vec<ReportNode> {
         let mut pieces = self.path_pieces().peekable();
         let mut rows = Vec::with_capacity(self.steps.len());

@@ -49,6 +49,7 @@ impl Categories {
         name.map_or("", String::as_str)
     }
 
+    /// Append the category of the next event, by its name.
     fn add(&mut self, name: &str) {
         let known = self.names.iter().position(|n| n == name);
         let row = known.unwrap_or_else(|| {
@@ -163,6 +164,7 @@ fn stream_number(trace: &Trace, track: TrackId, position: u32) -> i64 {
     if number >= 0 { number } else { i64::from(position) }
 }
 
+/// Builder of the graph, event table and categories that do not need the trace.
 struct Packer<'a> {
     trace: &'a Trace,
     builder: EventsBuilder<'a>,
@@ -171,6 +173,7 @@ struct Packer<'a> {
 }
 
 impl Packer<'_> {
+    /// Append a time piece to the graph, and its event to the tables if the event is new.
     fn piece(&mut self, start_ns: i64, end_ns: i64, event: EventId, stream: i64) {
         let row = self.builder.row_for(event.0, event, stream);
         if row as usize == self.categories.of_event.len() {

@@ -102,6 +102,7 @@ struct OpenEvent {
     priority: Priority,
 }
 
+/// Walk over the events of one thread with a stack of open events, to find the innermost event at each time.
 struct Walker<'w, 'a> {
     trace: &'a Trace,
     book: &'w mut PhaseRuleCache<'a>,
@@ -175,6 +176,7 @@ impl Walker<'_, '_> {
         events
     }
 
+    /// Priority of an event among those of a process's threads; `None` if the event has no time of its own.
     fn priority(&mut self, event: EventId, has_rule: bool) -> Option<Priority> {
         Some(match self.trace.kind(event) {
             EventKind::Operator | EventKind::Runtime | EventKind::Driver | EventKind::Overhead | EventKind::Other => {

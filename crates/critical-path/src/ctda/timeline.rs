@@ -56,6 +56,7 @@ pub(super) fn merge(threads: &[Thread]) -> Vec<Piece> {
     pieces
 }
 
+/// Create the piece of a thread's segment, limited to the time range from `start` to `end`.
 fn piece(segment: &Segment, thread: u32, start: i64, end: i64) -> Piece {
     Piece { start, end, event: segment.event, thread, priority: segment.priority }
 }

@@ -34,6 +34,7 @@ pub(super) struct Waits<'a> {
 }
 
 impl<'a> Waits<'a> {
+    /// Index the launches of all streams, the synchronization records and the CUDA event records of a trace.
     pub(super) fn new(trace: &'a Trace, gpu: &'a Gpu) -> Self {
         let launches = (0..gpu.streams.len() as u32).map(|s| launches_of(gpu, s)).collect();
         let mut waits = Self {
@@ -72,10 +73,12 @@ impl<'a> Waits<'a> {
         }
     }
 
+    /// Process of the thread of a call.
     fn process(&self, call: EventId) -> Key {
         self.trace.tracks.pid(self.trace.events.track[call.index()])
     }
 
+    /// Key of a CUDA event record: process and correlation ID of the call that recorded the event.
     fn key(&self, call: EventId) -> RecordKey {
         (self.process(call), self.records.id(call))
     }
@@ -85,7 +88,9 @@ impl<'a> Waits<'a> {
         !self.recorded_on.is_empty() && self.recorded_on.contains_key(&self.key(record))
     }
 
-    /// GPU operations that a synchronizing host call waits for, at most one per stream.
+    /// GPU operations that a synchronizing host call waits for; empty for device synchronizations and unknown targets.
+    ///
+    /// `last` is the stream of the thread's last launch. A stream synchronization without record waits for that stream.
     pub(super) fn sync_targets(
         &mut self,
         mark: &Mark,
@@ -127,6 +132,7 @@ impl<'a> Waits<'a> {
         }
     }
 
+    /// Count a wait with unknown target, and return an empty list of operations.
     fn count_unknown(&mut self) -> Vec<u32> {
         self.unknown += 1;
         Vec::new()
@@ -197,6 +203,7 @@ impl<'a> Waits<'a> {
     }
 }
 
+/// Launch times of a stream's operations, ascending, each with the last position of the operations launched so far.
 fn launches_of(gpu: &Gpu, stream: StreamId) -> Vec<(i64, u32)> {
     let mut launches: Vec<(i64, u32)> =
         gpu.ops_of_stream(stream).map(|op| (gpu.ops[op as usize].launched_at, op)).collect();

@@ -82,6 +82,7 @@ fn changed(value: i64, change: Change) -> i64 {
     if new.is_finite() { new.round().max(0.0) as i64 } else { value }
 }
 
+/// Recomputation of all node times after edits, in dependency order.
 struct Replay<'a> {
     old: &'a CtdaGraph,
     new: CtdaGraph,
@@ -92,6 +93,7 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
+    /// Start a recomputation with the observed times, and find the events that each edit selects.
     fn new(path: &'a CtdaPath, edits: &'a [Edit]) -> Self {
         let selected = edits.iter().map(|e| path.selected(&e.select)).collect();
         Self { old: &path.graph, new: path.graph.clone(), edits, selected, done: vec![false; path.graph.nodes.len()] }
@@ -163,6 +165,7 @@ impl<'a> Replay<'a> {
         new.end_ns = (node.end_ns + shift).max(start);
     }
 
+    /// Length in ns of a piece of an event after all edits that select the event.
     fn edited(&self, event: u32, length: i64) -> i64 {
         let chosen =
             self.edits.iter().zip(&self.selected).filter(|(_, s)| s.get(event as usize).copied().unwrap_or(false));
@@ -187,6 +190,7 @@ impl<'a> Replay<'a> {
         after[at].end_ns - (left as f64 * (new_length as f64 / old_length as f64)).round() as i64
     }
 
+    /// Return the graph with the new times, after the edges got the new effective ends of their sources.
     fn finish(mut self) -> CtdaGraph {
         let moved: Vec<i64> = self.old.edges.iter().map(|e| self.new_edge_end(e)).collect();
         for (edge, at_ns) in self.new.edges.iter_mut().zip(moved) {

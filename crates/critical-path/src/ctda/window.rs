@@ -49,6 +49,7 @@ fn has_reliable_time(trace: &Trace, event: EventId) -> bool {
         && on_lane(trace.tracks.get(trace.events.track[event.index()]).kind)
 }
 
+/// Host time range of the steps with numbers from `first` to `last`; an error with similar names if no step exists.
 fn steps(trace: &Trace, first: i64, last: i64) -> Result<(i64, i64), CriticalPathError> {
     host_window_of(trace, (first, last)).ok_or_else(|| CriticalPathError::AnnotationNotFound {
         annotation: format!("{STEP_PREFIX}{first}"),

@@ -86,6 +86,7 @@ pub(super) fn walk(exact: &Exact<'_>, categories: &mut Categories<'_>, window: W
 }
 
 impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
+    /// Walk from the node at the end of the window to its start, by the binding edge of each node.
     fn run(&mut self, window: Window) {
         let graph = &self.exact.graph;
         let (mut node, mut at) = (window.anchor, window.end);
@@ -110,6 +111,8 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         self.unexplained(self.from, at);
     }
 
+    /// Visit a time range without known cause, and return its start limited to the window; an empty range adds no
+    /// segment.
     fn unexplained(&mut self, from: i64, to: i64) -> i64 {
         let from = from.max(self.from);
         if from < to {
@@ -127,6 +130,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         from.min(to)
     }
 
+    /// Call the visitor with a segment.
     fn push(&mut self, segment: PathSegment) {
         (self.visit)(segment);
     }

@@ -55,6 +55,7 @@ pub(super) struct BuiltGraph {
     pub(super) corrections: Corrections,
 }
 
+/// Builder of the dependency graph: its nodes, edges and release points so far.
 pub(super) struct Builder<'a> {
     trace: &'a Trace,
     order: &'a GpuOrder,
@@ -106,6 +107,7 @@ impl<'a> Builder<'a> {
         BuiltGraph { graph, edges, lane_nodes, corrections }
     }
 
+    /// Add a graph node for each GPU operation with usable times.
     fn add_operations(&mut self) {
         let mut usable: Vec<GpuOpId> =
             self.trace.gpu.ids().filter(|g| self.order.stream[g.index()] != u32::MAX).collect();
@@ -147,13 +149,14 @@ impl<'a> Builder<'a> {
         waits.chain(self.order.previous[gpu.index()].some().map(|g| gpu_end(self.trace, g))).max()
     }
 
-    /// Start of the API call on a thread that contains the time `at`; `at` itself outside of calls.
+    /// Start of the API call on a thread that runs right before the time `at`; `at` itself outside of calls.
     fn call_start_or(&self, lane: usize, at: i64) -> i64 {
         let piece = self.lanes[lane].piece_before(at).map(|p| self.lanes[lane].pieces[p]);
         let call = piece.filter(|p| p.event.is_some() && self.trace.kind(p.event).is_api_call());
         call.map_or(at, |p| p.start)
     }
 
+    /// Add a release point of a thread and return its position in the list of release points.
     fn source(&mut self, lane: usize, at: i64) -> usize {
         self.sources.push(ReleasePoint { lane, at });
         self.sources.len() - 1
@@ -188,6 +191,8 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Wait of a host call for GPU operations, from the start of the wait to the return of the call; `None` without
+    /// operations.
     fn sync_wait(&self, sync: &SyncCall) -> Option<Wait> {
         let to = self.trace.events.end(sync.call);
         let released = sync.on.iter().map(|&g| gpu_end(self.trace, g)).max()?;
@@ -202,6 +207,7 @@ impl<'a> Builder<'a> {
         Some(Wait { from, until, to, kind: NodeKind::SyncReturn, call: sync.call, on })
     }
 
+    /// Wait of a thread that another thread released. Also adds the release point of that other thread.
     fn handover_wait(&mut self, handover: &Handover) -> Wait {
         let source = self.source(handover.source.0, handover.source.1);
         let dependency = Dependency::Thread(handover.rule, handover.evidence);
@@ -213,11 +219,13 @@ impl<'a> Builder<'a> {
         Wait { from: handover.from, until, to: handover.to, kind: NodeKind::Resume, call: EventId::NONE, on }
     }
 
+    /// True if the waiting thread of a handover was outside of all spans at the start of the wait.
     fn is_gap(&self, handover: &Handover) -> bool {
         let lane = &self.lanes[handover.target];
         lane.piece_at(handover.from).is_some_and(|p| lane.pieces[p].event.is_none())
     }
 
+    /// Add the host nodes of all threads, and the edges from the releasing work to the nodes after waits.
     fn add_lanes(&mut self, waits: Vec<Vec<Wait>>) {
         self.source_node = vec![NONE; self.sources.len()];
         let mut sources: Vec<Vec<(i64, usize)>> = self.lanes.iter().map(|_| Vec::new()).collect();
@@ -242,6 +250,7 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Add the edges into GPU nodes: launch, order of the stream, and waits for other streams.
     fn connect_operations(&mut self) {
         for gpu in self.trace.gpu.ids() {
             let node = self.gpu_node[gpu.index()];
@@ -294,6 +303,7 @@ struct LaneCutter<'b, 'a> {
 }
 
 impl<'b, 'a> LaneCutter<'b, 'a> {
+    /// Start at the first span of a thread.
     fn new(
         builder: &'b mut Builder<'a>,
         lane: usize,
@@ -303,6 +313,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         Self { builder, incoming_edges, lane, cursor, last: NONE, returning: None, pending: Vec::new() }
     }
 
+    /// Add the graph nodes of the whole thread, cut at its release points and waits, both in time order.
     fn cut(mut self, sources: &[(i64, usize)], waits: Vec<Wait>) {
         let mut sources = sources.iter().peekable();
         for wait in waits {
@@ -324,6 +335,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         }
     }
 
+    /// Cut the thread at a release point, so that the node before the point releases the other work.
     fn mark(&mut self, at: i64, source: usize) {
         self.advance(at);
         // Work that is released during a wait was released at the start of the wait.
@@ -340,6 +352,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         self.node(self.cursor, kind, call);
     }
 
+    /// Cut the thread at a wait. The next node begins at the known end of the wait and depends on the awaited work.
     fn wait(&mut self, wait: Wait) {
         self.advance(wait.from);
         // A wait right after another one begins at the end of that wait, independent of its target.
@@ -367,6 +380,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         }
     }
 
+    /// Add a graph node from the end of the last node to a time, with edges from the last node and from pending waits.
     fn node(&mut self, to: i64, kind: NodeKind, call: EventId) {
         let node = self.builder.graph.push(kind, self.lane as u32, (self.cursor, to), call);
         if self.last != NONE {

@@ -102,7 +102,7 @@ pub(super) const LONG_GAP_NS: i64 = 100_000;
 /// Maximum launch latency in ns. A longer delay has an unrecorded cause.
 const LONG_LAUNCH_NS: i64 = 1_000_000;
 
-/// Cause of the delay between the end of a node and the start of a node that depends on it.
+/// Cause of a delay of `lag` ns between the end of a node and the start of a node that depends on it.
 pub(super) fn lag_category(dependency: Dependency, lag: i64) -> Category {
     match dependency {
         Dependency::Launch | Dependency::LaunchByOperator if lag > LONG_LAUNCH_NS => Category::Unknown,
@@ -164,6 +164,7 @@ impl Exact<'_> {
 }
 
 impl<'a> Categories<'a> {
+    /// Create the classifier for the spans and GPU operations of one analysis.
     pub(super) fn new(exact: &'a Exact<'_>) -> Self {
         let Exact { trace, names, gaps, .. } = exact;
         Self {
@@ -211,6 +212,7 @@ impl<'a> Categories<'a> {
         (category, if self.may_wait.in_span(event) { Evidence::Inferred } else { Evidence::Exact })
     }
 
+    /// Cause of host time in a gap between spans, by the kind of the thread's gaps; always inferred.
     fn gap_category(&self, lane_index: usize) -> (Category, Evidence) {
         let category = match self.gaps[lane_index] {
             Gap::Engine | Gap::Native => Category::HostOperator,

@@ -27,6 +27,7 @@ const LOADS_DATA: u8 = 1;
 const ONLY_WAITS: u8 = 2;
 
 impl Enclosing {
+    /// Find the enclosing operator, annotation or module of each event, in one pass per track.
     pub(super) fn new(trace: &Trace, names: &Names) -> Self {
         let mut found = Self {
             operator: vec![EventId::NONE; trace.events.len()],
@@ -46,6 +47,8 @@ impl Enclosing {
         found
     }
 
+    /// Derive the enclosing spans of an event from those of its parent. `depth` is the number of nested annotations and
+    /// modules.
     fn add(&mut self, trace: &Trace, names: &Names, event: EventId, depth: &mut FxHashMap<EventId, u32>) {
         let at = event.index();
         if let Some(parent) = trace.events.parent[at].some() {
@@ -72,12 +75,12 @@ impl Enclosing {
         }
     }
 
-    /// The event if it is an operator, otherwise the innermost operator around it.
+    /// Innermost operator at or around an event; none outside of operators.
     pub(super) fn operator(&self, event: EventId) -> EventId {
         self.operator[event.index()]
     }
 
-    /// The event if it is a Python frame, otherwise the innermost frame around it.
+    /// Innermost Python frame at or around an event; none outside of frames.
     pub(super) fn frame(&self, trace: &Trace, event: EventId) -> EventId {
         self.frame.get_or_init(|| frames(trace))[event.index()]
     }
@@ -92,18 +95,18 @@ impl Enclosing {
         self.inside[event.index()] & ONLY_WAITS != 0
     }
 
-    /// Operators around an event, including itself, innermost first.
+    /// Operators at and around an event, innermost first.
     pub(super) fn operators<'a>(&'a self, trace: &'a Trace, event: EventId) -> impl Iterator<Item = EventId> + 'a {
         let innermost = event.some().and_then(|e| self.operator[e.index()].some());
         std::iter::successors(innermost, |e| self.operator[trace.events.parent[e.index()].some()?.index()].some())
     }
 
-    /// Innermost annotation or module around an event, including itself.
+    /// Innermost annotation or module at or around an event; none outside of them.
     pub(super) fn place(&self, event: EventId) -> EventId {
         self.place[event.index()]
     }
 
-    /// The outermost [`DEPTH`] annotations and modules around an event, including itself, innermost first.
+    /// The outermost [`DEPTH`] annotations and modules at and around an event, innermost first.
     pub(super) fn shown_places<'a>(&'a self, trace: &'a Trace, event: EventId) -> impl Iterator<Item = EventId> + 'a {
         self.places_from(trace, self.shown_for(self.place[event.index()]))
     }
@@ -113,7 +116,7 @@ impl Enclosing {
         self.shown.get(&place).copied().unwrap_or(place)
     }
 
-    /// Annotations and modules around an event, including itself, innermost first.
+    /// All annotations and modules at and around an event, innermost first.
     pub(super) fn places_outwards<'a>(
         &'a self,
         trace: &'a Trace,
@@ -122,6 +125,7 @@ impl Enclosing {
         self.places_from(trace, self.place[event.index()])
     }
 
+    /// The given annotation or module and those around it, innermost first.
     fn places_from<'a>(&'a self, trace: &'a Trace, place: EventId) -> impl Iterator<Item = EventId> + 'a {
         let outer = |e: &EventId| self.place[trace.events.parent[e.index()].some()?.index()].some();
         std::iter::successors(place.some(), outer)
@@ -148,6 +152,8 @@ impl Spans {
     /// Maximum depth. Scripts begin with a dozen frames of launchers.
     pub(super) const DEPTH: usize = 40;
 
+    /// Find, for each event, the innermost of the outermost [`Self::DEPTH`] annotations, operators and frames around
+    /// it.
     pub(super) fn new(trace: &Trace) -> Self {
         let mut shown = vec![EventId::NONE; trace.events.len()];
         let mut depth = vec![0u8; trace.events.len()];
@@ -188,6 +194,7 @@ pub(super) struct AncestorCache {
 }
 
 impl AncestorCache {
+    /// Create an empty cache for the events of a trace.
     pub(super) fn new(trace: &Trace) -> Self {
         Self { known: vec![None; trace.events.len()] }
     }

@@ -27,6 +27,7 @@ struct ProcessHolders {
 pub(super) struct GilHolders(FxHashMap<Key, ProcessHolders>);
 
 impl GilHolders {
+    /// Index the Python time ranges of all threads in processes with several threads.
     pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
         let mut found: FxHashMap<Key, Vec<GilHolder>> = FxHashMap::default();
         let mut is_python = PythonRoots::new(trace);
@@ -44,14 +45,17 @@ impl GilHolders {
         Self(found.into_iter().map(|(pid, bursts)| (pid, ProcessHolders::new(bursts))).collect())
     }
 
-    /// Time of the next pause, and lane, of a thread that runs Python at the time `at`. Of several threads, the one
-    /// with the latest pause up to `until` is returned.
+    /// Next pause of a thread of the process that runs Python at the time `at`, as (time, lane); `None` if no thread
+    /// does.
+    ///
+    /// Of several threads, the one with the latest pause up to `until` is returned.
     pub(super) fn next_pause(&self, pid: Key, at: i64, until: i64) -> Option<(i64, usize)> {
         let found = self.0.get(&pid)?.latest_range(at, until)?;
         Some((found.pause, found.lane))
     }
 }
 
+/// Append the Python time ranges of one thread, each with the thread's next pause; adjacent ranges are joined.
 fn add_bursts(roots: &mut PythonRoots<'_>, (number, lane): (usize, &ThreadTimeline), found: &mut Vec<GilHolder>) {
     let begins = found.len();
     let mut pauses = lane.gaps.iter().copied().peekable();
@@ -70,6 +74,7 @@ fn add_bursts(roots: &mut PythonRoots<'_>, (number, lane): (usize, &ThreadTimeli
 }
 
 impl ProcessHolders {
+    /// Sort the time ranges of a process by pause, and build the segment tree over them.
     fn new(mut bursts: Vec<GilHolder>) -> Self {
         bursts.sort_unstable_by_key(|b| (b.pause, b.lane, b.from));
         let leaves = bursts.len().next_power_of_two();
@@ -113,10 +118,12 @@ struct PythonRoots<'a> {
 }
 
 impl<'a> PythonRoots<'a> {
+    /// Create an empty cache for the events of a trace.
     fn new(trace: &'a Trace) -> Self {
         Self { trace, known: vec![None; trace.events.len()] }
     }
 
+    /// True if the outermost span around an event is a Python frame.
     fn is_python(&mut self, event: EventId) -> bool {
         let mut visited = Vec::new();
         let mut at = event;

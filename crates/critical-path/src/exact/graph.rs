@@ -60,7 +60,7 @@ impl Dependency {
         }
     }
 
-    /// True for the order of one stream, recorded or inferred.
+    /// True if the dependency is the order of operations within one stream, recorded or inferred.
     pub(crate) fn is_stream_order(self) -> bool {
         matches!(self, Self::Stream | Self::StreamNearMissing | Self::Overlap | Self::Unlaunched)
     }
@@ -162,14 +162,16 @@ impl ActivityGraph {
         self.edges.get(self.edge_range(node)).unwrap_or(&[])
     }
 
-    /// Binding edge of a graph node: the dependency that determined its start.
+    /// Binding edge of a graph node: the dependency that determined its start; `None` without known prerequisite.
     pub fn binding_edge(&self, node: u32) -> Option<&InEdge> {
         self.edges.get(*self.binding.get(node as usize)? as usize)
     }
 
-    /// True if it is uncertain whether the launch or the stream of a GPU operation determined its start. `edge` is the
-    /// one that binds by its end. With the usual lag, the other one would allow a start no earlier, within the rounding
-    /// error of whole µs.
+    /// True if the launch and the stream of a GPU operation could both have determined its start, within the rounding
+    /// error.
+    ///
+    /// `edge` is the one that binds by its end. With the usual lag, the other one would allow a start no earlier,
+    /// within the rounding error of whole µs.
     pub(super) fn is_near_tie(&self, node: u32, edge: &InEdge) -> bool {
         let is_launch = |e: &InEdge| matches!(e.dependency, Dependency::Launch | Dependency::LaunchByOperator);
         let is_queue = |e: &InEdge| e.dependency.is_stream_order();
@@ -342,14 +344,14 @@ fn binding_priority(dependency: Dependency) -> u8 {
     }
 }
 
-/// Observed lags of binding edges in ns, by kind (launch or queue).
+/// Observed lags of binding edges into GPU operations in ns, by kind (launch or queue).
 #[derive(Default)]
 struct UsualLags {
     launch: Vec<i64>,
     queue: Vec<i64>,
 }
 
-/// Median lags of binding edges in ns, by kind (launch or queue).
+/// Median lags of binding edges into GPU operations in ns, by kind (launch or queue).
 #[derive(Clone, Copy, Debug, Default)]
 struct MedianLags {
     launch: i64,
@@ -357,6 +359,8 @@ struct MedianLags {
 }
 
 impl UsualLags {
+    /// Add the lag of a binding edge, if it is not negative and the edge is a launch, stream order or wait between
+    /// streams.
     fn add(&mut self, dependency: Dependency, lag: i64) {
         match dependency {
             _ if lag < 0 => {}
@@ -366,6 +370,7 @@ impl UsualLags {
         }
     }
 
+    /// Median of the launch lags and of the queue lags in ns; 0 without lags.
     fn medians(self) -> MedianLags {
         let median = |mut lags: Vec<i64>| {
             let middle = lags.len() / 2;
@@ -376,6 +381,7 @@ impl UsualLags {
 }
 
 impl MedianLags {
+    /// Median lag in ns for a kind of dependency; 0 for dependencies of host nodes.
     fn lag_of(self, dependency: Dependency) -> i64 {
         match dependency {
             Dependency::Launch | Dependency::LaunchByOperator => self.launch,

@@ -78,6 +78,7 @@ impl SegmentReports<'_> {
         self.segments().filter_map(end_points).flatten()
     }
 
+    /// Convert a merged segment to text, with times since the start of the window.
     fn segment(&self, s: &MergedSegment) -> SegmentReport<'_> {
         let trace = self.exact.trace;
         let name = |event: EventId| event.some().map(|e| trace.name(e));
@@ -109,6 +110,7 @@ impl Exact<'_> {
         })
     }
 
+    /// Copy a single path segment, and add the operator and Python frame of its event.
     fn merged_segment(&self, segment: &PathSegment) -> MergedSegment {
         let (operator, frame) = self.operator_and_frame(segment.event);
         let PathSegment { start, end, category, track, event, evidence, rule, node } = *segment;
@@ -141,7 +143,7 @@ impl Exact<'_> {
     }
 }
 
-/// Start and end points of a segment with an event.
+/// Start and end of a path segment as points of the path; `None` for a segment without event.
 fn end_points(segment: SegmentReport<'_>) -> Option<[PathPoint<'_>; 2]> {
     let event = segment.event?;
     let point = |at: &'static str, time_ns| PathPoint {
@@ -163,6 +165,7 @@ fn continues(last: &MergedSegment, next: &PathSegment) -> bool {
         && last.rule == next.rule
 }
 
+/// True if a segment is host time with a rule whose adjacent segments may be merged.
 fn is_host(segment: &PathSegment) -> bool {
     segment.node != NONE && matches!(segment.rule, "innermost_span" | "gap" | "wait_samples")
 }

@@ -80,6 +80,7 @@ const RULES: &[(&[&str], u16)] = &[
 pub(super) struct Names(Vec<u16>);
 
 impl Names {
+    /// Classify each name of a trace by [`RULES`].
     pub(super) fn new(trace: &Trace) -> Self {
         Self(trace.strings.iter().map(classify).collect())
     }
@@ -110,11 +111,13 @@ impl Names {
         self.is_within(trace, event, bits::COLLECTS_GARBAGE)
     }
 
+    /// True if a span, or a span around it, has a name with a classification bit.
     fn is_within(&self, trace: &Trace, event: EventId, bit: u16) -> bool {
         std::iter::once(event).chain(trace.ancestors(event)).any(|e| self.flags(trace, e) & bit != 0)
     }
 }
 
+/// Classification bits of a name, by [`RULES`] and the rules for Lightning's data loading.
 fn classify(name: &str) -> u16 {
     let of_framework = if lightning::takes_batch(name) { bits::LOADS_DATA } else { 0 };
     RULES.iter().filter(|(parts, _)| matches_parts(name, parts)).fold(of_framework, |bits, (_, bit)| bits | bit)

@@ -24,6 +24,7 @@ pub(super) struct OtherStreams<'a> {
 }
 
 impl<'a> OtherStreams<'a> {
+    /// Index the GPU operations of each device by end, and find the devices with a recorded launch.
     pub(super) fn new(trace: &'a Trace, order: &'a GpuOrder) -> Self {
         let mut by_end: BTreeMap<Device, Vec<(i64, GpuOpId)>> = BTreeMap::new();
         let mut launched = FxHashSet::default();
@@ -82,6 +83,7 @@ impl<'a> OtherStreams<'a> {
     }
 }
 
+/// Device of a GPU operation, with its process if several processes share device and stream numbers.
 fn device(trace: &Trace, order: &GpuOrder, gpu: GpuOpId) -> Device {
     // Rows of one device may otherwise be separate processes (TensorFlow 1 has one per stream).
     let track = trace.events.track[trace.gpu.event[gpu.index()].index()];

@@ -21,6 +21,7 @@ pub(super) struct Reliability {
 }
 
 impl Reliability {
+    /// Count the missing launch and kernel records of a trace; 0 for a kind with few missing records.
     pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
         let operations = trace.gpu.len();
         let (unlaunched, missing) = count_unlaunched(trace);

@@ -34,6 +34,7 @@ pub(super) struct SampledWaits {
 }
 
 impl SampledWaits {
+    /// Collect, per host thread, the time ranges of blocked samples and the pauses of the recording.
     pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
         let mut by_track: FxHashMap<TrackId, Vec<(i64, i64)>> = FxHashMap::default();
         for (track, samples) in trace.samples().of_metric(SampleMetric::WaitTime) {
@@ -92,6 +93,7 @@ fn divide(waits: &[(i64, i64)], (from, to): (i64, i64)) -> impl DoubleEndedItera
 }
 
 impl Exact<'_> {
+    /// Sampled waits of all threads, computed on first use.
     fn sampled_waits(&self) -> &SampledWaits {
         self.sampled_waits.get_or_init(|| SampledWaits::new(self.trace, &self.lanes))
     }
@@ -163,7 +165,7 @@ impl Exact<'_> {
     }
 }
 
-/// Time that ascending, disjoint segments share with a time range.
+/// Time in ns that ascending, disjoint segments share with a time range.
 fn overlap_ns(segments: &[(i64, i64)], (from, to): (i64, i64)) -> i64 {
     let first = segments.partition_point(|&(_, end)| end <= from);
     let within = segments[first..].iter().take_while(|&&(start, _)| start < to && from < to);

@@ -32,6 +32,7 @@ struct Run {
     track: TrackId,
 }
 
+/// Cause of path segments with evidence and rule, stored once and referred to by position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cause {
     category: Category,

@@ -165,6 +165,7 @@ impl Exact<'_> {
         found
     }
 
+    /// Add the time in the window and the slack of each GPU operation to the sums by name.
     fn sum_gpu(&self, window: Window, slack: &[i64], sums: &mut FxHashMap<(bool, StrId), Sum>) {
         let graph = &self.graph;
         for node in (0..graph.len()).filter(|&n| graph.kind[n] == NodeKind::Gpu) {

@@ -53,6 +53,7 @@ struct Run {
 }
 
 impl Run {
+    /// Length of the run in ns.
     fn length(&self) -> i64 {
         self.end - self.start
     }
@@ -95,6 +96,7 @@ impl Places {
         }
     }
 
+    /// Innermost location at or around an event; none outside of locations.
     fn innermost(&self, exact: &Exact<'_>, owner: EventId) -> EventId {
         match self {
             _ if owner.is_none() => owner,
@@ -131,6 +133,7 @@ fn runs(exact: &Exact<'_>, path: &ExactPath, places: &Places) -> (Vec<Run>, usiz
     (runs, count)
 }
 
+/// Append a run, or extend the last run if both have the same location.
 fn add(runs: &mut Vec<Run>, run: Run) {
     match runs.last_mut() {
         Some(last) if last.place == run.place => last.absorb(run),
@@ -238,6 +241,7 @@ struct LineSums {
     segments: usize,
 }
 
+/// Create one summary line per run, from the path segments inside the run.
 fn summary_lines(exact: &Exact<'_>, path: &ExactPath, runs: &[Run]) -> Vec<SummaryLine> {
     let mut segments = exact.merged_segments(path).peekable();
     let mut summary_lines = Vec::with_capacity(runs.len());
@@ -257,6 +261,7 @@ fn summary_lines(exact: &Exact<'_>, path: &ExactPath, runs: &[Run]) -> Vec<Summa
 }
 
 impl LineSums {
+    /// Add a path segment to the sums of its summary line.
     fn add(&mut self, exact: &Exact<'_>, run: &Run, segment: &MergedSegment) {
         let length = segment.end - segment.start;
         self.segments += 1;
@@ -280,6 +285,7 @@ impl LineSums {
         }
     }
 
+    /// Convert the sums to a summary line with the two main causes, the longest event and the location.
     fn summary_line(mut self, exact: &Exact<'_>, path: &ExactPath, run: &Run) -> SummaryLine {
         self.causes.sort_by_key(|&(ns, c)| (Reverse(ns), c));
         let total = run.length().max(1) as f64;

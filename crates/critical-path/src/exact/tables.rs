@@ -15,7 +15,7 @@ const STEPS: &str = "steps";
 /// Name of the table of [`slack_table`].
 pub const SLACK: &str = "slack";
 
-/// Remove the tables of false hotspots and of steps if they are empty, for output without selected tables.
+/// Remove the tables of false hotspots and of steps if they are empty; other tables stay, even if empty.
 pub fn without_empty_optional(tables: Vec<Table>) -> Vec<Table> {
     let is_empty_optional = |table: &Table| table.rows() == 0 && matches!(table.name.as_str(), FALSE_HOTSPOTS | STEPS);
     tables.into_iter().filter(|table| !is_empty_optional(table)).collect()
@@ -63,6 +63,7 @@ pub fn tables(report: &ExactReport, harmless: &[FalseHotspot], steps: &[StepSpre
     vec![bound_by, story, top, false_hotspots_table(harmless), steps_table(steps)]
 }
 
+/// Table of the false hotspots: names with large total time, but little time on the critical path.
 fn false_hotspots_table(rows: &[FalseHotspot]) -> Table {
     Table::new(FALSE_HOTSPOTS, "False hotspots: large total time, little on the critical path")
         .text("name", rows.iter().map(|h| h.name.clone()))
@@ -74,6 +75,7 @@ fn false_hotspots_table(rows: &[FalseHotspot]) -> Table {
         .i64("median_slack_ns", Unit::Ns, rows.iter().map(|h| h.median_slack_ns))
 }
 
+/// Table of the spread of the step length and of each cause over all steps.
 fn steps_table(rows: &[StepSpread]) -> Table {
     let name = |s: &StepSpread| s.category.map_or("step", |c| c.name()).to_owned();
     Table::new(STEPS, "Critical path of the steps by cause: minimum, median and maximum over all steps")
@@ -110,6 +112,7 @@ pub fn segment_tables<'a>(reports: &'a SegmentReports<'_>, rows: usize) -> impl 
     })
 }
 
+/// Table of merged critical-path segments, one row per segment.
 fn table_of(segments: &[SegmentReport<'_>]) -> Table {
     let segments = || segments.iter();
     Table::new(SEGMENTS, SEGMENTS_TITLE)

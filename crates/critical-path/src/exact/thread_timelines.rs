@@ -41,6 +41,7 @@ impl ThreadTimeline {
         tracks.into_iter().filter_map(|track| Self::new(trace, track)).collect()
     }
 
+    /// Create the timeline of one host thread; `None` if the thread has no spans.
     fn new(trace: &Trace, track: TrackId) -> Option<Self> {
         let mut spans: Vec<EventId> =
             trace.track_events(track).iter().copied().filter(|&e| is_span(trace, e)).collect();
@@ -82,12 +83,12 @@ impl ThreadTimeline {
         self.pieces.partition_point(|p| p.start <= at).checked_sub(1)
     }
 
-    /// Number of the piece of the timeline that contains a time (end included).
+    /// Number of the piece of the timeline that contains a time (end included); `None` up to the first span's start.
     pub(super) fn piece_before(&self, at: i64) -> Option<usize> {
         self.pieces.partition_point(|p| p.start < at).checked_sub(1)
     }
 
-    /// End time of a piece of the timeline; the last piece has no end.
+    /// End time of a piece of the timeline; [`i64::MAX`] for the last piece, which is a gap.
     pub(super) fn piece_end(&self, piece: usize) -> i64 {
         self.pieces.get(piece + 1).map_or(i64::MAX, |p| p.start)
     }
@@ -133,6 +134,7 @@ struct Sweep {
 }
 
 impl Sweep {
+    /// Begin a piece with the innermost span `event` at a time, unless the last piece already has that span.
     fn emit(&mut self, start: i64, event: EventId) {
         match self.pieces.last_mut() {
             Some(last) if last.event == event => {}

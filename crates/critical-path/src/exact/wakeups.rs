@@ -80,6 +80,7 @@ pub(super) enum Gap {
 /// Times at which work of threads ended, sorted by (end, lane).
 pub(super) type Ends = Vec<(i64, usize)>;
 
+/// Search for the thread that ended each gap and each wait of a host thread.
 struct HandoverFinder<'a> {
     trace: &'a Trace,
     lanes: &'a [ThreadTimeline],
@@ -192,7 +193,7 @@ fn forward_lanes(trace: &Trace, lanes: &[ThreadTimeline], main: &FxHashMap<Key, 
     found
 }
 
-/// True if a lane only loads data at the top level.
+/// True if a thread has Python frames and all its outermost spans belong to data loading.
 fn is_loader(trace: &Trace, lane: &ThreadTimeline, names: &Names) -> bool {
     let mut bursts = lane
         .pieces
@@ -206,6 +207,7 @@ fn is_loader(trace: &Trace, lane: &ThreadTimeline, names: &Names) -> bool {
         })
 }
 
+/// True if an event is, or lies in, a node of the autograd engine (a backward operator).
 fn is_engine_node(trace: &Trace, event: EventId) -> bool {
     event.is_some()
         && std::iter::once(event).chain(trace.ancestors(event)).any(|e| {
@@ -223,8 +225,7 @@ fn burst_ends(lanes: &[ThreadTimeline]) -> Ends {
     ends
 }
 
-/// Ends of the frames whose names have one of the classification bits, such as frames that release a lock, in time
-/// order.
+/// Ends of the innermost frames whose names have one of the classification bits, with their lanes, in time order.
 fn frame_ends(trace: &Trace, lanes: &[ThreadTimeline], names: &Names, bits: u16) -> Ends {
     let mut ends: Ends = Vec::new();
     if !names.any(bits) {
@@ -243,7 +244,7 @@ fn frame_ends(trace: &Trace, lanes: &[ThreadTimeline], names: &Names, bits: u16)
     ends
 }
 
-/// Latest end of work in `(after, until]` on a lane that `is_candidate` accepts, as time and lane.
+/// Latest entry of `ends` in `(after, until]` on a lane that `is_candidate` accepts, as time and lane.
 pub(super) fn latest_end(
     ends: &Ends,
     after: i64,
@@ -255,11 +256,12 @@ pub(super) fn latest_end(
 }
 
 impl HandoverFinder<'_> {
+    /// Process of a lane.
     fn pid(&self, lane: usize) -> Key {
         self.trace.tracks.pid(self.lanes[lane].track)
     }
 
-    /// Find the handover that ended each gap of a lane before top-level work.
+    /// Find the handover that ended each gap of a lane before top-level work, and the one that started the lane.
     fn find_gap_handovers(&mut self, lane: usize) {
         let lanes = self.lanes;
         let pieces = &lanes[lane].pieces;
@@ -351,8 +353,7 @@ impl HandoverFinder<'_> {
         if self.is_loader[lane] { put.or(released) } else { put.max(released) }
     }
 
-    /// Release of the GIL that ended a gap: another thread of the process ran Python at the start of the gap, and
-    /// paused within the gap.
+    /// Release of the GIL that ended a gap, by another thread of the process that ran Python and paused within the gap.
     fn interpreter_lock(&self, lane: usize, from: i64, to: i64) -> Option<Source> {
         // The thread itself pauses then, so it is not among them.
         let (at, other) = self.python.next_pause(self.pid(lane), from, to)?;
@@ -390,7 +391,7 @@ impl HandoverFinder<'_> {
         }
     }
 
-    /// End of a piece. A sampled wait may continue after its last sample, until other work of the thread.
+    /// End in ns of a piece in which a thread may wait. A sampled wait may continue until other work of the thread.
     fn wait_end(&self, lane: usize, piece: usize) -> i64 {
         let (lane, event) = (&self.lanes[lane], self.lanes[lane].pieces[piece].event);
         let is_wait = self.names.flags(self.trace, event) & bits::WAITS_FOR_THREAD != 0;
@@ -402,7 +403,7 @@ impl HandoverFinder<'_> {
         lane.piece_end(last)
     }
 
-    /// Release that ended a wait for a lock, a queue or a pipe.
+    /// Release that ended a wait for a lock, a queue or a pipe, by another thread or process; `None` if none is known.
     fn wait_source(&self, lane: usize, frame: EventId, from: i64, to: i64) -> Option<Source> {
         let pid = self.pid(lane);
         let has_pinning = self.pinning.get(&pid).is_some_and(|&l| l != lane);

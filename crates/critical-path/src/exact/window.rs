@@ -59,6 +59,7 @@ impl Exact<'_> {
         self.trace.steps.iter().filter(|s| s.end > s.start).map(window).collect()
     }
 
+    /// Window of the whole trace, from its first start to the end of its last work.
     fn whole(&self) -> Result<Window, CriticalPathError> {
         let graph = &self.graph;
         let works_lane: Vec<bool> = self.lanes.iter().map(|lane| self.is_work_thread(lane)).collect();
@@ -108,6 +109,7 @@ impl Exact<'_> {
         Ok(self.span_window(to.event, from, to.end))
     }
 
+    /// Error that no step has a number from `first` to `last`, with the numbers of the trace's steps.
     fn not_found(&self, first: i64, last: i64) -> CriticalPathError {
         let numbers: Vec<i64> = self.trace.steps.iter().map(|s| s.number).collect();
         CriticalPathError::StepsNotFound { first, last, numbers }
@@ -157,6 +159,7 @@ impl Exact<'_> {
         last.into_values().collect()
     }
 
+    /// Window from the start of one instance of an annotation to the end of another, both counted from 0.
     fn annotation(&self, text: &str, (first, last): (usize, usize)) -> Result<Window, CriticalPathError> {
         if first > last {
             return Err(CriticalPathError::EmptyRange { from: first, to: last });
@@ -174,6 +177,7 @@ impl Exact<'_> {
         Ok(self.span_window(to, self.trace.events.start[from.index()], self.trace.events.end(to)))
     }
 
+    /// Window with these times. The path ends in the thread or device of the event `last`.
     fn span_window(&self, last: EventId, start: i64, end: i64) -> Window {
         let track = self.trace.events.track[last.index()];
         let lane = self.lanes.iter().position(|l| l.track == track);
@@ -201,7 +205,7 @@ impl Exact<'_> {
         (0..graph.len() as u32).filter(is_within).max_by_key(key).unwrap_or(NONE)
     }
 
-    /// Graph node of the last GPU work before a window, on the stream on which the window's last work ran.
+    /// Graph node of the last GPU work before a window, on the stream of the window's last work; `None` without one.
     pub(super) fn work_before(&self, window: Window) -> Option<u32> {
         let (graph, rows) = (&self.graph, &self.trace.gpu);
         let stream = |n: u32| graph.gpu(n).map(|gpu| (rows.device[gpu.index()], rows.stream[gpu.index()]));

@@ -29,6 +29,7 @@ pub(super) struct XlaPool {
 }
 
 impl XlaPool {
+    /// Find the threads of XLA's pool by name, and the ends of the spans that add tasks to the pool.
     pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
         let is_member = |lane: &ThreadTimeline| {
             trace.tracks.get(lane.track).name.some().is_some_and(|name| trace.strings.get(name).starts_with(POOL))

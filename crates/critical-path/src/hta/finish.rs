@@ -50,7 +50,7 @@ impl Builder<'_> {
     }
 }
 
-/// Find the longest path. Cycles, on which HTA fails, are broken first.
+/// Find the longest path. Cycles, on which HTA fails, are broken first, with a warning.
 fn search(graph: &mut Graph, warnings: &mut Vec<Warning>) -> crate::LongestPath {
     match longest_path(graph.nodes.len(), &graph.edges) {
         Ok(path) => path,

@@ -61,6 +61,8 @@ impl Builder<'_> {
         }
     }
 
+    /// Add the edges of one synchronization record: host waits at once, stream waits once the waiting kernel is
+    /// visited.
     fn sync_edges(&mut self, progress: &mut Progress, row: usize, waits: &Waits) {
         match self.bits(row) & (STREAM_WAIT | EVENT_SYNC | CONTEXT_SYNC | STREAM_SYNC) {
             STREAM_WAIT => self.register_wait(progress, row, waits),
@@ -110,6 +112,7 @@ impl Builder<'_> {
         }
     }
 
+    /// Add the edges of one GPU operation: its duration, its wait, and its launch delay or the gap before it.
     fn kernel(&mut self, progress: &mut Progress, row: usize, queue: &QueueLengths) {
         let (start, end) = (self.start_node[row], self.end_node[row]);
         if start == NO_NODE || end == NO_NODE {

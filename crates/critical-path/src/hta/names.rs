@@ -40,6 +40,7 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
+    /// Create an empty cache of classification bits for the names of a trace.
     pub(super) fn new(trace: &'a Trace, options: &'a HtaOptions) -> Self {
         Self { trace, options, bits: vec![0; trace.strings.len()] }
     }
@@ -54,6 +55,7 @@ impl<'a> Names<'a> {
     }
 }
 
+/// Classification bits of a name, by its full text and by texts that it contains.
 fn classify(name: &str, options: &HtaOptions) -> u16 {
     let mut bits = by_full_name(name);
     if LAUNCHES.contains(&name) {
@@ -74,6 +76,7 @@ fn classify(name: &str, options: &HtaOptions) -> u16 {
     bits
 }
 
+/// Classification bits of names that must match as a whole; 0 for all other names.
 fn by_full_name(name: &str) -> u16 {
     match name {
         "cudaLaunchKernel" => LOCK,

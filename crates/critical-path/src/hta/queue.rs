@@ -13,7 +13,10 @@ pub(super) struct QueueLengths(Vec<i32>);
 const UNKNOWN: i32 = i32::MIN;
 
 impl QueueLengths {
-    /// Length of the stream's queue after the event in a row. A launch counts itself; a started operation does not.
+    /// Length of the stream's queue after the event in a row; `None` for rows that are neither a launch nor launched
+    /// work.
+    ///
+    /// A launch counts itself; a started operation does not.
     pub(super) fn at(&self, row: usize) -> Option<i32> {
         self.0.get(row).copied().filter(|&q| q != UNKNOWN)
     }

@@ -109,6 +109,7 @@ impl Builder<'_> {
         order
     }
 
+    /// Visit the start of an event: add the edge from the last visited node, and push the event on the stack.
     fn enter(&mut self, walk: &mut StackWalk, row: u32) {
         let start = self.start_node[row as usize];
         if start != NO_NODE {
@@ -126,6 +127,7 @@ impl Builder<'_> {
         walk.stack.push(row);
     }
 
+    /// Visit the end of the innermost open event: add the edge from the last visited node, and pop the event.
     fn leave(&mut self, walk: &mut StackWalk) {
         let Some(row) = walk.stack.pop() else { return };
         let end = self.end_node[row as usize];
@@ -176,6 +178,7 @@ struct StackWalk {
 }
 
 impl StackWalk {
+    /// Row of the innermost open event; [`NO_EVENT`] without one.
     fn top(&self) -> u32 {
         self.stack.last().copied().unwrap_or(NO_EVENT)
     }
@@ -189,6 +192,7 @@ enum DistinctCount {
 }
 
 impl DistinctCount {
+    /// Register a value: the first one, the same one again, or a different one.
     fn add_value(&mut self, key: Key) {
         match self {
             Self::None => *self = Self::One(key),
@@ -198,6 +202,7 @@ impl DistinctCount {
     }
 }
 
+/// Sort rows by their time in the column `time`; ties stay in the given order.
 fn rows_by_time(rows: &[u32], time: &[i64]) -> Vec<u32> {
     by_time(rows.iter().map(|&row| time[row as usize])).into_iter().map(|i| rows[i as usize]).collect()
 }

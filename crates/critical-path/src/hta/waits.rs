@@ -20,13 +20,13 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Row of the launch call of the kernel that a synchronization record waits for.
+    /// Row of the launch call of the kernel that a synchronization record waits for; `None` if unknown.
     pub(super) fn waited_launch(&self, sync_row: usize) -> Option<usize> {
         let record = self.recorded_by.get(&(sync_row as u32))?;
         self.before_record.get(record).map(|&r| r as usize)
     }
 
-    /// Row of the launch call that the wait of a stream delays: the next one on this stream.
+    /// Row of the launch call that the wait of a stream delays: the next one on this stream; `None` without one.
     pub(super) fn next_launch(&self, wait_call: usize) -> Option<usize> {
         self.after_wait.get(&(wait_call as u32)).map(|&r| r as usize)
     }
@@ -126,14 +126,17 @@ impl Builder<'_> {
         launches
     }
 
+    /// Rows of the whole view whose names have a classification bit.
     fn rows_named(&mut self, bit: u16) -> Vec<u32> {
         (0..self.view.len() as u32).filter(|&row| self.bits(row as usize) & bit != 0).collect()
     }
 
+    /// Track of the event in a row of the view.
     fn track(&self, row: usize) -> TrackId {
         self.trace.events.track[self.view.event[row].index()]
     }
 
+    /// Process of the event in a row of the view.
     fn pid(&self, row: usize) -> Key {
         self.trace.tracks.pid(self.track(row))
     }

@@ -34,6 +34,7 @@ pub(super) struct Applied {
     pub(super) for_lower_bound: Option<Box<Applied>>,
 }
 
+/// State of the conversion of edits to changes of the replay: changes, scaled time ranges and notes so far.
 pub(super) struct Applier<'a, 'e> {
     pub(super) exact: &'e Exact<'a>,
     pub(super) plan: &'e Plan,
@@ -51,7 +52,8 @@ pub(super) struct Applier<'a, 'e> {
     pub(super) stop: Stop<'e>,
 }
 
-/// Convert edits to changes of the replay.
+/// Convert edits to changes of the replay, with the number of selected events per edit, notes, and variants for the
+/// bounds.
 pub(super) fn apply<'e>(
     exact: &'e Exact<'_>,
     (plan, index): (&'e Plan, &'e Index),
@@ -141,6 +143,8 @@ fn variant((exact, plan): (&Exact<'_>, &Plan), changes: &Changes, cuts: Vec<Cut>
 }
 
 impl Applier<'_, '_> {
+    /// Add the changes and notes of one edit, and return the number of selected events; an error if it cannot be
+    /// applied.
     fn edit(&mut self, edit: &Edit) -> Result<usize, CriticalPathError> {
         let Some(selector) = &edit.selector else {
             return match edit.action {
@@ -243,12 +247,14 @@ impl Applier<'_, '_> {
         graph.end[node as usize] - graph.start[node as usize]
     }
 
+    /// Register a time range of a thread that a factor scales; nothing for an empty range.
     fn cut(&mut self, (lane, from, to): ThreadRange, factor: f64) {
         if from < to {
             self.cuts.push(Cut { lane, from, to, factor });
         }
     }
 
+    /// Register the time of a call on its thread, scaled by a factor.
     fn cut_call(&mut self, call: EventId, factor: f64) {
         let trace = self.exact.trace;
         if let Some(lane) = self.index.lane(trace, call) {
@@ -256,12 +262,14 @@ impl Applier<'_, '_> {
         }
     }
 
+    /// Change the duration of a node to `new` of its current duration in ns, at least 0.
     fn set_time(&mut self, node: u32, new: impl Fn(i64) -> i64) {
         let at = self.position_of(node);
         let now = self.length(node) + self.changes.time[at as usize];
         self.changes.add_time(self.plan, at, new(now).max(0) - now);
     }
 
+    /// Multiply the time of the selected GPU operations, returns from waits, thread time, calls and lags by a factor.
     fn scale(&mut self, selected: &Selected, factor: f64) {
         for &node in selected.gpu.iter().chain(&selected.returns) {
             self.set_time(node, |now| scaled(now, factor));
@@ -279,7 +287,7 @@ impl Applier<'_, '_> {
         self.scale_lags(selected, factor);
     }
 
-    /// Scale the sampled part of gaps between operators.
+    /// Scale the sampled part of gaps between operators, with a variant for each bound, and add a note.
     fn scale_sampled(&mut self, edit: &Edit, gaps: &[PartialGap], factor: f64) {
         if gaps.is_empty() {
             return;
@@ -310,6 +318,7 @@ impl Applier<'_, '_> {
         });
     }
 
+    /// Set the duration of each selected GPU operation and time range of a thread, in ns.
     fn set(&mut self, selected: &Selected, ns: i64) {
         for &node in &selected.gpu {
             self.set_time(node, |_| ns);
@@ -319,6 +328,7 @@ impl Applier<'_, '_> {
         }
     }
 
+    /// Remove the selected GPU operations, thread time, waits and lags from the replay.
     fn remove(&mut self, selected: &Selected) {
         self.remove_operations(&selected.gpu);
         for &node in &selected.returns {
@@ -356,7 +366,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Scale binding lags of the selected categories.
+    /// Scale the binding lags of the selected categories, such as launch latency.
     fn scale_lags(&mut self, selected: &Selected, factor: f64) {
         if selected.lags.is_empty() {
             return;

@@ -51,6 +51,7 @@ impl CorrectedTrace {
         (!shifts.is_empty()).then(|| Self { trace: trace.clone(), shifts, moved })
     }
 
+    /// Shift the times of each device to the shift that `which` returns, in ns from the recorded times.
     fn move_to(&mut self, which: impl Fn(&Shift) -> i64) {
         for (shift, moved) in self.shifts.iter().zip(&mut self.moved) {
             let by = which(shift) - *moved;
@@ -70,6 +71,7 @@ impl CorrectedTrace {
         self.trace.forget_computed();
     }
 
+    /// Note for readers with the applied and the possible shifts of the device times.
     fn note(&self) -> String {
         let range = |s: &Shift| {
             let us = |ns: i64| format!("{:.1}", ns as f64 / 1e3);

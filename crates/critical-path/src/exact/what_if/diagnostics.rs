@@ -33,6 +33,7 @@ impl WhatIf<'_, '_> {
         path.segments.iter().map(|segment| self.removed_segment_ns(&segment, applied)).sum()
     }
 
+    /// Time in ns that the edits remove from one segment of the original path; 0 for unexplained time.
     fn removed_segment_ns(&self, segment: &PathSegment, applied: &Applied) -> i64 {
         let graph = &self.exact.graph;
         if segment.node == NONE {
@@ -54,7 +55,7 @@ impl WhatIf<'_, '_> {
         -(applied.changes.time[at as usize] as f64 * length as f64 / whole as f64).round() as i64
     }
 
-    /// Note on a gain far below the removed path time: names the cause that takes the place of the removed time.
+    /// Note on a gain far below the removed path time, with the cause that grew instead; `None` for other gains.
     pub(super) fn replacing_cause(
         &self,
         taken: i64,
@@ -87,7 +88,7 @@ impl WhatIf<'_, '_> {
         })
     }
 
-    /// Warning that a window on a thread gets shorter only because GPU work moves past the end of the window.
+    /// Warning that a window on a thread gets shorter only because GPU work moves past its end; `None` if not.
     pub(super) fn moved_past_end(&self, measured: &Measured, applied: &Applied, gain: i64) -> Option<String> {
         let window = measured.window;
         if measured.is_whole || measured.work.is_some() || !self.is_on_thread(window) || gain <= 0 {

@@ -110,7 +110,7 @@ impl Edit {
         })
     }
 
-    /// Reason why the action does not apply to the selected events.
+    /// Reason why the action does not apply to the selected events; `None` if it applies.
     fn refusal(&self) -> Option<&'static str> {
         let target = &self.selector.as_ref()?.target;
         // Events determine their own kind. Those to which an action does not apply stay unchanged.
@@ -173,7 +173,10 @@ impl Edit {
         ends.map(&mut one).collect()
     }
 
-    /// Parse an edit: `scale kernel:*gemm* 0.5`, `remove sync:item()`, `set kernel:~flash 20000` (in ns), `fuse
+    /// Parse an edit of the form `VERB SELECTOR NUMBER`, such as `scale kernel:*gemm* 0.5`, with an optional case
+    /// prefix.
+    ///
+    /// Forms: `scale kernel:*gemm* 0.5`, `remove sync:item()`, `set kernel:~flash 20000` (in ns), `fuse
     /// module:LayerNorm`, `graph annotation:forward`, `overlap collective:AllReduce`, `more-workers 2`. Edits of a case
     /// have a prefix: `case 1: scale kernel:*gemm* 0.7`, `case 2: nothing`, `lower: remove sync:item()`, `upper: remove
     /// sync:*`.
@@ -223,6 +226,7 @@ impl Edit {
         self.text_with_selector(&self.selector.as_ref().map(|selector| selector.listed(trace)).unwrap_or_default())
     }
 
+    /// Text of the edit with its case prefix, with `on` as text of the selector.
     fn text_with_selector(&self, on: &str) -> String {
         let edit = match self.action {
             // A number of 300 digits is unreadable.

@@ -28,7 +28,8 @@ impl<'t> Function<'t> {
         }
     }
 
-    /// True if a frame belongs to this function.
+    /// True if a frame with this name belongs to the function; a folder, file or class that the user omitted matches
+    /// any.
     pub(super) fn matches_name(&self, name: &str) -> bool {
         let Some((file, _, function)) = frame(name) else { return false };
         let ends_with = |whole: &str, part: &str, separator: char| {

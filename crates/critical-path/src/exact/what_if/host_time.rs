@@ -25,6 +25,7 @@ struct Segment {
 pub(super) struct HostTime(Vec<Box<[Segment]>>);
 
 impl HostTime {
+    /// Group scaled time ranges by thread. Where ranges overlap, their factors are multiplied.
     pub(super) fn new(lanes: usize, mut cuts: Vec<Cut>) -> Self {
         cuts.sort_unstable_by(|a, b| {
             (a.lane, a.from, a.to).cmp(&(b.lane, b.from, b.to)).then(a.factor.total_cmp(&b.factor))
@@ -38,7 +39,7 @@ impl HostTime {
         Self(segments)
     }
 
-    /// Start of the first changed time range of any thread.
+    /// Start of the first changed time range of any thread; `None` without changed ranges.
     pub(super) fn first_change(&self) -> Option<i64> {
         self.0.iter().filter_map(|segments| segments.first()).map(|segment| segment.from).min()
     }
@@ -71,6 +72,7 @@ impl HostTime {
 }
 
 impl Segment {
+    /// Change, in ns, of the time that the segment shares with the range from `from` to `to`.
     fn change(&self, from: i64, to: i64) -> i64 {
         let shared = (self.to.min(to) - self.from.max(from)).max(0);
         super::apply::scaled(shared, self.factor) - shared

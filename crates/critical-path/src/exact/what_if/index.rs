@@ -21,6 +21,7 @@ pub(super) struct Launched {
     pub(super) node: u32,
 }
 
+/// Index of a trace for selectors and edits: events by name, operations by launch call, lanes by track.
 pub(super) struct Index {
     name_offset: Vec<u32>,
     by_name: Vec<EventId>,
@@ -40,6 +41,7 @@ pub(super) struct Index {
 }
 
 impl Index {
+    /// Build the index of an analyzed trace.
     pub(super) fn new(exact: &Exact<'_>) -> Self {
         let (trace, graph) = (exact.trace, &exact.graph);
         let (name_offset, by_name) = by_name(trace);
@@ -79,6 +81,7 @@ impl Index {
         index
     }
 
+    /// Collect the launched GPU operations per lane, and their number per launch call.
     fn add_launches(&mut self, trace: &Trace) {
         for gpu in trace.gpu.ids() {
             let (call, node) = (trace.gpu.launch[gpu.index()], self.gpu_node[gpu.index()]);
@@ -95,12 +98,12 @@ impl Index {
         }
     }
 
-    /// Number (lane) of the host thread timeline that contains an event.
+    /// Number (lane) of the host thread timeline that contains an event; `None` for events of other tracks.
     pub(super) fn lane(&self, trace: &Trace, event: EventId) -> Option<u32> {
         self.lane_of.get(&trace.events.track[event.index()]).copied()
     }
 
-    /// Events of the trace with exactly this name.
+    /// Events of the trace with exactly this name and a duration.
     pub(super) fn named(&self, name: StrId) -> &[EventId] {
         let at = |i: usize| self.name_offset.get(i).map_or(self.by_name.len(), |&o| o as usize);
         self.by_name.get(at(name.index())..at(name.index() + 1)).unwrap_or(&[])
@@ -124,7 +127,7 @@ impl Index {
     }
 }
 
-/// Call in which a thread waited for the GPU before a node.
+/// Call in which a thread waited for the GPU before a node; none if no API call ran there.
 pub(super) fn waiting_call(exact: &Exact<'_>, node: u32) -> EventId {
     let call = exact.graph.call[node as usize];
     if call.is_some() {
@@ -136,7 +139,7 @@ pub(super) fn waiting_call(exact: &Exact<'_>, node: u32) -> EventId {
     if event.is_some() && exact.trace.kind(event).is_api_call() { event } else { EventId::NONE }
 }
 
-/// Events with a duration, grouped by name.
+/// Events with a duration, grouped by name: offsets per name, and one flat list of events.
 fn by_name(trace: &Trace) -> (Vec<u32>, Vec<EventId>) {
     let usable = |e: EventId| trace.events.is_timed(e);
     let names = trace.strings.len();
@@ -161,7 +164,7 @@ fn by_name(trace: &Trace) -> (Vec<u32>, Vec<EventId>) {
     (offset, events)
 }
 
-/// Class of a module from its name, without the number at the end.
+/// Class of a module from its name, such as `Linear` of `Linear_3`; names without a number stay.
 pub fn module_class(module: &str) -> &str {
     let class = module.trim_end_matches(|c: char| c.is_ascii_digit());
     class.strip_suffix('_').filter(|c| !c.is_empty() && class.len() < module.len()).unwrap_or(module)

@@ -118,7 +118,7 @@ impl Applier<'_, '_> {
 }
 
 impl WhatIf<'_, '_> {
-    /// Reason why edits that change times have no gain.
+    /// Reason why edits that change times have no gain; `None` if they have a gain or no reason is known.
     pub(super) fn no_gain(&self, measured: &Measured, applied: &Applied, (taken, gain): (i64, i64)) -> Option<String> {
         if gain != 0 || applied.changes.count() == 0 {
             return None;

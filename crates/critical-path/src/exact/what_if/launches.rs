@@ -82,7 +82,8 @@ impl Applier<'_, '_> {
         Ok(())
     }
 
-    /// True if a time range neither waits nor releases other threads.
+    /// True if a time range can become a CUDA graph: no wait, query, CUDA event record or release of another thread
+    /// inside.
     fn is_capturable(&self, (lane, from, to): ThreadRange) -> bool {
         let graph = &self.exact.graph;
         let (first, last) = self.exact.lane_nodes[lane as usize];
@@ -111,6 +112,7 @@ impl Applier<'_, '_> {
         !inside.iter().any(orders)
     }
 
+    /// Remove the host time of a span except its first launch call, which then launches all operations of the span.
     fn capture(&mut self, (lane, from, to): ThreadRange, first: Launched) {
         let (trace, graph, plan) = (self.exact.trace, &self.exact.graph, self.plan);
         let (begins, ends) = (trace.events.start[first.call.index()], trace.events.end(first.call));
@@ -185,7 +187,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Last operation before `node` on its stream that is not selected.
+    /// Last operation before `node` on its stream that is not in `chosen`; `None` without one.
     fn before_on_stream(&self, node: u32, chosen: &FxHashSet<u32>) -> Option<u32> {
         let into = |n: u32| self.exact.graph.edges_into(n).iter();
         let before = |n: u32| into(n).find(|e| e.dependency.is_stream_order()).map(|e| e.from);

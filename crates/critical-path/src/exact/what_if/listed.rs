@@ -77,6 +77,7 @@ impl Listed {
     }
 }
 
+/// Sort a list and remove duplicates.
 fn sorted_unique<T: Ord>(listed: impl Iterator<Item = T>) -> Vec<T> {
     let mut listed: Vec<T> = listed.collect();
     listed.sort_unstable();

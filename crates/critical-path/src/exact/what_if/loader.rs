@@ -43,9 +43,11 @@ fn saved_share(seen: usize, more: u32, room: Option<f64>) -> f64 {
 }
 
 impl Applier<'_, '_> {
-    /// Apply the edit that adds data loader workers to the replay. If the trace shows workers, a batch begins as soon
-    /// as a worker of the larger group is free. If the main process loads data itself, workers do so instead. If the
-    /// trace shows no workers, waits for the loader shrink as its throughput grows.
+    /// Apply the edit that adds `more` data loader workers, and return the number of affected batches or waits.
+    ///
+    /// If the trace shows workers, a batch begins as soon as a worker of the larger group is free. If the main process
+    /// loads data itself, workers do so instead. If the trace shows no workers, waits for the loader shrink as its
+    /// throughput grows.
     pub(super) fn add_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
         let batches = self.batches();
         if batches.is_empty() {
@@ -88,8 +90,10 @@ impl Applier<'_, '_> {
         Ok(count)
     }
 
-    /// Add workers for batches of unseen workers. A program may load training data in workers and evaluation data
-    /// itself, or the reverse. Workers take over its own loading, and waits for the others shrink.
+    /// Add workers if the trace shows no batches of workers, and return the number of affected batches and waits.
+    ///
+    /// A program may load training data in workers and evaluation data itself, or the reverse. Workers take over its
+    /// own loading, and waits for the others shrink.
     fn add_unseen_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
         let own = self.own_loading_ranges();
         let count = match self.load_in_workers(more, &own) {
@@ -184,6 +188,7 @@ impl Applier<'_, '_> {
             || (known & bits::TAKES_BATCH != 0 && !exact.loader_workers().is_empty() && is_sampled())
     }
 
+    /// True if a span is, or lies in, a span that loads data; false in gaps.
     fn is_loader(&self, event: EventId) -> bool {
         event.is_some() && self.exact.enclosing().loads_data(event)
     }

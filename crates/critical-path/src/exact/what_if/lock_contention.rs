@@ -46,6 +46,7 @@ pub(super) struct OrderUncertainty {
 }
 
 impl LockContention {
+    /// Find the waits for locks, the GIL and full queues, and the holders of locks and the GIL per process.
     pub(super) fn new(exact: &Exact<'_>) -> Self {
         let graph = &exact.graph;
         let mut is_lock_release = vec![false; graph.len()];

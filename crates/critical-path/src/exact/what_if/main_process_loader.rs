@@ -29,11 +29,13 @@ struct BatchLoad {
 }
 
 impl BatchLoad {
+    /// Length in ns of the time range in which the batch is loaded.
     fn length(&self) -> i64 {
         self.range.2 - self.range.1
     }
 }
 
+/// True if the trace has a name that contains `part`.
 fn has_frame(exact: &Exact<'_>, part: &str) -> bool {
     exact.trace.strings.iter().any(|name| name.contains(part))
 }

@@ -25,6 +25,7 @@ struct HiddenWait {
 pub(super) struct MissingWork(FxHashMap<u32, HiddenWait>);
 
 impl MissingWork {
+    /// Find the nodes that may contain a wait for missing GPU work. `longest` is the longest usual lag per class in ns.
     pub(super) fn new(exact: &Exact<'_>, longest: &Lags) -> Self {
         let mut found = FxHashMap::default();
         let (trace, graph) = (exact.trace, &exact.graph);
@@ -66,8 +67,9 @@ impl MissingWork {
         self.0.is_empty()
     }
 
-    /// Shift of a node's end if the missing GPU work before it does not end sooner. `shift` includes the time added to
-    /// the node.
+    /// Shift in ns of a node's end if the missing GPU work before it does not end sooner, for the lower bound.
+    ///
+    /// `shift` includes the time added to the node.
     pub(super) fn at_worst(&self, node: u32, shift: i64, time: i64) -> i64 {
         match self.0.get(&node) {
             Some(hidden) if hidden.at_start => (shift - time).max(0) + time,
@@ -76,7 +78,7 @@ impl MissingWork {
         }
     }
 
-    /// Shift of a node's end if the edit also removes a part of the time of missing GPU work.
+    /// Shift in ns of a node's end if the edit also removes the share `part` of missing GPU work, for the upper bound.
     pub(super) fn at_best(&self, node: u32, shift: i64, time: i64, part: f64) -> i64 {
         let Some(hidden) = self.0.get(&node) else { return shift };
         let most = if hidden.at_start { hidden.wait } else { hidden.wait.min(hidden.length + time).max(0) };

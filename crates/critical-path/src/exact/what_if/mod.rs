@@ -227,6 +227,7 @@ impl WhatIf<'_, '_> {
         (0..graph.len()).map(times).map(|(start, end, shift)| (start + shift, end + shift)).collect()
     }
 
+    /// Resolve a window choice to its time range, with the GPU work or node that defines its start and end.
     fn measured(&self, choice: &WindowChoice) -> Result<Measured, CriticalPathError> {
         let work = match *choice {
             WindowChoice::StepsWithWork(first, last) => {
@@ -284,7 +285,7 @@ impl WhatIf<'_, '_> {
         Gain { ns, low_ns: low, high_ns: high.saturating_add(blur).min(before.max(ns)) }
     }
 
-    /// Time that changed lock contention may add or remove.
+    /// Maximum time in ns that another order of lock holders after the edits may add or remove; 0 without changes.
     fn order_uncertainty(&self, applied: &Applied, shifts: &[i64]) -> OrderUncertainty {
         if !applied.changes.any() {
             return OrderUncertainty::default();
@@ -358,7 +359,7 @@ impl WhatIf<'_, '_> {
         End { node, at, length: (end - start).max(0) }
     }
 
-    /// Time after the edits of a point in or after a node of a thread.
+    /// Time after the edits, in ns, of a point in or after a node of a thread.
     fn shifted_time(&self, node: u32, lane: u32, at: i64, applied: &Applied, shifts: &[i64]) -> i64 {
         let graph = &self.exact.graph;
         let (from, to) = (graph.start[node as usize], graph.end[node as usize]);

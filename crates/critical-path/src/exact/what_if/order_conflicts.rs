@@ -73,6 +73,7 @@ struct Extremes {
 }
 
 impl Extremes {
+    /// Build the segment tree over the second coordinates of points, in the order of the points.
     fn new(points: &[Point]) -> Self {
         let leaves = points.len();
         let mut nodes = vec![(i64::MAX, i64::MIN); leaves];
@@ -84,7 +85,7 @@ impl Extremes {
         Self { leaves, nodes }
     }
 
-    /// First point in a range whose second coordinate is outside of an interval.
+    /// Position of the first point in a range whose second coordinate is outside of an interval; `None` without one.
     fn first_outside(&self, range: std::ops::Range<usize>, (low, high): (i64, i64)) -> Option<usize> {
         let holds = |node: usize| self.nodes[node].0 < low || self.nodes[node].1 >= high;
         // Nodes that cover the range: leftmost first on the way up, then the others.

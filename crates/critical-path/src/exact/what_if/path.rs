@@ -30,7 +30,7 @@ pub struct NewSegment {
 }
 
 impl NewPath {
-    /// Cause with the most time on the critical path after the edits.
+    /// Cause with the most time on the critical path after the edits; `None` for an empty path.
     pub fn bound_by(&self) -> Option<Category> {
         let most = self.by_category.iter().filter(|(_, ns)| *ns > 0).max_by_key(|(c, ns)| (*ns, std::cmp::Reverse(*c)));
         most.map(|(category, _)| *category)
@@ -49,6 +49,7 @@ pub(super) struct End {
     pub(super) length: i64,
 }
 
+/// State of the backward pass after the edits: remaining length, and time by cause and name so far.
 struct Walk<'e, 'a> {
     exact: &'e Exact<'a>,
     plan: &'e Plan,
@@ -103,15 +104,18 @@ impl Walk<'_, '_> {
         self.exact.graph.end[node as usize] + self.shift(node)
     }
 
+    /// Shift of a node's end by the edits, in ns.
     fn shift(&self, node: u32) -> i64 {
         self.shifts[self.plan.position[node as usize] as usize]
     }
 
+    /// Start time of a node after the edits, in ns.
     fn new_start(&self, node: u32) -> i64 {
         let shift = self.plan.start_shift(&self.applied.changes, self.plan.position[node as usize], self.shifts);
         self.exact.graph.start[node as usize] + shift
     }
 
+    /// Walk backward from the end of the path by the binding dependencies, and assign all time to causes and names.
     fn run(&mut self, end: End) {
         let mut node = end.node;
         if node == NONE {
@@ -151,7 +155,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Binding dependency of a node in the replayed times, with the node that it depends on.
+    /// Binding dependency of a node in the replayed times, with the node that it depends on; `None` without dependency.
     fn binding_dependency(&self, node: u32) -> Option<(u32, Dependency)> {
         let graph = &self.exact.graph;
         let at = self.plan.position[node as usize];
@@ -182,6 +186,7 @@ impl Walk<'_, '_> {
         best.map(|(_, from, dependency)| (from, dependency))
     }
 
+    /// Event of a node: the GPU operation, or the call that waited; none for other host work.
     fn event_of(&self, node: u32) -> EventId {
         let graph = &self.exact.graph;
         match graph.kind[node as usize] {
@@ -190,6 +195,7 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// Assign the time of a node after the edits, without its last `skip` ns, to causes and names.
     fn inside(&mut self, node: u32, skip: i64) {
         let graph = &self.exact.graph;
         let kind = graph.kind[node as usize];
@@ -205,6 +211,7 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// Assign the time of a host node after the edits, without its last `skip` ns, to its innermost spans.
     fn host(&mut self, node: u32, mut skip: i64) {
         let exact = self.exact;
         let number = exact.graph.place[node as usize];
@@ -230,6 +237,7 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// Add time to a cause and to the name of an event, at most the remaining length of the path.
     fn charge(&mut self, category: Category, event: EventId, ns: i64) {
         let ns = ns.min(self.left);
         if ns <= 0 {

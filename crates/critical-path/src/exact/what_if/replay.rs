@@ -35,6 +35,7 @@ pub(super) struct PlanEdge {
 }
 
 impl PlanEdge {
+    /// Slack of the edge in ns for the lags of a mode; 0 for the binding edge.
     fn slack(&self, lags: &Lags) -> i64 {
         if self.is_binding { 0 } else { self.observed - self.observed.min(lags[self.class as usize]) }
     }
@@ -111,6 +112,7 @@ impl Plan {
         plan
     }
 
+    /// Append the node at position `at` with its edges. `capacity`: per node, another node that may delay it.
     fn add_node(&mut self, graph: &ActivityGraph, at: u32, capacity: &FxHashMap<u32, u32>) {
         let node = self.node[at as usize];
         let start = graph.start[node as usize];
@@ -473,6 +475,7 @@ fn by_time(graph: &ActivityGraph) -> Vec<u32> {
     if is_order { nodes } else { graph.order.clone() }
 }
 
+/// Invert an order: the position of each node in it.
 fn positions(order: &[u32]) -> Vec<u32> {
     let mut position = vec![0; order.len()];
     for (at, &node) in order.iter().enumerate() {

@@ -59,6 +59,7 @@ struct SampleSum {
 }
 
 impl SampleSum {
+    /// Add a number of samples and their total time in ns.
     fn add(&mut self, count: usize, ns: i64) {
         self.count += count;
         self.ns += ns;
@@ -135,6 +136,7 @@ fn samples(trace: &Trace, names: &dyn Fn(StrId) -> bool) -> BTreeMap<TrackId, Ve
     found
 }
 
+/// Gaps between the operators of a thread in which the frame ran, with its share by the samples of similar gaps.
 fn thread_gaps(
     trace: &Trace,
     (lane, operators): (u32, &[EventId]),
@@ -177,12 +179,14 @@ fn thread_gaps(
     found
 }
 
+/// Call path and name of an operator, by which similar gaps are grouped.
 fn caller(trace: &Trace, operator: EventId) -> Caller {
     let stack = trace.stacks.of_event(operator).map_or(usize::MAX, StackId::index);
     (stack, trace.events.name[operator.index()])
 }
 
 impl Gaps {
+    /// Estimate the frame's share in a group of similar gaps; no gaps if no sample of the group contains the frame.
     fn partial_gaps(self) -> impl Iterator<Item = PartialGap> {
         let (time, has_frame) = (self.ns.max(1) as f64, self.with_frame.count > 0);
         let ([least, likely, most], all) = (self.with_frame.bounds(), self.all.bounds());

@@ -70,7 +70,7 @@ pub(super) fn select(
             }
         }
         Target::Stream(pattern) => select_stream(exact, index, pattern),
-        Target::Categories(categories) => select_lags(exact, categories, stop),
+        Target::Categories(categories) => select_categories(exact, categories, stop),
         Target::Events(chosen) => select_chosen(exact, index, chosen),
         Target::Listed(listed) => select_chosen(exact, index, &listed.resolve(exact.trace)),
     };
@@ -99,6 +99,7 @@ fn named(exact: &Exact<'_>, index: &Index, (what, pattern): (NameKind, &Pattern)
     }
 }
 
+/// Resolve a name pattern to GPU operations; for collectives, only to communicating ones.
 fn kernels(exact: &Exact<'_>, index: &Index, what: NameKind, pattern: &Pattern) -> Selected {
     let mut gpu = Vec::new();
     for (name, _) in names(exact, |name| pattern.matches(name)) {
@@ -114,6 +115,7 @@ fn kernels(exact: &Exact<'_>, index: &Index, what: NameKind, pattern: &Pattern) 
     Selected { count: gpu.len(), gpu, ..Selected::default() }
 }
 
+/// Graph node of a GPU event; `None` for other events and for operations without node.
 fn node(exact: &Exact<'_>, index: &Index, event: EventId) -> Option<u32> {
     let gpu = exact.trace.gpu.of_event(event)?;
     index.gpu_node.get(gpu.index()).copied().filter(|&n| n != super::super::graph::NONE)
@@ -125,6 +127,7 @@ fn names<'a>(exact: &'a Exact<'_>, test: impl Fn(&str) -> bool) -> Vec<(StrId, &
     all.filter(|(_, name)| test(name)).map(|(i, name)| (StrId::new(i), name)).collect()
 }
 
+/// True if an event has the kind that a selector names; any Python frame for modules, any API call for waits.
 fn is_of_kind(exact: &Exact<'_>, event: EventId, what: NameKind) -> bool {
     let trace = exact.trace;
     match what {
@@ -147,7 +150,9 @@ fn matches_pattern((what, pattern): (NameKind, &Pattern), name: &str) -> bool {
     }
 }
 
-/// Find the operators, modules, annotations and frames that a selector matches; for listed events, events of any kind.
+/// Find the operators, modules, annotations or frames that a selector matches; for listed events, events of any kind.
+///
+/// Empty for selectors of GPU work, waits, streams and categories.
 pub fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
     let (what, pattern) = match &selector.target {
         Target::Events(chosen) => return chosen.events.clone(),
@@ -170,6 +175,7 @@ pub fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
     whole.unwrap_or_else(|| of(pattern))
 }
 
+/// Resolve a name pattern to thread time of operators, modules, annotations or frames; for frames also to sampled gaps.
 fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (NameKind, &Pattern), stop: Stop<'_>) -> Selected {
     let mut ranges = Vec::new();
     for (iteration, (name, _)) in names(exact, |name| matches_pattern((what, pattern), name)).into_iter().enumerate() {
@@ -209,6 +215,7 @@ pub(super) fn outermost(mut ranges: Vec<ThreadRange>) -> Vec<ThreadRange> {
     kept
 }
 
+/// Resolve a name pattern to calls that wait for the GPU, by the name of the call or of an event around it.
 fn syncs(exact: &Exact<'_>, index: &Index, (what, pattern): (NameKind, &Pattern), stop: Stop<'_>) -> Selected {
     let trace = exact.trace;
     let fitting: FxHashSet<StrId> = names(exact, |name| pattern.matches(name)).into_iter().map(|(id, _)| id).collect();
@@ -238,6 +245,7 @@ fn waiting_calls(exact: &Exact<'_>, index: &Index, what: NameKind) -> Vec<EventI
     calls
 }
 
+/// Resolve a stream pattern, such as `7` or `0/7` (device and stream), to the GPU operations of the streams.
 fn select_stream(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
     let rows = &exact.trace.gpu;
     let with_device = pattern.text().contains('/');
@@ -288,7 +296,8 @@ fn select_chosen(exact: &Exact<'_>, index: &Index, chosen: &Chosen) -> Selected 
     found
 }
 
-fn select_lags(exact: &Exact<'_>, selected: &[Category], stop: Stop<'_>) -> Selected {
+/// Resolve causes of path time to the GPU operations, returns from waits, thread time and lags with these causes.
+fn select_categories(exact: &Exact<'_>, selected: &[Category], stop: Stop<'_>) -> Selected {
     let graph = &exact.graph;
     let mut categories = Categories::new(exact);
     let mut found = Selected { lags: selected.to_vec(), ..Selected::default() };
@@ -345,7 +354,7 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
         Target::Categories(_) => {
             let occur = Category::ALL
                 .into_iter()
-                .filter(|&c| c != Category::Unknown && select_lags(exact, &[c], Stop::NEVER).count > 0);
+                .filter(|&c| c != Category::Unknown && select_categories(exact, &[c], Stop::NEVER).count > 0);
             occur.map(|c| format!("category:{}", c.name())).collect()
         }
         Target::Names(what @ (NameKind::Sync | NameKind::Wait), pattern) => {
@@ -412,6 +421,7 @@ fn names_around_syncs<'a>(exact: &'a Exact<'_>, index: &Index, what: NameKind) -
     found.into_iter().map(|name| trace.strings.get(name)).collect()
 }
 
+/// True if an event has the kind that a selector names; for modules, the name must be that of a module.
 fn is_selectable(exact: &Exact<'_>, event: EventId, what: NameKind) -> bool {
     is_of_kind(exact, event, what) && (what != NameKind::Module || module_name(exact.trace.name(event)).is_some())
 }

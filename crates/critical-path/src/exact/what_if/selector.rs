@@ -37,6 +37,7 @@ pub struct Selector {
     pub(super) target: Target,
 }
 
+/// Parts of a trace that a selector matches: names of a kind, a stream, causes, or individual events.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     Names(NameKind, Pattern),
@@ -163,6 +164,7 @@ impl Selector {
     }
 }
 
+/// Message with the valid forms of a selector.
 fn grammar() -> String {
     let kinds: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
     let kinds = kinds.join(", ");
@@ -172,6 +174,7 @@ fn grammar() -> String {
     )
 }
 
+/// Parse the pattern of a `stream:` selector: `7`, `0/7` (device and stream) or `~REGEX`.
 fn stream(text: &str) -> Result<Pattern, String> {
     let is_number = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit() || matches!(c, '*' | '-'));
     if text.starts_with('~') || text.split('/').count() <= 2 && text.split('/').all(is_number) {
@@ -180,6 +183,7 @@ fn stream(text: &str) -> Result<Pattern, String> {
     Err("write a stream as 7, as 0/7 (device 0, stream 7; * matches any number), or as ~REGEX".to_owned())
 }
 
+/// Parse the pattern of a `category:` selector to the matching causes; an error if none matches.
 fn category(text: &str) -> Result<Target, String> {
     let known: Vec<Category> = Category::ALL.into_iter().filter(|&c| c != Category::Unknown).collect();
     let pattern = Pattern::parse(text)?;
@@ -191,6 +195,9 @@ fn category(text: &str) -> Result<Target, String> {
     Ok(Target::Categories(found))
 }
 
+/// Parse the name pattern of a selector: a glob or `~REGEX`.
+///
+/// Without wildcards, waits match by words and collectives by a part of the name.
 fn pattern(what: NameKind, text: &str) -> Result<Pattern, String> {
     if text.starts_with('~') {
         return Pattern::parse(text);

@@ -177,6 +177,7 @@ impl WhatIf<'_, '_> {
         }
     }
 
+    /// Add the possible edits of a path segment, given by its cause and event, to a list.
     fn suggest(&self, category: Category, event: EventId, found: &mut Vec<Suggestion>) {
         let trace = self.exact.trace;
         let name = |e: EventId| trace.events.name[e.index()];
@@ -213,7 +214,7 @@ impl WhatIf<'_, '_> {
         self.modules_around(event, found);
     }
 
-    /// Modules around an event, including itself: the innermost and the outermost ones.
+    /// Add edits of the modules around an event, including itself, to a list: the innermost and the outermost ones.
     fn modules_around(&self, event: EventId, found: &mut Vec<Suggestion>) {
         let trace = self.exact.trace;
         let Some(event) = event.some() else { return };
@@ -225,7 +226,9 @@ impl WhatIf<'_, '_> {
         found.extend(around.map(|e| Suggestion::Module(trace.events.name[e.index()])));
     }
 
-    /// Operator around a waiting call, or the call itself: the name that a reader of the program knows.
+    /// Name by which a wait is selected: that of the outermost of the nearest operators around the waiting call.
+    ///
+    /// Without an operator, the name of the call itself.
     fn name_of_sync(&self, call: EventId) -> StrId {
         let trace = self.exact.trace;
         let enclosing = self.exact.enclosing();
@@ -233,7 +236,7 @@ impl WhatIf<'_, '_> {
         trace.events.name[outermost.unwrap_or(call).index()]
     }
 
-    /// Convert a possible edit to an edit, such as one that halves a kernel's time.
+    /// Convert a possible edit to an edit, such as one that halves a kernel's time; `None` if the edit is invalid.
     pub(super) fn edit(&self, suggestion: Suggestion) -> Option<Edit> {
         let strings = &self.exact.trace.strings;
         let on = |kind: &str, what: NameKind, name: StrId, action: Action| {

@@ -58,7 +58,9 @@ pub struct Sweep {
     pub notes: Vec<String>,
 }
 
-/// Run `job` for all items on up to `threads` threads, with results in the order of the items.
+/// Run `job` for all items on up to `threads` threads (0: one per core), and collect the results that are not `None`.
+///
+/// Results are in the order of the items.
 fn in_parallel<T: Sync, R: Send>(items: &[T], threads: usize, job: impl Fn(&T) -> Option<R> + Sync) -> Vec<R> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if threads == 0 { cores() } else { threads }.min(items.len());

@@ -68,6 +68,7 @@ pub fn sweep_tables(sweep: &Sweep) -> Vec<Table> {
     std::iter::once(by_gain(sweep)).chain(any.then_some(names)).collect()
 }
 
+/// Table of a sweep's candidate edits by gain, without the other edits of the same time.
 fn by_gain(sweep: &Sweep) -> Table {
     let rows = &sweep.candidates;
     let share = |ns: fn(&Candidate) -> i64| rows.iter().map(move |c| percent(ns(c), sweep.window_ns));

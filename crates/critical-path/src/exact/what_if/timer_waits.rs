@@ -26,6 +26,7 @@ const ABSORBED: &str = "an event loop (such as asyncio) may wait for a timer (as
 pub(super) struct TimerWaits(Vec<Vec<(i64, i64)>>);
 
 impl TimerWaits {
+    /// Find the time ranges of each lane in which an event loop may have waited for a timer.
     pub(super) fn new(exact: &Exact<'_>) -> Self {
         let trace = exact.trace;
         let has = |parts: &[&str]| -> Vec<bool> {
@@ -73,8 +74,10 @@ impl TimerWaits {
     }
 }
 
-/// Time ranges of each thread, disjoint and in time order, in which its CPU time grew as fast as the clock between two
-/// samples. So the thread did not wait there for [`MIN_WAIT_NS`].
+/// Time ranges of each thread in which the thread did not wait, by samples of its CPU time.
+///
+/// Ranges are disjoint and in time order. In them, CPU time grew as fast as the clock between two samples, so the
+/// thread did not wait for [`MIN_WAIT_NS`].
 fn computing_ranges(trace: &Trace) -> FxHashMap<TrackId, Vec<(i64, i64)>> {
     let mut by_track: FxHashMap<TrackId, Vec<(i64, i64)>> = FxHashMap::default();
     for (track, samples) in trace.samples().of_metric(SampleMetric::CpuTime) {

@@ -30,6 +30,7 @@ struct Wait {
 pub(super) struct Waits(FxHashMap<u32, Wait>);
 
 impl Waits {
+    /// Collect the calls with an actual or possible wait, and estimate their times from calls of the same name.
     pub(super) fn new(exact: &Exact<'_>) -> Self {
         let graph = &exact.graph;
         let mut found: Vec<(u32, StrId, Wait)> = Vec::new();
@@ -68,7 +69,7 @@ impl Waits {
         Self(waits.collect())
     }
 
-    /// Change of a call's own time if an edit makes the call wait for the GPU, or no longer wait.
+    /// Change in ns of a call's own time if an edit makes it wait for the GPU (`waits`), or no longer wait.
     pub(super) fn change(&self, node: u32, mode: Mode, waits: bool) -> i64 {
         let Some(wait) = self.0.get(&node) else { return 0 };
         match (wait.waited, waits) {
