@@ -60,7 +60,7 @@ pub(crate) fn critical_path(
     found.map(|path| NativeCriticalPath::new(path, Some(note))).map_err(|e| critical_path_error(py, &e))
 }
 
-/// Position of a rank's trace in the run.
+/// Position in the run of the trace of `rank`; without a rank, of the only trace. Error if the run has several.
 pub(crate) fn position(py: Python<'_>, run: &NativeRun, rank: Option<i64>) -> PyResult<usize> {
     run.needs_traces(py)?;
     match rank {
@@ -117,7 +117,7 @@ impl NativeCriticalPath {
         tables.iter().map(NativeTable::from_model).collect()
     }
 
-    /// Predict the critical path after edits, given as text.
+    /// Critical path predicted by changing edge weights of the dependency graph; each edit is text such as `gpu=x0.5`.
     fn what_if(&self, py: Python<'_>, edits: Vec<String>) -> PyResult<Self> {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
         let edits = edits.map_err(|e| critical_path_error(py, &e))?;

@@ -78,7 +78,7 @@ impl NativeCtdaPath {
         tables.iter().map(NativeTable::from_model).collect()
     }
 
-    /// Predict the critical path after edits, given as text.
+    /// Critical path predicted by changing edge weights of the dependency graph; each edit is text such as `gpu=x0.5`.
     fn what_if(&self, py: Python<'_>, edits: Vec<String>) -> PyResult<Self> {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
         let edits = edits.map_err(|e| critical_path_error(py, &e))?;

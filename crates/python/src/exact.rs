@@ -62,7 +62,8 @@ pub(crate) fn exact_path(
     Ok(NativeExactPath { report, tables, hops })
 }
 
-/// Window of the trace for a critical path: annotation instances, steps or the whole, by the arguments.
+/// Window of the trace for a critical path: the first or given instances of an annotation, or selected or inferred
+/// steps, or the whole trace.
 pub(crate) fn window(
     trace: &Trace,
     annotation: String,

@@ -91,7 +91,8 @@ pub(crate) fn findings(
     table(py, quiet(py, &watch, look)?)
 }
 
-/// Add the memory findings if the run has memory data.
+/// Add findings of the run's memory data, if any, to findings of its trace. Unreadable memory data give a note instead
+/// of an error.
 fn with_memory(mut found: Findings, (run, rank): (&Run, Option<i64>), options: &Options) -> Findings {
     // Findings of the trace are valid even if the memory data in the same run are missing or damaged by now.
     let memory = run.find_memory(rank).unwrap_or_else(|error| {
@@ -128,7 +129,7 @@ pub(crate) fn needs() -> Vec<(&'static str, &'static str)> {
     Requirement::ALL.into_iter().map(|need| (need.name(), need.missing())).collect()
 }
 
-/// Allowed values of three fields of findings: support, confidence, unit.
+/// Allowed values of three fields of findings: support, confidence, and unit of a fact.
 #[pyfunction]
 pub(crate) fn finding_words() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
     let support = Support::ALL.into_iter().map(Support::name).collect();
@@ -136,7 +137,7 @@ pub(crate) fn finding_words() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'st
     (support, confidence, Unit::ALL.into_iter().map(Unit::suffix).collect())
 }
 
-/// Requirements of Python rules that a trace does not meet.
+/// Subset of the named data requirements of Python rules that a trace or call tree does not meet.
 #[pyfunction]
 pub(crate) fn missing_needs(
     py: Python<'_>,

@@ -160,7 +160,7 @@ impl NativeRun {
         self.set.traces.iter().zip(&self.ranks).map(one).collect()
     }
 
-    /// Diagnostics of reading the run, trace by trace.
+    /// Diagnostics of reading the run (repaired, skipped and lost records) as dictionaries, trace by trace.
     fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let of_part = |report: &ReadReport| {
             let file = self.run.inputs().first().and_then(|input| input.file_name());
@@ -224,7 +224,7 @@ impl NativeRun {
         tables.iter().map(made).collect()
     }
 
-    /// Events of all traces, with or without their arguments.
+    /// Table of the events of all traces; if `arguments`, with columns for the arguments of events.
     #[pyo3(signature = (arguments=false))]
     fn events(&self, py: Python<'_>, arguments: bool) -> PyResult<NativeTable> {
         self.needs_traces(py)?;
@@ -238,7 +238,7 @@ impl NativeRun {
         table.map(|table| table.noted(note)).map_err(arrow_error)
     }
 
-    /// GPU operations, each with its launch call, operator and step.
+    /// Table of the GPU operations of all traces, each with its launch call, operator and step.
     fn gpu_ops(&self, py: Python<'_>) -> PyResult<NativeTable> {
         self.needs_traces(py)?;
         let (set, ranks) = (Arc::clone(&self.set), self.ranks.clone());
@@ -285,7 +285,7 @@ impl NativeRun {
         Err(analysis_error(py, &format!("{error}. In Python, {instead}")))
     }
 
-    /// Position of a rank's trace in the run.
+    /// Position in the run of the trace of `rank`; an error if no trace has this rank.
     pub(crate) fn position(&self, py: Python<'_>, rank: i64) -> PyResult<usize> {
         self.needs_traces(py)?;
         let at = stackline_engine::position_of_rank(&self.set, rank);

@@ -95,7 +95,8 @@ pub(crate) fn first_tables(set: &TraceSet, options: &RunOptions) -> Result<Vec<T
     Ok(tables)
 }
 
-/// Options that restrict all tables of a report to the same selected steps.
+/// Copy the options so that all tables of a report cover the same selected steps, instead of the default window of each
+/// analysis.
 fn for_selected_steps(options: &RunOptions) -> RunOptions {
     RunOptions { scope: Scope { chosen: true, ..options.scope }, ..options.clone() }
 }
@@ -178,8 +179,8 @@ impl OfTrace {
     }
 }
 
-/// Replace all critical paths by those of the whole traces if the ranks of a job cannot share inferred steps, as
-/// findings do. Returns a note on it.
+/// Replace all critical paths by those of the whole traces if the ranks of a job cannot share inferred steps. Returns
+/// the note added to each path; `None` if unchanged.
 fn unify_steps(all: &mut [OfTrace], infos: &[TraceInfo]) -> Option<String> {
     let steps = |(of_trace, info): (&OfTrace, &TraceInfo)| RankSteps {
         rank: info.rank,
@@ -307,7 +308,8 @@ struct ExactPath {
     warm_ups: Vec<String>,
 }
 
-/// Compute the exact critical path of the selected steps.
+/// Compute the exact critical path of the selected steps, with its large calls, main source line of waits, and causes
+/// of excluded warm-up steps.
 fn exact_path(trace: &Trace, looked: &StepSelection) -> Result<ExactPath, CriticalPathError> {
     let exact = Exact::new(trace);
     let path = exact.path(&looked.choice)?;
@@ -357,7 +359,7 @@ fn waits_sentence(report: &ExactReport, line: Option<&SourceLocation>) -> String
     }
 }
 
-/// Sentence on the length of the critical path and its largest causes.
+/// Sentence on the length of the critical path, its largest causes, and the share that is inferred.
 fn sentence(report: &ExactReport) -> String {
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     if let Some(reasons) = reasons_in_words(report.unreliable()) {

@@ -241,7 +241,7 @@ fn clock(device_clock: &DeviceClock) -> Clock {
     }
 }
 
-/// Recording overhead per operator of a recording's trace; `None` for other traces.
+/// Cost to record an operator, measured in a recording by Stackline; `None` for other traces, or if not measured.
 fn cost(trace: &Trace) -> Option<RecordingCost> {
     let cost = Recording::from_trace(trace)?.operator_cost()?;
     let operators = trace.events.kind.iter().filter(|kind| **kind == EventKind::Operator).count();

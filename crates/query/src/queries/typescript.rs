@@ -66,7 +66,7 @@ impl Declarations {
     }
 }
 
-/// TypeScript type of the columns in a query's answer.
+/// Line of the TypeScript declarations with the columns of a query's answer.
 fn columns(query: &super::Query) -> String {
     let columns: Vec<String> = query.columns.iter().map(|name| format!("readonly {name}: Column")).collect();
     format!("  readonly \"{}\": {{ {} }};\n", query.name, columns.join("; "))

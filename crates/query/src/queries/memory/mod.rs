@@ -147,7 +147,7 @@ struct SourceLocation {
     line: Option<u32>,
 }
 
-/// Source location of a call path in a memory trace.
+/// Source location of a call path in a memory trace: its most informative frame; empty without frames.
 fn place(trace: &MemoryTrace, stack: MemoryStackId) -> SourceLocation {
     let Some(location) = stackline_memory::locate(trace, stack) else { return SourceLocation::default() };
     let line = Some(location.line).filter(|&line| line > 0);

@@ -252,7 +252,7 @@ fn ticks_at(
     Some(ticks)
 }
 
-/// Combine the modes of two accesses, such as a read and a write.
+/// Mode of two merged accesses: the common one, `Unknown` if either is unknown, otherwise `Both` (read and write).
 fn both(one: AccessMode, other: AccessMode) -> AccessMode {
     match (one == other, one == AccessMode::Unknown || other == AccessMode::Unknown) {
         (true, _) => one,
@@ -274,7 +274,7 @@ fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<SizeClass> {
     sums.map(|(power, (objects, bytes))| SizeClass { from: from(power), objects, bytes }).collect()
 }
 
-/// Prefetched query arguments: objects in each sort order, and those alive at each peak.
+/// Prefetched arguments of the query for lifetimes: objects in each sort order, and those alive at each peak.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
     let Some(whole) = super::whole_of_device(opened, device) else { return Vec::new() };
