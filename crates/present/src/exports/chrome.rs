@@ -342,6 +342,7 @@ fn quote(text: &str) -> String {
     serde_json::Value::String(text.to_owned()).to_string()
 }
 
+/// Append a member with a value of JSON text to the record.
 fn member(name: &str, json: &str, record: &mut String) {
     let _ = write!(record, ",\"{name}\":{json}");
 }

@@ -199,7 +199,7 @@ impl<'a> Writer<'a> {
         trace.attrs.of_event(event).map(annotate).collect()
     }
 
-    /// Write the values of a counter event: each argument is a counter of its own.
+    /// Write the values of a counter event as packets: each numeric argument is a counter of its own.
     fn counter(&mut self, track: TrackId, event: EventId) -> io::Result<()> {
         let trace = self.trace;
         let (name, at) = (trace.events.name[event.index()], trace.events.start[event.index()]);

@@ -82,7 +82,8 @@ impl Shown<'_> {
         self.diff.change_ns(table, change)
     }
 
-    /// Warning to show first in a comparison of call times: only one side has steps, or the numbers of calls differ.
+    /// Warning to show first if call times are compared: only one side has steps, or the numbers of calls differ.
+    /// `None` for other comparisons.
     fn first_warning(&self) -> Option<&str> {
         self.diff.warnings.first().filter(|_| self.diff.per == Per::Call).map(String::as_str)
     }
@@ -234,7 +235,7 @@ fn change_text(change: &Change) -> String {
     }
 }
 
-/// Display name of a row: a kernel with its operator, a call path or file path by its end.
+/// Display name of a row: a kernel after its operator, the last frames of a call path, the end of a file path.
 fn name(table: ChangeTable, change: &Change) -> String {
     match (&change.operator, table) {
         (Some(operator), _) => format!("{operator}: {}", change.name),
@@ -252,7 +253,7 @@ fn name(table: ChangeTable, change: &Change) -> String {
     }
 }
 
-/// Descriptions of both compared runs, one line each.
+/// Labels of both sides of a comparison: of the run, or of several runs the first and last label and their number.
 fn sides(shown: &Shown<'_>) -> [String; 2] {
     let list = |names: &[String]| match names {
         [] => String::new(),

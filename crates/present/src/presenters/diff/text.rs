@@ -57,7 +57,8 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     out
 }
 
-/// Remarks before the comparison: changes are not tested, or steps or numbers of calls are not comparable.
+/// Remarks before the comparison: changes are not tested for significance, or steps or numbers of calls are not
+/// comparable; empty otherwise.
 fn opening_remarks(shown: &Shown<'_>, style: &Style) -> String {
     let is_tested = shown.diff.method == Method::Runs;
     match (shown.first_warning(), shown.diff.per) {
@@ -169,6 +170,7 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
     }
 }
 
+/// Lines of one change: a bar relative to the largest change `most`, the name, times, calls and verdict.
 fn row(shown: &Shown<'_>, (table, change): (ChangeTable, &Change), most: f64, style: &Style) -> String {
     let ns = shown.change_ns(table, change);
     let full = ((ns.abs() / most) * BAR as f64).ceil() as usize;

@@ -75,7 +75,8 @@ pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
     })
 }
 
-/// Notifications: notes and failed rules as tool notifications, rules without data as configuration notifications.
+/// SARIF invocation: success, notes and failed rules as tool notifications, rules without data as configuration
+/// notifications.
 fn invocation(found: &Findings) -> Value {
     let note = |text: &String| json!({"level": "note", "message": {"text": format!("{}.", capital(text))}});
     let mut notifications: Vec<Value> = found.notes.iter().map(note).collect();
@@ -96,7 +97,7 @@ fn invocation(found: &Findings) -> Value {
     invocation
 }
 
-/// Notification for a rule that was not checked.
+/// SARIF notification for a rule that was not checked, with the reason, and the traceback of a failed rule.
 fn not_checked(level: &str, unchecked: &SkippedRule) -> Value {
     let outcome = capital(unchecked.reason.outcome());
     let why = format!("{outcome}: {}: {}", unchecked.rule.code, unchecked.reason.sentence());
