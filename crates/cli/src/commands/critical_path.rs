@@ -197,7 +197,8 @@ fn instances(range: Range) -> Result<Instances> {
     Ok(if first == last { Instances::One(first) } else { Instances::Range(first, last) })
 }
 
-/// Convert a critical-path error to an error of wrong use if the request is at fault, such as an unknown step.
+/// Convert a critical-path error to one of wrong use if the request is at fault, or of unreadable input without usable
+/// events.
 pub(super) fn refuse(error: CriticalPathError) -> anyhow::Error {
     match error {
         CriticalPathError::AnnotationNotFound { .. }

@@ -39,7 +39,7 @@ impl<'a> Limit<'a> {
 }
 
 impl Comparison {
-    /// Check if the condition holds for a value.
+    /// Check if a value meets the comparison with the limit: `value > limit`, for example.
     pub(crate) fn holds(self, value: f64, limit: f64) -> bool {
         match self {
             Self::Above => value > limit,

@@ -75,7 +75,7 @@ impl OfRun {
     }
 }
 
-/// Run the analyses of a table command and print their tables.
+/// Run a command that only prints tables, such as `steps`: compute its analyses and print their tables.
 pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &Common) -> Result<()> {
     let is_named = |analysis: &Analysis| common.tables.iter().any(|table| analysis.tables.contains(&table.as_str()));
     let (default_analyses, requested_analyses): (Vec<&Analysis>, Vec<&Analysis>) =
@@ -181,7 +181,7 @@ fn notes(mut marks: Vec<String>) -> String {
     terminal::clean_lines(&marks.iter().map(|text| format!("Note: {text}.\n")).collect::<String>())
 }
 
-/// Suggested command for operators; empty for a pipe, which cannot be read again.
+/// Text that suggests `stackline operators` as the next command; empty for a pipe, which cannot be read again.
 fn operators_next(inputs: &[PathBuf], common: &Common) -> String {
     if inputs.iter().any(|input| is_read_once(input)) {
         return String::new();

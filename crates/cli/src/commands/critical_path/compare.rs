@@ -133,6 +133,7 @@ fn ctda_report(args: &CriticalPathArgs, trace: &Trace) -> Result<CtdaReport> {
 /// Nodes of the graph, start and end of the window, length of the path, percent by cause.
 type Found = (usize, (i64, i64), i64, BTreeMap<String, f64>);
 
+/// Run one critical-path method and convert its result, or its error, to a row of the comparison.
 fn row_of(method: &'static str, run: impl FnOnce() -> Result<Found>) -> Row {
     match run() {
         Ok((nodes, window, path, bound_by)) => Row {

@@ -31,7 +31,7 @@ struct OpenedSides {
     reports: Vec<ReadReport>,
 }
 
-/// Run the command. The result is true if a `--fail-on` condition held.
+/// Run `stackline diff`: compare runs and print the changes. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     let (before, after) = sides(args)?;
     let runs = open_runs((before, after), common)?;

@@ -104,7 +104,7 @@ impl Suppressions {
         Some(IgnoreLocation::Comment(format!("{file}:{line}")))
     }
 
-    /// Add source files that a trace names to the files that are searched for comments.
+    /// Add source files that a trace names to those in which `warnings` searches for ignore comments without effect.
     pub(crate) fn note_files(&self, files: BTreeSet<&str>) {
         self.named.borrow_mut().extend(files.into_iter().map(str::to_owned));
     }

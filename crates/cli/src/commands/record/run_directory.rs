@@ -27,7 +27,7 @@ pub(super) struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Create the run directory: `output`, or one named after the command.
+    /// Create the run directory with the files that inject the recorder: at `output`, or named after the command.
     pub(super) fn create(output: Option<&Path>, command: &[OsString]) -> Result<Self> {
         let given = match output {
             Some(path) => make(path)?,

@@ -223,7 +223,7 @@ fn steps(spread: Option<&Table>, are_inferred: bool, most: usize, out: &mut Stri
     more(rows.len(), most, "ranks or processes with steps", out);
 }
 
-/// Write the number of unlisted items.
+/// Append a line with the number of unlisted items, if `listed` is less than `count`.
 fn more(count: usize, listed: usize, what: &str, out: &mut String) {
     if count > listed {
         let _ = writeln!(out, "Not listed: {} more {what}", count - listed);
@@ -305,7 +305,7 @@ fn gain(finding: &Finding, found: &Findings) -> String {
     })
 }
 
-/// Number of traces that a sum covers; empty for one trace.
+/// Text with the number of traces that a sum covers; empty for one trace.
 fn sum_coverage(traces: usize) -> String {
     if traces > 1 { format!(", summed over the {traces} traces") } else { String::new() }
 }
@@ -386,7 +386,7 @@ fn shapes<'t>(traces: &'t [Trace], scope: Scope, kernels: &[&'t str]) -> BTreeMa
     most.into_iter().map(|(name, (_, shape))| (name, shape.replace(", ", ",").replace(",[]", ""))).collect()
 }
 
-/// Add kernel times by name and input shapes of the launching operator.
+/// Add to `times` the kernel times of one trace, by kernel name and input shapes of the launching operator.
 fn shapes_of<'t>(trace: &'t Trace, scope: Scope, kernels: &[&str], times: &mut BTreeMap<(&'t str, &'t str), i64>) {
     let (dims, work) = (trace.attr("Input Dims"), scope.resolved(trace));
     let work = work.gpu_work(trace);
