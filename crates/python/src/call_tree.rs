@@ -54,6 +54,7 @@ pub(crate) fn call_tree(
 pub(crate) struct NativeCallTree(Arc<IndexedCallTree>);
 
 impl NativeCallTree {
+    /// Selection of nodes of this tree for Python, in the given order.
     fn nodes_of(&self, rows: Vec<CallNodeId>) -> NativeCallNodes {
         NativeCallNodes { held: Arc::clone(&self.0), rows: Rows::Some(rows) }
     }

@@ -163,6 +163,7 @@ impl NativeCriticalPath {
     }
 }
 
+/// Text of a warning: number of occurrences, message, and details in parentheses.
 fn warning(warning: &Warning) -> String {
     let details = warning.details.join("; ");
     let details = if details.is_empty() { details } else { format!(" ({details})") };
@@ -177,6 +178,7 @@ enum Failure {
 }
 
 impl Failure {
+    /// Convert the error to a Python exception, with the path of the source.
     fn raise(self, py: Python<'_>, source: &Path) -> PyErr {
         match self {
             Self::Source(error) => engine_error(py, &error.into(), source),
@@ -243,6 +245,7 @@ impl Write for Watched<'_> {
     }
 }
 
+/// Return an error if the caller canceled the work.
 fn check(stop: &Progress) -> io::Result<()> {
     if stop.is_cancelled() {
         Err(io::Error::other("writing the file was canceled before it was complete"))

@@ -102,6 +102,7 @@ fn with_memory(mut found: Findings, (run, rank): (&Run, Option<i64>), options: &
     findings_with_memory(found, memory.as_ref(), options, &|_| true)
 }
 
+/// Convert findings, or the error of their search, to a Python table or exception.
 fn table(py: Python<'_>, found: Result<Findings, CriticalPathError>) -> PyResult<NativeTable> {
     NativeTable::from_model(&findings_table(&found.map_err(|error| critical_path_error(py, &error))?))
 }

@@ -293,6 +293,7 @@ impl NativeRun {
     }
 }
 
+/// Find a registered analysis by name; the error for an unknown name suggests similar names.
 fn find(py: Python<'_>, name: &str) -> PyResult<&'static Analysis> {
     analyses::find(name).ok_or_else(|| {
         let near = stackline_engine::nearest(name, analyses::ALL.iter().map(|a| a.name), 3);

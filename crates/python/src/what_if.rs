@@ -96,6 +96,7 @@ impl NativePrediction {
     }
 }
 
+/// Time in ns on a critical path by cause; causes without time are omitted.
 fn by_category(path: &NewPath) -> BTreeMap<&'static str, i64> {
     path.by_category.iter().filter(|(_, ns)| *ns > 0).map(|(c, ns)| (c.name(), *ns)).collect()
 }

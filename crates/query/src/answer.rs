@@ -72,6 +72,7 @@ impl Column {
         }
     }
 
+    /// Append the values in little-endian order, padded to the alignment of columns.
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::U8(values) => out.extend_from_slice(values),

@@ -290,7 +290,8 @@ async fn compute_answer(shared: Arc<Shared>, key: String, name: String, argument
 }
 
 impl Shared {
-    /// Cache the answer bytes of a query, and evict the oldest answers beyond the size limit. Returns the bytes.
+    /// Cache the answer bytes of a query, unless they exceed a quarter of the size limit, and evict the oldest answers.
+    /// Returns the bytes.
     fn cache_answer(&self, key: String, bytes: Vec<u8>) -> Bytes {
         let bytes = Bytes::from(bytes);
         let size = key.len() + bytes.len();

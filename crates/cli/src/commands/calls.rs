@@ -73,6 +73,8 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     Ok(tree.measured().into_iter().any(is_time))
 }
 
+/// Read the call tree of a recording or profile, of the rank that `--rank` selects. Frames of imports are folded unless
+/// requested.
 fn open((run, imports): (&Path, bool), common: &Common) -> Result<CallingContextTree> {
     let tree = of_rank(reading(&run_of(&[run.to_owned()], common)?, Run::profile)?, (run, common.rank))?;
     Ok(if imports { tree } else { calls::fold_imports(tree) })
@@ -141,6 +143,8 @@ fn common_metric(
     })
 }
 
+/// Convert the command-line options for the view of the call tree. Error for options that contradict each other, or for
+/// an unknown frame.
 fn options(tree: &CallingContextTree, args: &CallsArgs, metric: CallMetric) -> Result<ViewOptions> {
     let pattern = |text: &Option<String>| text.as_deref().map(pattern).transpose();
     let shape = match (args.view, &args.callers_of) {
@@ -324,6 +328,7 @@ fn duration(tree: &CallingContextTree) -> Option<u64> {
     by_pid.into_values().collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
+/// Format a call tree view for the terminal, with a note on omitted rows.
 fn text(view: &CallView, all: bool, common: &Common) -> String {
     let style = style(common);
     let mut text = drawn::view(view, &style);

@@ -221,6 +221,7 @@ pub(super) fn is_cut(trace: &Trace) -> bool {
     trace.report.problems.iter().any(|p| p.severity == Severity::Lost && cut.contains(&p.code.as_str()))
 }
 
+/// Profiler that wrote a trace, from its format and track names; `None` for torch.profiler and unknown ones.
 fn producer(trace: &Trace) -> Option<Producer> {
     match trace.meta.format.as_str() {
         "nsys" => return Some(Producer::Nsys),

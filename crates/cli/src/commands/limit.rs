@@ -1,4 +1,5 @@
-//! Limits of `--fail-on` conditions, such as `idle>=30%`, shared by all commands.
+//! Parsing of `--fail-on` conditions such as `idle>=30%` into subject, comparison and limit, shared by `report`, `diff`
+//! and `findings`.
 
 /// Comparison operator of a `--fail-on` condition: `>`, `>=`, `<` or `<=`.
 #[derive(Clone, Copy, Debug, PartialEq)]

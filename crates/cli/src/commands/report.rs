@@ -266,6 +266,7 @@ fn load_cached(inputs: &[PathBuf], common: &Common) -> Option<Content> {
     }
 }
 
+/// Header lines: each trace with its size, omitted older traces, contradictory ranks, and GPUs.
 fn header(session: &Session<'_>, rank_conflict: Option<&str>) -> String {
     let infos = &session.infos;
     let mut out = String::new();
@@ -384,6 +385,7 @@ fn fit_to_screen(tables: &[Table]) -> Vec<Table> {
     out
 }
 
+/// Replace the notes of a table by the given note; without one, remove the notes.
 fn with_note(mut table: Table, note: Option<&str>) -> Table {
     table.notes.clear();
     table.notes.extend(note.map(str::to_owned));

@@ -34,6 +34,7 @@ struct OfTrace {
 }
 
 impl OfTrace {
+    /// Run the analyses of a command on one trace, and collect notes on its steps and the ends of collectives.
     fn compute(
         trace: &Trace,
         (command, default_analyses): (TableCommand, &[&'static Analysis]),
@@ -58,6 +59,7 @@ struct OfRun {
 }
 
 impl OfRun {
+    /// Join the tables of all traces by rank, with the comparison of rank clocks for `collectives`.
     fn merge(of_traces: Vec<OfTrace>, command: TableCommand, session: &Session<'_>) -> Self {
         let (mut of_each, mut looked, mut marks, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for trace_tables in of_traces {

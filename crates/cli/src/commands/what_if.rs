@@ -154,6 +154,7 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Header of the text output: predicted time, gain with bounds, edits and notes.
 fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> String {
     let (gain, before) = (found.gain, found.before_ns());
     let share = |ns: i64| format!("{:.1} %", found.percent(ns));

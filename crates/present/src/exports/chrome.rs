@@ -203,6 +203,7 @@ fn write_metadata(trace: &Trace, list: &mut EventListWriter<'_>) -> io::Result<(
     Ok(())
 }
 
+/// Begin a metadata record (`M`) of a process or thread, without its arguments.
 fn meta_head(trace: &Trace, name: &str, pid: Key, tid: Option<Key>) -> String {
     let mut record = format!("{{\"ph\":\"M\",\"name\":\"{name}\"");
     key_member("pid", pid, trace, &mut record);

@@ -104,6 +104,7 @@ impl TextColumn {
     }
 }
 
+/// Columns of numbers for the lines of a call tree view; in a comparison, those of both runs and the change.
 fn columns(view: &CallView, lines: &[Line]) -> Vec<TextColumn> {
     // A chain has the numbers of its last frame: the others have the same, and none of their own.
     let nodes: Vec<&ViewNode> = lines.iter().filter_map(|line| view.nodes.get(*line.rows.last()?)).collect();

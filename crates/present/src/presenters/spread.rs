@@ -1,4 +1,5 @@
-//! Spreads of times, whose columns a reader compares within a row: one unit for all of them.
+//! Common unit for the columns of a spread of times (mean, median, minimum, maximum), which readers compare within a
+//! row.
 
 use super::human::{self, Scale};
 use stackline_model::{Column, Unit, Values};

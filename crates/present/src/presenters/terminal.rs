@@ -350,6 +350,7 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{head}…{tail}")
 }
 
+/// Leading characters that fit into `width` terminal cells.
 fn take(chars: impl Iterator<Item = char>, width: usize) -> String {
     let mut used = 0;
     chars
@@ -360,6 +361,7 @@ fn take(chars: impl Iterator<Item = char>, width: usize) -> String {
         .collect()
 }
 
+/// Draw the fitted columns as a table with a ruled header.
 fn draw(lanes: &[TextColumn], rows: usize, style: &Style) -> String {
     let mut grid = Grid::new();
     let ruled = presets::NOTHING.header_separator(LineStyle::none().fill('─'));

@@ -192,6 +192,7 @@ fn has(opened: &OpenRun) -> Has {
     }
 }
 
+/// Describe the processes of a recording, with its numbers of threads and nodes.
 fn recording(tree: &CallingContextTree) -> RecordingMeta<'_> {
     RecordingMeta {
         processes: tree.processes.iter().map(process).collect(),
@@ -228,6 +229,7 @@ fn of_trace<'a>(trace: &'a Trace, info: &'a TraceInfo, chosen: Option<(i64, i64)
     }
 }
 
+/// Convert the clock offset of a device to its JSON form.
 fn clock(device_clock: &DeviceClock) -> Clock {
     Clock {
         device: device_clock.device,

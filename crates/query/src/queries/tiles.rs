@@ -226,6 +226,7 @@ impl Boxes {
         boxes
     }
 
+    /// Number of boxes in all rows.
     fn count(&self) -> usize {
         self.rows.iter().map(|row| row.boxes.len()).sum()
     }

@@ -124,6 +124,7 @@ fn notes(rows: &[Row], start_ns: i64) -> Vec<String> {
     notes
 }
 
+/// Report of method `ctda` for the whole trace or the selected annotation.
 fn ctda_report(args: &CriticalPathArgs, trace: &Trace) -> Result<CtdaReport> {
     let instance = args.instance.map(instances).transpose()?;
     let options = CtdaOptions { annotation: args.annotation().to_owned(), instance, steps: None, phase_rules: None };

@@ -177,6 +177,7 @@ fn assumption_text(report: &ExactReport) -> String {
     }
 }
 
+/// Header of the text output: window, length of the path, notes, assumptions and warnings.
 fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String {
     let scope = choice.in_words();
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;

@@ -41,6 +41,7 @@ pub(super) fn compare(args: &DiffArgs, common: &Common, (before, after): (&[Run]
     Ok(true)
 }
 
+/// Print the compared peaks of two memory snapshots, and the memory at the peaks by source line.
 fn write(common: &Common, before: &Run, after: &Run) -> Result<()> {
     let traces = [before.memory(None)?, after.memory(None)?];
     let [first, second] = &traces;

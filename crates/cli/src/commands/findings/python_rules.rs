@@ -114,6 +114,7 @@ impl PythonRules {
         }
     }
 
+    /// Time limit of a rule in seconds, as `--rule-timeout` gives it.
     fn seconds(&self) -> f64 {
         (self.limit - GRACE).as_secs_f64()
     }
@@ -219,6 +220,7 @@ fn without_duplicates(given: &[PathBuf]) -> Result<Vec<&Path>> {
     Ok(once)
 }
 
+/// Return an error if the Python package and this program have different protocol versions.
 fn check_version(protocol: u32, version: &str) -> Result<()> {
     if protocol == PROTOCOL {
         return Ok(());
@@ -230,6 +232,7 @@ fn check_version(protocol: u32, version: &str) -> Result<()> {
     )))
 }
 
+/// Text of a path for the request to the interpreter. Error for standard input, and for names that are not UTF-8.
 fn text(path: &Path) -> Result<&str> {
     if path == Path::new("-") {
         return Err(wrong_use(

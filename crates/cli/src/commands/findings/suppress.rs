@@ -191,6 +191,7 @@ pub(super) fn is_python_rule_code(code: &str) -> bool {
     !code.starts_with("SL") && code.ends_with(|c: char| c.is_ascii_digit())
 }
 
+/// Parse the lines of an ignore file; empty lines and comments are skipped. Error for an unknown code.
 fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

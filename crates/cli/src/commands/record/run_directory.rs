@@ -43,6 +43,7 @@ impl RunDirectory {
         Ok(place)
     }
 
+    /// Create the directory of event streams and the files that inject the recorder.
     fn fill(&self) -> Result<()> {
         if self.run.as_os_str().to_string_lossy().contains(':') {
             return Err(wrong_use(format!("{}: PYTHONPATH cannot contain a path with a colon", self.run.display())));
@@ -98,6 +99,7 @@ impl RunDirectory {
     }
 }
 
+/// Create a directory and return its path. Error if it exists.
 fn make(path: &Path) -> Result<PathBuf> {
     match fs::create_dir(path) {
         Ok(()) => Ok(path.to_owned()),
@@ -145,6 +147,7 @@ fn name(command: &[OsString]) -> String {
     if name.trim_matches('.').is_empty() { "run".to_owned() } else { name }
 }
 
+/// Replace a character that directory names should not contain by `-`.
 fn plain(letter: char) -> char {
     if letter.is_control() || matches!(letter, '/' | '\\' | ':') { '-' } else { letter }
 }

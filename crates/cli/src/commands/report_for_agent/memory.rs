@@ -134,6 +134,7 @@ fn rows(table: &Table, out: &mut String) {
     }
 }
 
+/// Text of a table cell with its unit; `None` if the cell is empty.
 fn cell(values: &Values, unit: Unit, row: usize) -> Option<String> {
     match values {
         Values::I64(values) => values[row].map(|value| match unit {

@@ -117,6 +117,7 @@ impl<'t> Work<'t> {
     }
 }
 
+/// Text of the report for AI agents with the given limits on lines and names.
 fn text_of_lengths(
     session: &Session<'_>,
     (content, work): (&Content, &Work<'_>),
@@ -230,6 +231,7 @@ fn more(count: usize, listed: usize, what: &str, out: &mut String) {
     }
 }
 
+/// Append the findings with their gains and locations, the uncovered time, and notes.
 fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let place_of = |text: &str| if lengths.whole_paths { text.to_owned() } else { names::without_folders(text) };
     let unit = match found.steps {
@@ -287,6 +289,7 @@ fn listed(findings: &[Finding], most: usize) -> impl Iterator<Item = (usize, &Fi
     findings.iter().enumerate().take(most).chain(first_of_memory)
 }
 
+/// Text with the gain or memory saving of a finding and its bounds; empty without a gain.
 fn gain(finding: &Finding, found: &Findings) -> String {
     if let Some(saved) = &finding.memory {
         return format!("; predicted saving {}", memory_gain(saved));
@@ -361,6 +364,7 @@ impl Kernels {
     }
 }
 
+/// Append the operators with the largest self CPU time.
 fn operators_of(operators: &[Summed<'_>], traces: usize, lengths: Lengths, out: &mut String) {
     let _ = writeln!(out, "\nOperators by own CPU time{}:", sum_coverage(traces));
     for operator in operators.iter().take(KERNELS) {

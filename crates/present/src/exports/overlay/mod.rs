@@ -78,8 +78,8 @@ pub struct OverlaySummary {
 /// Copy the JSON text of a trace. Mark events on the critical path, add arrows at the end of the event list, and omit
 /// events that the overlay's mode excludes.
 ///
-/// The arguments of marked events get `"critical": 1`. A file that ends early is closed after its last whole event. Events
-/// on the path that are missing, or have other names or starts at their positions, are an error.
+/// The arguments of marked events get `"critical": 1`. A file that ends early is closed after its last whole event.
+/// Events on the path that are missing, or have other names or starts at their positions, are an error.
 pub fn write_overlay(original: impl Read, out: impl Write, overlay: &Overlay) -> Result<OverlaySummary, OverlayError> {
     let mut writer = Writer {
         input: Input::new(original),

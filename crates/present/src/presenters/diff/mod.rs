@@ -114,7 +114,7 @@ impl Shown<'_> {
         (shown.take(top).collect(), count)
     }
 
-    /// Number of rows without a significance test because records, times or numbers of calls are missing.
+    /// Number of rows without a significance test because records or times are missing, or numbers of calls differ.
     fn untested(&self, table: ChangeTable) -> usize {
         let is_untested = |change: &&Change| change.verdict == Verdict::Untested;
         let has_incomplete_runs = !self.diff.missing_records.is_empty() || self.diff.per == Per::Call;
@@ -263,8 +263,8 @@ fn sides(shown: &Shown<'_>) -> [String; 2] {
     [list(shown.before), list(shown.after)]
 }
 
-/// Headline of a comparison: the change of the step, of the total if there are no steps, or of calls if those are
-/// compared.
+/// Headline of a comparison: change of the step (of the rank with the largest change), of the total without steps, or
+/// of calls.
 fn headline(shown: &Shown<'_>) -> String {
     if shown.diff.per == Per::Call {
         return headline_of_calls(shown);

@@ -93,6 +93,7 @@ fn colored(text: &str, verdict: Verdict, style: &Style) -> String {
     if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
+/// Append the lines of the step times: before, after, change and verdict.
 fn steps(out: &mut String, shown: &Shown<'_>, style: &Style) {
     let (ranks, changes) = (shown.has_ranks(), shown.changes(ChangeTable::Steps));
     let shares = changes.iter().map(|change| change_text(change).chars().count()).max().unwrap_or(0);
@@ -131,6 +132,7 @@ impl Line {
     }
 }
 
+/// Append a heading with the number of changed rows of one table, and its largest changes.
 fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style) {
     let (largest, count) = shown.largest(table);
     let title = shown.title(table);

@@ -105,6 +105,7 @@ fn not_checked(level: &str, unchecked: &SkippedRule) -> Value {
     json!({"level": level, "message": {"text": text}, "associatedRule": {"id": unchecked.rule.code}})
 }
 
+/// SARIF descriptor of a rule, with its documentation.
 fn descriptor(rule: &Arc<RuleInfo>, tool: &Tool<'_>) -> Value {
     // Rules of users need not say why; what they find says it.
     let why = if rule.why.is_empty() { &rule.about } else { &rule.why };
@@ -129,6 +130,7 @@ fn descriptor(rule: &Arc<RuleInfo>, tool: &Tool<'_>) -> Value {
 
 type ListedFinding<'f> = (&'f Finding, Option<Change>, Option<&'f IgnoreLocation>);
 
+/// SARIF result of one finding, with location, gain, baseline state and suppression.
 fn result(
     shown: &Shown<'_>,
     tool: &Tool<'_>,

@@ -47,6 +47,7 @@ fn dim(text: &str, style: &Style) -> String {
     if style.color { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
 }
 
+/// Append one finding: location and gain, title, change, ranks, advice, and evidence.
 fn one(
     out: &mut String,
     shown: &Shown<'_>,

@@ -42,6 +42,7 @@ fn head(found: &Findings) -> String {
     }
 }
 
+/// Line on a group of events that no finding covers: name, count, location, share and gain if removed.
 fn line(found: &Findings, group: &LargeGroup) -> String {
     let name = cut(&group.name);
     let place = group.place.text();

@@ -102,6 +102,7 @@ fn text(trace: &MemoryTrace, id: StrId) -> Option<String> {
     Some(trace.strings.get(id)).filter(|text| !text.is_empty()).map(super::shortened)
 }
 
+/// Name of a device of the memory trace; `device N` if the source has no name.
 fn device_name(trace: &MemoryTrace, device: MemoryDeviceId) -> String {
     let name = trace.devices.get(device.index()).and_then(|device| text(trace, device.name));
     name.unwrap_or_else(|| format!("device {}", device.0))
@@ -165,6 +166,7 @@ struct Brief {
     place: SourceLocation,
 }
 
+/// Summary of a memory call, with its source location, for details of calls and objects.
 fn brief(memory: &Memory, call: MemoryCallId) -> Brief {
     let (trace, row) = (&memory.trace, call.index());
     Brief {
