@@ -81,7 +81,8 @@ impl NativeCriticalPath {
 
 #[pymethods]
 impl NativeCriticalPath {
-    /// Summary of the path as a dictionary (see the package's `CriticalPath`).
+    /// Dictionary that describes the critical path: window, length, causes of its time, numbers of edges and nodes,
+    /// warnings.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (path, dict) = (&self.path, PyDict::new(py));
         let (bounds, by_us) = (PyDict::new(py), PyDict::new(py));

@@ -49,7 +49,8 @@ pub(crate) fn ctda_path(
 
 #[pymethods]
 impl NativeCtdaPath {
-    /// Summary of the path as a dictionary (see the package's `CtdaPath`).
+    /// Dictionary that describes the critical path: window, length, causes and phases of its time, numbers of edges and
+    /// nodes, warnings.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (report, dict) = (self.path.report(), PyDict::new(py));
         dict.set_item("method", &report.method)?;

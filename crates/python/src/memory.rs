@@ -80,7 +80,8 @@ impl NativeMemory {
 
 #[pymethods]
 impl NativeMemory {
-    /// Summary as a dictionary (see the package's `Memory`).
+    /// Dictionary that describes the memory data: name, devices, and if accesses and the end of the program were
+    /// recorded.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (trace, dict) = (&self.0.trace, PyDict::new(py));
         let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();

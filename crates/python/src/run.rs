@@ -112,7 +112,7 @@ impl NativeRun {
         there.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect()
     }
 
-    /// Memory data of the run, or of one rank.
+    /// Memory data of a rank; without a rank, of the run. At most `peaks` peaks per device are named.
     fn memory(&self, py: Python<'_>, rank: Option<i64>, peaks: usize) -> PyResult<NativeMemory> {
         if let Some(trace) = &self.memory {
             if rank.is_some() {

@@ -74,7 +74,8 @@ pub(crate) fn sweep(
 
 #[pymethods]
 impl NativePrediction {
-    /// Summary as a dictionary (see the package's `Prediction`).
+    /// Dictionary that describes the prediction: times before and after, gain with bounds, causes of the time, edits
+    /// and notes.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (found, dict) = (&self.0, PyDict::new(py));
         dict.set_item("window", (found.window.start, found.window.end))?;

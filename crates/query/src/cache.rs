@@ -64,7 +64,7 @@ pub enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// Calling context tree of the run's calls.
+    /// Calling context tree of the run's calls, without the data that only trees of traces have.
     pub fn tree(&self) -> &CallingContextTree {
         match self {
             Self::Recording(tree) => tree,

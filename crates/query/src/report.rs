@@ -102,7 +102,8 @@ fn for_selected_steps(options: &RunOptions) -> RunOptions {
 }
 
 impl Content {
-    /// Compute a report. HTA's path, which only documents contain, is optional.
+    /// Compute the tables and critical paths of a report on all traces. HTA's path, which only documents contain, is
+    /// optional.
     ///
     /// # Errors
     /// If the options' watch was canceled.
@@ -112,7 +113,7 @@ impl Content {
         Ok(Self::merge(stackline_engine::map(set, options, &of_trace)?, infos))
     }
 
-    /// Merge the reports of all traces into one.
+    /// Merge the reports of all traces into one: tables by rank, and a critical path for each rank.
     pub fn merge(mut all: Vec<OfTrace>, infos: &[TraceInfo]) -> Self {
         let note = unify_steps(&mut all, infos);
         let has_operators =
@@ -149,7 +150,7 @@ impl Content {
 }
 
 impl OfTrace {
-    /// Compute the report of one trace.
+    /// Compute the tables and the critical path of one trace for a report.
     ///
     /// # Errors
     /// If the options' watch was canceled.

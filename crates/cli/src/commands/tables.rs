@@ -171,13 +171,13 @@ fn remove_whole_trace_notes(tables: &mut [Table]) -> bool {
     had_any
 }
 
-/// Check if a table has non-zero numbers.
+/// Check if a table contains any number other than 0.
 fn has_numbers(table: &Table) -> bool {
     (0..table.rows())
         .any(|row| table.columns.iter().any(|column| number(table, &column.name, row).is_some_and(|n| n != 0.0)))
 }
 
-/// Notes on inferred or possible steps of programs that do not mark them.
+/// Lines `Note: …` on inferred or possible steps of programs that do not mark them, from the notes of each trace.
 fn notes(mut marks: Vec<String>) -> String {
     marks.dedup();
     terminal::clean_lines(&marks.iter().map(|text| format!("Note: {text}.\n")).collect::<String>())

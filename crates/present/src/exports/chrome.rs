@@ -1,4 +1,4 @@
-//! Chrome trace JSON that the reader turns into the same model again.
+//! Export of a trace as Chrome trace JSON, which Stackline's reader converts back to the same model.
 //!
 //! Times are exact decimal microseconds; arguments keep their types; tracks and processes keep their order. Repairs of
 //! reading remain: begin and end records become complete events, negative durations become 0. Spans that were cut at

@@ -44,7 +44,7 @@ impl Declarations {
         all
     }
 
-    /// Add the document type of a query.
+    /// Add the document type of a query, with all types that the document contains.
     pub(super) fn add<T: TS + 'static>(&mut self, query: &'static str) {
         self.visit::<T>();
         self.documents.insert(query, Document { name: T::name(), inline: T::inline() });

@@ -90,7 +90,7 @@ impl RunDirectory {
         let _ = fs::remove_dir_all(self.inject_directory());
     }
 
-    /// Remove a run directory in which nothing was recorded.
+    /// Remove the files that inject the recorder, and the run directory if it is empty, because nothing was recorded.
     pub(super) fn give_up(&self) {
         self.remove_bootstrap();
         // Best effort, and only what is empty: nothing that a process wrote is removed.

@@ -169,7 +169,7 @@ impl Shown<'_> {
         all.iter().find(below).is_some()
     }
 
-    /// True if the comparison contains changes of several ranks.
+    /// True if the comparison contains changes of more than one rank.
     fn has_ranks(&self) -> bool {
         let mut all = self.diff.changes.values().flatten().map(|change| change.rank);
         let first = all.next();

@@ -30,7 +30,7 @@ use stackline_model::{
 };
 use stackline_present::json::{Document, SCHEMA_VERSION};
 
-/// Memory data of the rank that the query arguments name.
+/// Memory data of the rank that the query arguments name; without one, of the run.
 fn memory<'a>(opened: &'a OpenRun, arguments: &Arguments) -> Result<&'a Memory, QueryError> {
     opened.memory(arguments.number("rank")?)
 }

@@ -186,7 +186,7 @@ fn open(memory: &Memory, object: MemoryObjectId) -> u8 {
     u8::from(objects.allocated_by[object.index()].is_none()) | u8::from(objects.freed_by[object.index()].is_none()) << 1
 }
 
-/// Answer columns of merged accesses.
+/// Answer columns of merged accesses: lane, position, mode and number of accesses.
 fn of_ticks(ticks: &[Tick]) -> Columns {
     vec![
         ("tick_lane", Column::U32(ticks.iter().map(|tick| tick.lane).collect())),
@@ -196,7 +196,7 @@ fn of_ticks(ticks: &[Tick]) -> Columns {
     ]
 }
 
-/// Answer columns of wasted ranges.
+/// Answer columns of wasted ranges: lane, start, end and reason.
 fn of_waste(waste: &[(u32, &Waste)]) -> Columns {
     vec![
         ("waste_lane", Column::U32(waste.iter().map(|(lane, _)| *lane).collect())),
