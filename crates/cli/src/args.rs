@@ -276,7 +276,7 @@ pub(crate) struct CriticalPathArgs {
 }
 
 impl CriticalPathArgs {
-    /// Text of `--annotation`: part of the names of the events to analyze; empty for the whole trace.
+    /// Text of `--annotation`, a part of the names of the events to analyze; empty without the option.
     pub(crate) fn annotation(&self) -> &str {
         self.annotation.as_deref().unwrap_or_default()
     }

@@ -122,6 +122,7 @@ pub(crate) fn quoted(word: &str) -> String {
     if is_word { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
+/// Exit code for an error: wrong use, unreadable input, command that cannot be run, or internal error.
 fn code(error: &Error) -> u8 {
     if error.is::<WrongUse>() {
         return WRONG_USE;

@@ -83,7 +83,8 @@ impl Answer<'_> {
     }
 }
 
-/// One line for each device whose times were shifted, printed before all results that depend on them.
+/// Header lines about devices whose times were shifted because clocks differ; empty without shifts. Printed before the
+/// results that depend on them.
 fn shifted_clocks(set: &TraceSet) -> String {
     let problems = set.traces.iter().flat_map(|t| &t.report.problems);
     let shifted = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
@@ -130,12 +131,13 @@ fn stderr_style() -> Style {
     Style { width: width.or_else(columns).unwrap_or(WIDTH).max(20), color: color(io::stderr().is_terminal()), rows: 0 }
 }
 
-/// Enable color only on terminals that allow it (no-color.org).
+/// Check if the output may have color: only on terminals, and only if the environment allows it (no-color.org).
 fn color(terminal: bool) -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
     terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
 }
 
+/// Terminal width from the environment variable `COLUMNS`; `None` if unset or 0.
 fn columns() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.parse().ok().filter(|&c| c > 0)
 }

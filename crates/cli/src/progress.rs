@@ -43,6 +43,7 @@ impl Drop for ProgressDisplay {
     }
 }
 
+/// Draw the progress bar until `stop` is set; nothing for work shorter than 400 ms.
 fn show(watch: &Progress, stop: &AtomicBool) {
     std::thread::park_timeout(PATIENCE);
     if stop.load(Ordering::Relaxed) {

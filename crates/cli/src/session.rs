@@ -38,7 +38,8 @@ pub(crate) fn open_options(common: &Common) -> OpenOptions {
     }
 }
 
-/// Open the inputs of a command as a run, limited to the rank that `--rank` selects.
+/// Open the inputs of a command as a run. If they are recordings of totals per rank, `--rank` selects one. Error if the
+/// output file is an input.
 pub(crate) fn run_of(inputs: &[PathBuf], common: &Common) -> Result<Run> {
     if let Some(target) = &common.output {
         not_an_input(target, inputs)?;
@@ -50,7 +51,7 @@ pub(crate) fn run_of(inputs: &[PathBuf], common: &Common) -> Result<Run> {
     })
 }
 
-/// Call `read` on a run, with a progress bar while it reads.
+/// Call `read` on a run, and show a progress bar during the call.
 pub(crate) fn reading<T>(run: &Run, read: impl FnOnce(&Run) -> Result<T, Error>) -> Result<T> {
     let _progress = ProgressDisplay::start(&run.options().watch);
     Ok(read(run)?)
@@ -158,7 +159,8 @@ impl<'a> Session<'a> {
         Ok(stackline_engine::run(&self.set, &analyses.into_iter().collect::<Vec<_>>(), &self.run_options())?)
     }
 
-    /// Join the tables of all traces into tables with a column for the rank. Tables of a single trace are unchanged.
+    /// Join the tables of all traces, given per trace, into tables with a column for the rank. Tables of a single trace
+    /// are unchanged.
     pub(crate) fn combined(&self, of_each: Vec<Vec<Table>>) -> Vec<Table> {
         stackline_engine::concatenate(self.infos.iter().map(|info| info.rank).zip(of_each).collect())
     }
@@ -253,8 +255,8 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Length of the selected window in ns, per step if the trace has steps, and the number of steps. A rank with fewer
-/// steps in its trace is not faster.
+/// Length of the selected window in ns, divided by the number of steps if there are any; and the number of steps. A
+/// rank with fewer steps is not faster.
 fn length(trace: &Trace, looked: &StepSelection) -> (i64, usize) {
     let window = looked.path_window(trace).map_or(0, |(start, end)| end.saturating_sub(start));
     (window / looked.steps.max(1) as i64, looked.steps)

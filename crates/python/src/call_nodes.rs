@@ -29,7 +29,8 @@ impl IndexedCallTree {
         &self.events[from..from + length]
     }
 
-    /// Source location of a node. A backward node has the location of its forward operator.
+    /// Source location of a node's first event; if it has no file, of the nearest caller that has one. Trees without
+    /// traces give the location of the node's frame.
     fn place(&self, node: CallNodeId) -> SourceLocation {
         let callers = std::iter::successors(Some(node), |&node| self.index.parent(node));
         let matching =
@@ -63,7 +64,7 @@ pub(crate) fn number(py: Python<'_>, value: u64) -> PyResult<Py<PyAny>> {
     Ok(zero.clone_ref(py))
 }
 
-/// Nodes and all their descendants in breadth-first order, each once.
+/// The given nodes of one call tree and all their descendants in breadth-first order, each once.
 #[pyfunction]
 pub(crate) fn bfs(nodes: &Bound<'_, PyAny>) -> PyResult<NativeCallNodes> {
     if let Ok(all) = nodes.cast::<NativeCallNodes>() {
@@ -257,7 +258,7 @@ impl NativeCallNode {
         self.held.index.source(self.at).and_then(|(_, line)| line)
     }
 
-    /// Phase of training of the call-tree node.
+    /// Training phase of the call-tree node, such as ``forward``, ``backward`` or ``update``.
     #[getter]
     fn phase(&self) -> &'static str {
         self.held.index.phase(self.at).name()
@@ -336,13 +337,15 @@ impl NativeCallNode {
         self.with(|index, at| index.tree.path(at))
     }
 
-    /// Inclusive metrics of the node by name.
+    /// Dictionary of the node's inclusive metrics by name, always with ``time``, ``count``, ``gpu_time`` and
+    /// ``cpu_time``.
     #[getter]
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.metrics_of(py, Part::All)
     }
 
-    /// Exclusive metrics of the node by name.
+    /// Dictionary of the node's exclusive metrics by name, always with ``time``, ``count``, ``gpu_time`` and
+    /// ``cpu_time``.
     #[getter]
     fn exclusive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.metrics_of(py, Part::Own)
@@ -356,7 +359,7 @@ impl NativeCallNode {
         (file, line, function, module, operator)
     }
 
-    /// Rows of the events of the node (``Run.events``).
+    /// Row numbers of the node's own events in ``Run.events``; empty for a tree without a trace.
     #[getter]
     fn events(&self) -> Vec<u32> {
         self.held.events(self.at).iter().map(|(_, event)| event.0).collect()

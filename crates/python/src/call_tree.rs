@@ -54,6 +54,7 @@ pub(crate) fn call_tree(
 pub(crate) struct NativeCallTree(Arc<IndexedCallTree>);
 
 impl NativeCallTree {
+    /// Selection of nodes of this tree for Python, in the given order.
     fn nodes_of(&self, rows: Vec<CallNodeId>) -> NativeCallNodes {
         NativeCallNodes { held: Arc::clone(&self.0), rows: Rows::Some(rows) }
     }
@@ -109,13 +110,13 @@ impl NativeCallTree {
         self.0.index.search(pattern).map(|rows| self.nodes_of(rows)).map_err(|reason| analysis_error(py, &reason))
     }
 
-    /// Nodes that each call of their caller calls at least this many times.
+    /// Nodes with at least ``at_least`` times as many calls as their caller, as in loops.
     #[pyo3(signature = (at_least=10))]
     fn loops(&self, at_least: u64) -> NativeCallNodes {
         self.nodes_of(self.0.index.loops(at_least.max(1)))
     }
 
-    /// Inclusive metrics of top-level operators by name, longest time first.
+    /// Dictionary of the inclusive metrics of top-level operators, summed by name, longest time first.
     fn by_operator<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (_, unit) = self.0.index.time_metric();
         let totals = self.0.index.by_operator().into_iter().map(|(name, total)| {
@@ -128,7 +129,8 @@ impl NativeCallTree {
         by_time(py, totals.collect())
     }
 
-    /// Time by phase of training, longest first: ``forward``, ``loss``, ``backward``, ``update``, ``data_load`` ...
+    /// Self time by training phase as totals, longest first: ``forward``, ``loss``, ``backward``, ``update``,
+    /// ``data_load`` ...
     fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (_, unit) = self.0.index.time_metric();
         let phases = self.0.index.by_phase().into_iter();
@@ -164,6 +166,7 @@ pub(crate) fn amount(unit: Unit, sum: u64) -> String {
     }
 }
 
+/// Dictionary of totals by name for Python, longest time first; equal times by name.
 fn by_time<'py>(py: Python<'py>, mut totals: Vec<(String, NativeCallTotals)>) -> PyResult<Bound<'py, PyDict>> {
     totals.sort_by(|(a, x), (b, y)| (y.values[0].sum, a).cmp(&(x.values[0].sum, b)));
     let dict = PyDict::new(py);

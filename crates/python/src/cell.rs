@@ -69,6 +69,7 @@ fn list<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Bound<'py, PyAny>> 
     Ok(PyList::new(py, values?)?.into_any())
 }
 
+/// Error for an Arrow type that has no conversion to Python.
 fn unknown(data_type: &DataType) -> PyErr {
     PyTypeError::new_err(format!(
         "values of the Arrow type {data_type} cannot be converted to Python; read the column with to_arrow()"

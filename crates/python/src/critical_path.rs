@@ -60,7 +60,7 @@ pub(crate) fn critical_path(
     found.map(|path| NativeCriticalPath::new(path, Some(note))).map_err(|e| critical_path_error(py, &e))
 }
 
-/// Position of a rank's trace in the run.
+/// Position in the run of the trace of `rank`; without a rank, of the only trace. Error if the run has several.
 pub(crate) fn position(py: Python<'_>, run: &NativeRun, rank: Option<i64>) -> PyResult<usize> {
     run.needs_traces(py)?;
     match rank {
@@ -81,7 +81,8 @@ impl NativeCriticalPath {
 
 #[pymethods]
 impl NativeCriticalPath {
-    /// Summary of the path as a dictionary (see the package's `CriticalPath`).
+    /// Dictionary that describes the critical path: window, length, causes of its time, numbers of edges and nodes,
+    /// warnings.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (path, dict) = (&self.path, PyDict::new(py));
         let (bounds, by_us) = (PyDict::new(py), PyDict::new(py));
@@ -117,7 +118,7 @@ impl NativeCriticalPath {
         tables.iter().map(NativeTable::from_model).collect()
     }
 
-    /// Predict the critical path after edits, given as text.
+    /// Critical path predicted by changing edge weights of the dependency graph; each edit is text such as `gpu=x0.5`.
     fn what_if(&self, py: Python<'_>, edits: Vec<String>) -> PyResult<Self> {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
         let edits = edits.map_err(|e| critical_path_error(py, &e))?;
@@ -163,6 +164,7 @@ impl NativeCriticalPath {
     }
 }
 
+/// Text of a warning: number of occurrences, message, and details in parentheses.
 fn warning(warning: &Warning) -> String {
     let details = warning.details.join("; ");
     let details = if details.is_empty() { details } else { format!(" ({details})") };
@@ -177,6 +179,7 @@ enum Failure {
 }
 
 impl Failure {
+    /// Convert the error to a Python exception, with the path of the source.
     fn raise(self, py: Python<'_>, source: &Path) -> PyErr {
         match self {
             Self::Source(error) => engine_error(py, &error.into(), source),
@@ -243,6 +246,7 @@ impl Write for Watched<'_> {
     }
 }
 
+/// Return an error if the caller canceled the work.
 fn check(stop: &Progress) -> io::Result<()> {
     if stop.is_cancelled() {
         Err(io::Error::other("writing the file was canceled before it was complete"))

@@ -49,7 +49,8 @@ pub(crate) fn ctda_path(
 
 #[pymethods]
 impl NativeCtdaPath {
-    /// Summary of the path as a dictionary (see the package's `CtdaPath`).
+    /// Dictionary that describes the critical path: window, length, causes and phases of its time, numbers of edges and
+    /// nodes, warnings.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (report, dict) = (self.path.report(), PyDict::new(py));
         dict.set_item("method", &report.method)?;
@@ -78,7 +79,7 @@ impl NativeCtdaPath {
         tables.iter().map(NativeTable::from_model).collect()
     }
 
-    /// Predict the critical path after edits, given as text.
+    /// Critical path predicted by changing edge weights of the dependency graph; each edit is text such as `gpu=x0.5`.
     fn what_if(&self, py: Python<'_>, edits: Vec<String>) -> PyResult<Self> {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
         let edits = edits.map_err(|e| critical_path_error(py, &e))?;

@@ -69,6 +69,7 @@ pub(crate) fn diff(
     tables.iter().map(NativeTable::from_model).collect()
 }
 
+/// Profiles of one side for the comparison: one of each trace, or that of a call tree. Error for a tree without times.
 fn profiles(run: &Compared, scope: &Scope) -> Result<Vec<Profile>, String> {
     match run {
         Compared::Traces(set, ranks) => {

@@ -62,7 +62,8 @@ pub(crate) fn exact_path(
     Ok(NativeExactPath { report, tables, hops })
 }
 
-/// Window of the trace for a critical path: annotation instances, steps or the whole, by the arguments.
+/// Window of the trace for a critical path: the first or given instances of an annotation, or selected or inferred
+/// steps, or the whole trace.
 pub(crate) fn window(
     trace: &Trace,
     annotation: String,
@@ -78,7 +79,8 @@ pub(crate) fn window(
 
 #[pymethods]
 impl NativeExactPath {
-    /// Summary of the path as a dictionary (see the package's `ExactPath`).
+    /// Dictionary that describes the critical path: window, length, causes of its time, inferred time, numbers of edges
+    /// and nodes, warnings.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (report, dict) = (&self.report, PyDict::new(py));
         dict.set_item("method", report.method)?;
@@ -98,7 +100,7 @@ impl NativeExactPath {
         Ok(dict)
     }
 
-    /// Tables of the critical path in display order.
+    /// Tables of the critical path in display order, followed by a table of all its segments.
     fn tables(&self) -> PyResult<Vec<NativeTable>> {
         let mut all = self.tables.iter().map(NativeTable::from_model).collect::<PyResult<Vec<_>>>()?;
         if let Some(first) = self.hops.first() {

@@ -91,7 +91,8 @@ pub(crate) fn findings(
     table(py, quiet(py, &watch, look)?)
 }
 
-/// Add the memory findings if the run has memory data.
+/// Add findings of the run's memory data, if any, to findings of its trace. Unreadable memory data give a note instead
+/// of an error.
 fn with_memory(mut found: Findings, (run, rank): (&Run, Option<i64>), options: &Options) -> Findings {
     // Findings of the trace are valid even if the memory data in the same run are missing or damaged by now.
     let memory = run.find_memory(rank).unwrap_or_else(|error| {
@@ -101,6 +102,7 @@ fn with_memory(mut found: Findings, (run, rank): (&Run, Option<i64>), options: &
     findings_with_memory(found, memory.as_ref(), options, &|_| true)
 }
 
+/// Convert findings, or the error of their search, to a Python table or exception.
 fn table(py: Python<'_>, found: Result<Findings, CriticalPathError>) -> PyResult<NativeTable> {
     NativeTable::from_model(&findings_table(&found.map_err(|error| critical_path_error(py, &error))?))
 }
@@ -128,7 +130,7 @@ pub(crate) fn needs() -> Vec<(&'static str, &'static str)> {
     Requirement::ALL.into_iter().map(|need| (need.name(), need.missing())).collect()
 }
 
-/// Allowed values of three fields of findings: support, confidence, unit.
+/// Allowed values of three fields of findings: support, confidence, and unit of a fact.
 #[pyfunction]
 pub(crate) fn finding_words() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
     let support = Support::ALL.into_iter().map(Support::name).collect();
@@ -136,7 +138,7 @@ pub(crate) fn finding_words() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'st
     (support, confidence, Unit::ALL.into_iter().map(Unit::suffix).collect())
 }
 
-/// Requirements of Python rules that a trace does not meet.
+/// Subset of the named data requirements of Python rules that a trace or call tree does not meet.
 #[pyfunction]
 pub(crate) fn missing_needs(
     py: Python<'_>,

@@ -64,7 +64,7 @@ pub(crate) fn open_memory(py: Python<'_>, path: PathBuf, peaks: usize) -> PyResu
     opened.map_err(|e| engine_error(py, &e, &place))
 }
 
-/// Names of the tables of [`NativeMemory::raw`].
+/// Names of the tables of the memory model, as in run directories, that `Memory.raw` accepts.
 #[pyfunction]
 pub(crate) fn memory_tables() -> Vec<&'static str> {
     arrow::memory_tables()
@@ -80,7 +80,8 @@ impl NativeMemory {
 
 #[pymethods]
 impl NativeMemory {
-    /// Summary as a dictionary (see the package's `Memory`).
+    /// Dictionary that describes the memory data: name, devices, and if accesses and the end of the program were
+    /// recorded.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (trace, dict) = (&self.0.trace, PyDict::new(py));
         let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
@@ -102,7 +103,7 @@ impl NativeMemory {
         NativeTable::from_model(&tables::peaks_table(&self.0.trace, &self.0.peaks))
     }
 
-    /// Bytes in use at each peak, by owner.
+    /// Table of the bytes in use at each peak, grouped by one property of objects: `place`, `path`, `kind`, `size` ...
     fn at_peak(&self, py: Python<'_>, by: &str) -> PyResult<NativeTable> {
         let known = By::ALL.into_iter().find(|known| known.name() == by);
         let names: Vec<&str> = By::ALL.into_iter().map(By::name).collect();
@@ -113,7 +114,7 @@ impl NativeMemory {
         NativeTable::from_model(&tables::at_peak_table(&self.0.trace, &self.0.peaks, by))
     }
 
-    /// Table of the memory objects in use at a peak.
+    /// Table of the memory objects in use at the peak of this name, such as `P1`.
     fn alive(&self, py: Python<'_>, peak: &str) -> PyResult<NativeTable> {
         let found = self.0.peaks.iter().find(|known| known.name.eq_ignore_ascii_case(peak));
         let names: Vec<&str> = self.0.peaks.iter().map(|known| known.name.as_str()).collect();
@@ -175,14 +176,14 @@ impl NativeMemory {
         }
     }
 
-    /// Table of the model in the layout of run directories.
+    /// One table of the memory model by name, in the layout of run directories.
     fn raw(&self, name: &str) -> PyResult<NativeTable> {
         let batch = arrow::memory_batch(&self.0.trace, name).ok_or_else(no_table)?;
         let batch = batch.map_err(|e| PyRuntimeError::new_err(format!("internal error: {e}")))?;
         Ok(NativeTable::from_batches(name, "", (batch.schema(), vec![batch])))
     }
 
-    /// Memory trace as memory text.
+    /// Memory data as editable text, one line per call: allocations, accesses and frees.
     fn to_text(&self, py: Python<'_>) -> PyResult<String> {
         let opened = Arc::clone(&self.0);
         quiet(py, &Progress::new(), move || text::write(&opened.trace))
@@ -205,7 +206,7 @@ impl NativeMemory {
     }
 }
 
-/// Error for a missing internal table: the package only requests tables that exist.
+/// Internal error for a requested memory table that does not exist. The Python package requests only existing tables.
 fn no_table() -> PyErr {
     PyRuntimeError::new_err("internal error: the requested memory table does not exist")
 }

@@ -26,7 +26,7 @@ impl NativePage {
     }
 }
 
-/// Open inputs and a baseline, and start the server of the page.
+/// Open inputs and an optional baseline as one run, and start the server of the interactive web page on `port`.
 #[pyfunction]
 #[pyo3(signature = (inputs, baseline, port, hosts, source_roots, no_source))]
 pub(crate) fn view(

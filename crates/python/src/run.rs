@@ -112,7 +112,7 @@ impl NativeRun {
         there.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect()
     }
 
-    /// Memory data of the run, or of one rank.
+    /// Memory data of a rank; without a rank, of the run. At most `peaks` peaks per device are named.
     fn memory(&self, py: Python<'_>, rank: Option<i64>, peaks: usize) -> PyResult<NativeMemory> {
         if let Some(trace) = &self.memory {
             if rank.is_some() {
@@ -160,7 +160,7 @@ impl NativeRun {
         self.set.traces.iter().zip(&self.ranks).map(one).collect()
     }
 
-    /// Diagnostics of reading the run, trace by trace.
+    /// Diagnostics of reading the run (repaired, skipped and lost records) as dictionaries, trace by trace.
     fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let of_part = |report: &ReadReport| {
             let file = self.run.inputs().first().and_then(|input| input.file_name());
@@ -224,7 +224,7 @@ impl NativeRun {
         tables.iter().map(made).collect()
     }
 
-    /// Events of all traces, with or without their arguments.
+    /// Table of the events of all traces; if `arguments`, with columns for the arguments of events.
     #[pyo3(signature = (arguments=false))]
     fn events(&self, py: Python<'_>, arguments: bool) -> PyResult<NativeTable> {
         self.needs_traces(py)?;
@@ -238,7 +238,7 @@ impl NativeRun {
         table.map(|table| table.noted(note)).map_err(arrow_error)
     }
 
-    /// GPU operations, each with its launch call, operator and step.
+    /// Table of the GPU operations of all traces, each with its launch call, operator and step.
     fn gpu_ops(&self, py: Python<'_>) -> PyResult<NativeTable> {
         self.needs_traces(py)?;
         let (set, ranks) = (Arc::clone(&self.set), self.ranks.clone());
@@ -285,7 +285,7 @@ impl NativeRun {
         Err(analysis_error(py, &format!("{error}. In Python, {instead}")))
     }
 
-    /// Position of a rank's trace in the run.
+    /// Position in the run of the trace of `rank`; an error if no trace has this rank.
     pub(crate) fn position(&self, py: Python<'_>, rank: i64) -> PyResult<usize> {
         self.needs_traces(py)?;
         let at = stackline_engine::position_of_rank(&self.set, rank);
@@ -293,6 +293,7 @@ impl NativeRun {
     }
 }
 
+/// Find a registered analysis by name; the error for an unknown name suggests similar names.
 fn find(py: Python<'_>, name: &str) -> PyResult<&'static Analysis> {
     analyses::find(name).ok_or_else(|| {
         let near = stackline_engine::nearest(name, analyses::ALL.iter().map(|a| a.name), 3);

@@ -98,6 +98,7 @@ impl NativeTable {
         self.batches.iter().map(RecordBatch::get_array_memory_size).sum()
     }
 
+    /// Number of rows in all batches of the table.
     fn __len__(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }

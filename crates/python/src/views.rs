@@ -16,7 +16,7 @@ const BATCH_ROWS: usize = 1 << 20;
 /// A schema and its batches.
 pub(crate) type Batches = (SchemaRef, Vec<RecordBatch>);
 
-/// Events of the traces with all arguments of the source.
+/// Arrow table of the events of all traces; if `arguments`, with columns for the arguments of events.
 pub(crate) fn events(
     set: Arc<TraceSet>,
     ranks: Vec<i64>,
@@ -45,7 +45,7 @@ pub(crate) fn omitted_arguments_note(set: &TraceSet) -> Option<String> {
     })
 }
 
-/// GPU operations with their launch call, operator and step.
+/// Arrow table of the GPU operations of all traces, each with its launch call, operator, module and step.
 pub(crate) fn gpu_ops(set: &TraceSet, ranks: &[i64]) -> Result<Batches, ArrowError> {
     let rows = Rows::new(set, ranks, |t| t.gpu.ids());
     let event = |t: &Trace, g: GpuOpId| t.gpu.event[g.index()];
@@ -168,6 +168,7 @@ impl<'a, 'r, I: Copy> TableBuilder<'a, 'r, I> {
         self.push(name, "", Arc::new(builder.finish()));
     }
 
+    /// Add a text column to an Arrow table, not dictionary-encoded, whose texts are computed row by row.
     fn owned(&mut self, name: &str, value: impl Fn(&'a Trace, I) -> String) {
         let array = StringArray::from_iter_values(self.rows.iter().map(|(_, trace, id)| value(trace, id)));
         self.push(name, "", Arc::new(array));

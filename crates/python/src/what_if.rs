@@ -74,7 +74,8 @@ pub(crate) fn sweep(
 
 #[pymethods]
 impl NativePrediction {
-    /// Summary as a dictionary (see the package's `Prediction`).
+    /// Dictionary that describes the prediction: times before and after, gain with bounds, causes of the time, edits
+    /// and notes.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (found, dict) = (&self.0, PyDict::new(py));
         dict.set_item("window", (found.window.start, found.window.end))?;
@@ -96,6 +97,7 @@ impl NativePrediction {
     }
 }
 
+/// Time in ns on a critical path by cause; causes without time are omitted.
 fn by_category(path: &NewPath) -> BTreeMap<&'static str, i64> {
     path.by_category.iter().filter(|(_, ns)| *ns > 0).map(|(c, ns)| (c.name(), *ns)).collect()
 }

@@ -9,10 +9,11 @@ use std::time::Duration;
 /// Interval of the checks for signals and of progress reports.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Run `work` in a separate thread and wait for it without the GIL. Python runs signal handlers only in the main
-/// thread while it holds the GIL, so the calling thread must wake up regularly. `tick` is called on the calling
-/// thread every 50 ms. If `tick` or a signal handler raises, `watch` is canceled and the exception is raised at
-/// once. The work stops at its next check of `watch`, and its result is dropped.
+/// Run `work` in a separate thread and wait without the GIL, with a call of `tick` every 50 ms. An exception of `tick`
+/// or a signal handler cancels `watch` and is raised at once.
+///
+/// Python runs signal handlers only in the main thread while it holds the GIL, so the calling thread must wake up
+/// regularly. Canceled work stops at its next check of `watch`, and its result is dropped.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     watch: &Progress,
@@ -22,6 +23,8 @@ pub(crate) fn interruptible<T: Send + 'static>(
     wait(py, watch, Duration::ZERO, tick, work)
 }
 
+/// Run `work` in a separate thread and wait without the GIL. After an exception of `tick` or a signal handler, wait up
+/// to `patience` for the end of the work.
 fn wait<T: Send + 'static>(
     py: Python<'_>,
     watch: &Progress,
@@ -58,8 +61,8 @@ fn wait<T: Send + 'static>(
 /// Longest time that an interrupt waits for the cleanup of work that writes files.
 const CLEAN_UP: Duration = Duration::from_secs(10);
 
-/// Variant of [`interruptible`] for work that writes files and checks `watch`: the exception is raised after the work has
-/// ended, so that its files are complete or removed.
+/// Run `work` that writes files in a separate thread without the GIL. After an interrupt, wait up to 10 s for its
+/// cleanup, then raise the exception.
 pub(crate) fn settled<T: Send + 'static>(
     py: Python<'_>,
     watch: &Progress,
@@ -68,7 +71,8 @@ pub(crate) fn settled<T: Send + 'static>(
     wait(py, watch, CLEAN_UP, |_| Ok(()), work)
 }
 
-/// Run `work` in a separate thread like [`interruptible`], without progress reports.
+/// Run `work` in a separate thread and wait without the GIL. An interrupt such as Ctrl-C cancels `watch` and is raised
+/// at once.
 pub(crate) fn quiet<T: Send + 'static>(
     py: Python<'_>,
     watch: &Progress,

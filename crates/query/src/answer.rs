@@ -26,7 +26,8 @@ pub enum Column {
 }
 
 impl Column {
-    /// Convert a column to the smallest number type that holds all its values. Timelines then take half of the bytes.
+    /// Convert a column of whole numbers to the smallest unsigned type that holds them all; a column with fractions or
+    /// negative values is unchanged.
     fn narrowed(&self) -> Cow<'_, Self> {
         let most = match self {
             Self::U8(_) => return Cow::Borrowed(self),
@@ -71,6 +72,7 @@ impl Column {
         }
     }
 
+    /// Append the values in little-endian order, padded to the alignment of columns.
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::U8(values) => out.extend_from_slice(values),

@@ -7,8 +7,8 @@ use stackline_timeline::steps::StepSelection;
 use std::collections::BTreeSet;
 
 impl OpenRun {
-    /// Time range of this run to compare with a time range of `run`. Ranges of steps correspond to all steps of this
-    /// run, without as many first ones as `run` excludes as warm-up.
+    /// Time range of this baseline to compare with range `part` of `run`. Steps map to the baseline's default steps,
+    /// without as many first ones as `run` excludes as warm-up.
     pub(crate) fn corresponding_part(&self, rank: Option<i64>, part: TimeRange, run: &Self) -> TimeRange {
         match (part, self.trace(rank)) {
             (TimeRange::Steps(..) | TimeRange::Chosen, Ok((at, trace))) => {
@@ -27,7 +27,7 @@ impl OpenRun {
         }
     }
 
-    /// Check if a time range equals the default selection of steps.
+    /// Check if a time range equals the default selection of steps, by name or by the same step numbers.
     pub(crate) fn is_default_part(&self, rank: Option<i64>, part: TimeRange) -> bool {
         let chosen = self.trace(rank).ok().and_then(|(at, _)| self.chosen(at));
         part == TimeRange::Chosen || chosen.is_some_and(|(first, last)| part == TimeRange::Steps(first, last))

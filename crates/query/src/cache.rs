@@ -64,7 +64,7 @@ pub enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// Calling context tree of the run's calls.
+    /// Calling context tree of the run's calls, without the data that only trees of traces have.
     pub fn tree(&self) -> &CallingContextTree {
         match self {
             Self::Recording(tree) => tree,
@@ -72,8 +72,8 @@ impl Source<'_> {
         }
     }
 
-    /// Number of calls, by tree node and thread, that do not count as calls of the node. They count at another line of
-    /// their function, or are only inferred.
+    /// Number of calls, by tree node and thread, to subtract from a node: these count at another line of the same
+    /// function, or are inferred.
     pub(crate) fn uncounted_calls(&self) -> &[(CallNodeId, CallThreadId, u64)] {
         match self {
             Self::Recording(_) => &[],
@@ -81,7 +81,7 @@ impl Source<'_> {
         }
     }
 
-    /// Number of selected steps; 0 for the whole run.
+    /// Number of steps that the call tree covers; 0 for a recording, or for a trace without selected steps.
     pub(crate) fn steps(&self) -> usize {
         match self {
             Self::Recording(_) => 0,
@@ -89,7 +89,7 @@ impl Source<'_> {
         }
     }
 
-    /// Check if self time was split between lines by estimate, since no stack contains its line.
+    /// Check if self time of functions was split between their lines by estimate, since no stack contains its line.
     pub(crate) fn guesses_lines(&self) -> bool {
         !self.uncounted_calls().is_empty()
     }

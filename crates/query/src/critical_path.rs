@@ -111,7 +111,8 @@ pub(crate) struct AfterStepsTime {
     pub(crate) mostly: Option<String>,
 }
 
-/// JSON keys of a trace's critical path by HTA's method; with selected steps, only a note that the path is excluded.
+/// JSON keys of a trace's critical path by HTA's method, or the key `error`. With selected steps, only the key
+/// `left_out`, since the path is not computed.
 pub(crate) fn hta_json(trace: &Trace, with_steps: bool) -> Map<String, Value> {
     let json = if with_steps {
         json!({"left_out": "--steps"})

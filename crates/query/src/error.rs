@@ -53,6 +53,7 @@ impl QueryError {
     }
 }
 
+/// List of the arguments that a query accepts, as part of an error message.
 fn in_words(known: &[&str]) -> String {
     if known.is_empty() {
         "this query takes no arguments".to_owned()

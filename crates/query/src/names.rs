@@ -44,7 +44,7 @@ impl Names {
         self.0.iter().filter(|found| holds(found.name)).copied().collect()
     }
 
-    /// Event names with the longest total time, at most `count`.
+    /// Event names with the longest total time, at most `count`, longest first.
     pub(crate) fn longest<'t>(&'t self, trace: &'t Trace, count: usize) -> impl Iterator<Item = &'t str> + 't {
         self.0.iter().take(count).map(|found| trace.strings.get(found.name))
     }

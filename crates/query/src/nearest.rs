@@ -24,7 +24,7 @@ pub(crate) fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>,
     found.into_iter().take(count).map(|(.., name)| name).collect()
 }
 
-/// Edit distance between the text and the best matching part of a name; `None` above `most`.
+/// Edit distance between the typed text and the best matching part of a name; `None` above `most`.
 fn distance(typed_chars: &[char], name: &str, most: usize) -> Option<usize> {
     // By letter of the text: what it costs to end there. A part may begin anywhere, which costs nothing.
     let mut row: Vec<usize> = (0..=typed_chars.len()).collect();

@@ -42,7 +42,8 @@ impl PathMapping {
         Self(relative.into_iter().filter_map(|file| Some((file.to_owned(), place(file)?))).collect())
     }
 
-    /// Full path of a source file; the name itself if it is already a path, or if no path or several paths match.
+    /// Full path of a source file by its name in the trace; the name itself if it is already a path, or not mapped
+    /// unambiguously.
     pub(crate) fn of_name<'f>(&'f self, file: &'f str) -> &'f str {
         self.0.get(file).map_or(file, String::as_str)
     }

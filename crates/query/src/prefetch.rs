@@ -148,7 +148,7 @@ pub(crate) fn chosen(opened: &OpenRun) -> Arguments {
     }
 }
 
-/// Query arguments that select one step by its number.
+/// Query arguments that select a single step by its number.
 pub(crate) fn alone(step: i64) -> Arguments {
     with(&[("steps", &format!("{step}..{step}"))])
 }

@@ -95,13 +95,15 @@ pub(crate) fn first_tables(set: &TraceSet, options: &RunOptions) -> Result<Vec<T
     Ok(tables)
 }
 
-/// Options that restrict all tables of a report to the same selected steps.
+/// Copy the options so that all tables of a report cover the same selected steps, instead of the default window of each
+/// analysis.
 fn for_selected_steps(options: &RunOptions) -> RunOptions {
     RunOptions { scope: Scope { chosen: true, ..options.scope }, ..options.clone() }
 }
 
 impl Content {
-    /// Compute a report. HTA's path, which only documents contain, is optional.
+    /// Compute the tables and critical paths of a report on all traces. HTA's path, which only documents contain, is
+    /// optional.
     ///
     /// # Errors
     /// If the options' watch was canceled.
@@ -111,7 +113,7 @@ impl Content {
         Ok(Self::merge(stackline_engine::map(set, options, &of_trace)?, infos))
     }
 
-    /// Merge the reports of all traces into one.
+    /// Merge the reports of all traces into one: tables by rank, and a critical path for each rank.
     pub fn merge(mut all: Vec<OfTrace>, infos: &[TraceInfo]) -> Self {
         let note = unify_steps(&mut all, infos);
         let has_operators =
@@ -148,7 +150,7 @@ impl Content {
 }
 
 impl OfTrace {
-    /// Compute the report of one trace.
+    /// Compute the tables and the critical path of one trace for a report.
     ///
     /// # Errors
     /// If the options' watch was canceled.
@@ -178,8 +180,8 @@ impl OfTrace {
     }
 }
 
-/// Replace all critical paths by those of the whole traces if the ranks of a job cannot share inferred steps, as
-/// findings do. Returns a note on it.
+/// Replace all critical paths by those of the whole traces if the ranks of a job cannot share inferred steps. Returns
+/// the note added to each path; `None` if unchanged.
 fn unify_steps(all: &mut [OfTrace], infos: &[TraceInfo]) -> Option<String> {
     let steps = |(of_trace, info): (&OfTrace, &TraceInfo)| RankSteps {
         rank: info.rank,
@@ -307,7 +309,8 @@ struct ExactPath {
     warm_ups: Vec<String>,
 }
 
-/// Compute the exact critical path of the selected steps.
+/// Compute the exact critical path of the selected steps, with its large calls, main source line of waits, and causes
+/// of excluded warm-up steps.
 fn exact_path(trace: &Trace, looked: &StepSelection) -> Result<ExactPath, CriticalPathError> {
     let exact = Exact::new(trace);
     let path = exact.path(&looked.choice)?;
@@ -357,7 +360,7 @@ fn waits_sentence(report: &ExactReport, line: Option<&SourceLocation>) -> String
     }
 }
 
-/// Sentence on the length of the critical path and its largest causes.
+/// Sentence on the length of the critical path, its largest causes, and the share that is inferred.
 fn sentence(report: &ExactReport) -> String {
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     if let Some(reasons) = reasons_in_words(report.unreliable()) {

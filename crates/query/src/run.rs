@@ -106,7 +106,7 @@ impl OpenRun {
         self
     }
 
-    /// Baseline run that this run is compared with; an error without one.
+    /// Baseline run that this run is compared with; an error if no baseline was opened.
     pub(crate) fn before(&self) -> Result<&Self, QueryError> {
         let why = "there is no run to compare with; open two runs with `stackline view RUN --baseline OTHER`";
         let none = || QueryError::unavailable(why);
@@ -159,7 +159,8 @@ impl OpenRun {
         self.set.traces.is_empty() && self.recording.is_none()
     }
 
-    /// Check if the run has memory data, as far as possible without reading it again.
+    /// Check if the run has memory data, from its kinds of data or its recorded metrics, and avoid reading the data
+    /// again.
     pub(crate) fn has_memory(&self) -> bool {
         match &self.recording {
             Some(tree) => !self.set.traces.is_empty() && tree.measured().contains(&CallMetric::Allocated),
@@ -393,7 +394,8 @@ impl OpenRun {
         Ok(self.derived[at].coarse.get_or_init(make).as_ref())
     }
 
-    /// First and last number of the steps that findings cover by default, for a trace by its index.
+    /// First and last number of the steps that findings cover by default, for a trace by its index; `None` without
+    /// steps.
     pub(crate) fn chosen(&self, at: usize) -> Option<(i64, i64)> {
         let (derived, trace) = (self.derived.get(at)?, self.set.traces.get(at)?);
         *derived.chosen.get_or_init(|| selected_steps(trace))
@@ -423,8 +425,8 @@ impl OpenRun {
         Ok(*self.derived[at].origin.get_or_init(|| trace.span().map_or(0, |(start, _)| start)))
     }
 
-    /// Resolve a source file name to its full path. Traces contain file names without directories, the tree of a
-    /// recording with them.
+    /// Full path of a source file by its name in the run, if the run also names one unambiguous full path; otherwise
+    /// the name itself.
     pub(crate) fn resolved<'f>(&'f self, file: &'f str) -> &'f str {
         let places = self.places.get_or_init(|| {
             let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
@@ -437,7 +439,7 @@ impl OpenRun {
         places.of_name(file)
     }
 
-    /// Time of the recording, in ns since 1970, if known.
+    /// Start of the recording in ns since 1970: that of the first process, or of the first trace; `None` if unknown.
     pub(crate) fn recorded_at(&self) -> Option<i64> {
         let processes = self.recording.iter().flat_map(|tree| &tree.processes);
         let started = processes.map(|process| process.start_unix_ns).filter(|&ns| ns > 0).min();
@@ -467,7 +469,7 @@ impl OpenRun {
     }
 }
 
-/// Hash of a run's name, sizes and times. Another run, or a new recording of the same program, has another hash.
+/// Hash that identifies a run's content: name, sizes and times. A new recording of the same program has another hash.
 fn hash(name: &str, set: &TraceSet, recording: Option<&CallingContextTree>, memory: Option<&MemoryTrace>) -> String {
     let mut hasher = FxHasher::default();
     hasher.write(name.as_bytes());

@@ -12,7 +12,8 @@ const LONGEST: u64 = 4 << 20;
 /// Ends of names of source files. A trace may come from a stranger, and name anything.
 const SUFFIXES: [&str; 14] = ["py", "pyx", "pxd", "pyi", "c", "cc", "cpp", "cxx", "h", "hpp", "cu", "cuh", "hip", "rs"];
 
-/// File names of the frames in a text, such as `a/train.py(12): step`; `;` or line breaks separate frames.
+/// Names of the source files of the frames in a text, such as `a/train.py(12): step`; `;` or line breaks separate
+/// frames.
 pub(crate) fn files_in(text: &str) -> impl Iterator<Item = &str> {
     text.split([';', '\n']).filter_map(|part| {
         let (file, rest) = part.trim().split_once('(')?;
@@ -41,7 +42,7 @@ pub(crate) fn read(roots: &SourceRoots, file: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Check if a file was written after a time, in ns since 1970; `None` if unknown.
+/// Check if a source file was written after a time, in ns since 1970; `None` if time or file is unknown.
 pub(crate) fn is_newer(roots: &SourceRoots, file: &str, recorded_at: Option<i64>) -> Option<bool> {
     let written = std::fs::metadata(roots.find(file)?).ok()?.modified().ok()?;
     let written = written.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos();

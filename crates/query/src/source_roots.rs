@@ -56,7 +56,7 @@ impl SourceRoots {
         crate::source::read(self, name)
     }
 
-    /// Add a source file to the list of read files.
+    /// Add a source file to the list of read files, which `take_read` returns.
     pub(crate) fn note(&self, path: &Path) {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(path.display().to_string());
     }
@@ -81,6 +81,7 @@ impl OpenRun {
         self.with_sources(&SourceRoots { is_off: true, ..SourceRoots::default() })
     }
 
+    /// Apply the settings for source text to this run and to its baseline run.
     fn with_sources(mut self, allowed: &SourceRoots) -> Self {
         allowed.apply_to(&mut self.source_roots);
         if let Some(baseline) = &mut self.baseline {

@@ -18,8 +18,7 @@ pub(crate) fn html() -> String {
     text
 }
 
-/// Check if this program contains the web page. If the page was not built before the program, the program contains only
-/// build instructions.
+/// Check if this program contains the real web page. A program built before the page contains only build instructions.
 pub fn is_built() -> bool {
     html().contains(BUILT_MARK)
 }

@@ -34,7 +34,7 @@ pub struct WrittenReport {
 }
 
 impl WrittenReport {
-    /// Text with the numbers of answers that did not fit; `None` if all fit.
+    /// Text with the numbers of answers that did not fit into the report, by kind; `None` if all fit.
     #[must_use]
     pub fn description(&self) -> Option<String> {
         let parts: Vec<String> = self.left_out.iter().map(|(kind, many)| format!("{many} {kind}")).collect();

@@ -129,7 +129,7 @@ impl Server {
         Ok(Running { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Serve on a runtime until the future `until` is done.
+    /// Serve on a runtime until the future `until` is done, and compute the page's first answers meanwhile.
     fn run_on(self, runtime: Runtime, until: impl Future<Output = ()>) -> Result<(), ServeError> {
         runtime.spawn(compute_first_answers(self.shared));
         let served = runtime.block_on(async {
@@ -167,6 +167,7 @@ fn start_error(error: io::Error) -> ServeError {
     ServeError::Start(error.to_string())
 }
 
+/// Create the asynchronous runtime of the server, with two worker threads.
 fn runtime() -> Result<Runtime, ServeError> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(start_error)
 }
@@ -204,7 +205,8 @@ impl Interrupt {
     }
 }
 
-/// Reject requests without the token or with another host name, and add headers to each response.
+/// Middleware that rejects requests without the token or with another host name (status 403), and adds security headers
+/// to each response.
 async fn check_request(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let token = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
     let known = guard::are_equal(token, &shared.token);
@@ -288,7 +290,8 @@ async fn compute_answer(shared: Arc<Shared>, key: String, name: String, argument
 }
 
 impl Shared {
-    /// Cache the answer bytes of a query, and evict the oldest answers beyond the size limit. Returns the bytes.
+    /// Cache the answer bytes of a query, unless they exceed a quarter of the size limit, and evict the oldest answers.
+    /// Returns the bytes.
     fn cache_answer(&self, key: String, bytes: Vec<u8>) -> Bytes {
         let bytes = Bytes::from(bytes);
         let size = key.len() + bytes.len();
@@ -308,7 +311,7 @@ impl Shared {
     }
 }
 
-/// Response to a failed query: its error as JSON, with the matching status code.
+/// Response to a failed query: its error message as JSON, with the matching status code (400, 404 or 422).
 fn refused(error: &QueryError) -> Response {
     let status = match error {
         QueryError::NoQuery { .. } | QueryError::Missing { .. } => StatusCode::NOT_FOUND,

@@ -21,6 +21,7 @@ fn has_source_options(name: &str) -> bool {
     has("source_root") && has("no_source")
 }
 
+/// Format an option with its value for a shell.
 fn typed(option: &str, value: Option<&str>) -> String {
     match value {
         None => option.to_owned(),

@@ -65,7 +65,7 @@ impl MemoryArgs {
         usize::from(self.peaks.unwrap_or(2))
     }
 
-    /// Grouping of live memory at the peaks.
+    /// Property by which live memory at the peaks is grouped; by default, the source line of the allocation.
     pub(crate) fn by(&self) -> By {
         self.by.unwrap_or(MemoryBy::Place).into()
     }
@@ -102,7 +102,7 @@ pub(crate) struct MemoryGateArgs {
 }
 
 impl MemoryGateArgs {
-    /// Threshold in percent below which findings are omitted.
+    /// Threshold in percent of the peak below which findings are omitted; 0.5 by default.
     pub(crate) fn min_gain(&self) -> f64 {
         self.min_gain.unwrap_or(0.5)
     }

@@ -66,7 +66,8 @@ pub(crate) fn parse() -> Result<Cli, Error> {
     }
 }
 
-/// Error message for given options that a command refuses; `None` if there are none.
+/// Error message for given options that a command refuses; `None` if there are none, or if the command has its own
+/// message.
 fn without_effect(command: &str, common: &Common) -> Option<String> {
     let has_own = |option: &str| OWN_MESSAGE.iter().any(|(name, own)| *name == command && own.contains(&option));
     let given: Vec<&str> = refused(command, common).into_iter().filter(|option| !has_own(option)).collect();
@@ -105,7 +106,7 @@ pub(super) fn refuses_option(command: &str, id: &str) -> bool {
     REFUSED.iter().any(|(name, refused)| *name == command && refused.contains(&id))
 }
 
-/// List the common options on the command line that a command refuses, such as `--steps`.
+/// Names of the common options on the command line that a command refuses, such as `--steps`.
 pub(crate) fn refused(command: &str, common: &Common) -> Vec<&'static str> {
     given_options(common)
         .into_iter()

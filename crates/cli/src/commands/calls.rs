@@ -21,7 +21,8 @@ use std::path::Path;
 /// Rows for people where they do not say.
 const TOP: usize = 40;
 
-/// Run `stackline calls`. The result is true if the recording has measured times, on which findings are based.
+/// Run `stackline calls`: print the call tree of a recording. The result is true if the recording has times, on which
+/// findings are based.
 pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
         return Err(wrong_use("--steps does not apply: a call-tree recording contains only totals over all steps"));
@@ -72,6 +73,8 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     Ok(tree.measured().into_iter().any(is_time))
 }
 
+/// Read the call tree of a recording or profile, of the rank that `--rank` selects. Frames of imports are folded unless
+/// requested.
 fn open((run, imports): (&Path, bool), common: &Common) -> Result<CallingContextTree> {
     let tree = of_rank(reading(&run_of(&[run.to_owned()], common)?, Run::profile)?, (run, common.rank))?;
     Ok(if imports { tree } else { calls::fold_imports(tree) })
@@ -83,7 +86,8 @@ pub(super) fn of_rank(tree: CallingContextTree, (run, rank): (&Path, Option<i64>
     calls::calls_of_rank(tree, rank).map_err(|reason| wrong_use(format!("{}: {reason}", run.display())))
 }
 
-/// Create a trace that contains only a call tree's read report, because output documents take the report from traces.
+/// Create a trace with only the name and read report of a call tree, because output documents take read reports from
+/// traces.
 pub(super) fn read_report_of(run: &Path, tree: &CallingContextTree) -> Trace {
     let mut trace = Trace::default();
     trace.meta.name = run.display().to_string();
@@ -115,7 +119,8 @@ pub(crate) fn metric(tree: &CallingContextTree, requested: Option<&str>) -> Resu
     }
 }
 
-/// The requested metric, or the first metric that both runs measured. It is an error if one run lacks it.
+/// The requested metric, or the first one that both runs measured. Error if the requested metric is missing in a run,
+/// or if none is common.
 fn common_metric(
     before: &CallingContextTree,
     after: &CallingContextTree,
@@ -138,6 +143,8 @@ fn common_metric(
     })
 }
 
+/// Convert the command-line options for the view of the call tree. Error for options that contradict each other, or for
+/// an unknown frame.
 fn options(tree: &CallingContextTree, args: &CallsArgs, metric: CallMetric) -> Result<ViewOptions> {
     let pattern = |text: &Option<String>| text.as_deref().map(pattern).transpose();
     let shape = match (args.view, &args.callers_of) {
@@ -216,7 +223,7 @@ fn head(tree: &CallingContextTree, (run, metric): (&str, CallMetric), step: Opti
     text
 }
 
-/// Header of a report for a language model: recorded data, and the share of each part of a step.
+/// Header of the report for AI agents: command, numbers of processes and threads, and length and shares of a step.
 pub(super) fn head_for_agent(tree: &CallingContextTree, step: Option<&StepTime>) -> String {
     let command =
         tree.processes.first().map(|process| terminal::shorten(&terminal::clean(&process.command.join(" ")), 120));
@@ -292,7 +299,7 @@ fn step_length(time: &StepTime) -> String {
     }
 }
 
-/// Text with the number of recorded processes and threads, and their duration.
+/// Text with the numbers of recorded processes and threads, and the duration of the recording, if known.
 pub(crate) fn processes(tree: &CallingContextTree) -> String {
     let counted = |count: usize, one: &str, many: &str| {
         format!("{} {}", human::count(count), if count == 1 { one } else { many })
@@ -321,6 +328,7 @@ fn duration(tree: &CallingContextTree) -> Option<u64> {
     by_pid.into_values().collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
+/// Format a call tree view for the terminal, with a note on omitted rows.
 fn text(view: &CallView, all: bool, common: &Common) -> String {
     let style = style(common);
     let mut text = drawn::view(view, &style);

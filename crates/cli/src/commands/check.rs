@@ -31,8 +31,8 @@ fn summary(tables: &[Table]) -> String {
     )
 }
 
-/// Reduce the table of checks to the columns for people, and add a note with rule and consequence for each failed
-/// check.
+/// Reduce a table of `stackline check` to rows and columns for people, with a note (rule, consequence) for each failed
+/// check. Other tables are unchanged.
 fn for_people(table: &Table) -> Table {
     match table.name.as_str() {
         "checks" => {}

@@ -80,6 +80,7 @@ fn what_if_hint(args: &CriticalPathArgs) -> &'static str {
     }
 }
 
+/// Run method `hta`: compute or restore the path, then save, edit, overlay and print it as the options request.
 fn run_hta(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let edits = args.what_if.iter().map(|e| Edit::parse(e).map_err(refuse)).collect::<Result<Vec<_>>>()?;
     if args.restore.is_some() && !args.inputs.is_empty() && args.overlay.is_none() {
@@ -197,7 +198,8 @@ fn instances(range: Range) -> Result<Instances> {
     Ok(if first == last { Instances::One(first) } else { Instances::Range(first, last) })
 }
 
-/// Convert a critical-path error to an error of wrong use if the request is at fault, such as an unknown step.
+/// Convert a critical-path error to one of wrong use if the request is at fault, or of unreadable input without usable
+/// events.
 pub(super) fn refuse(error: CriticalPathError) -> anyhow::Error {
     match error {
         CriticalPathError::AnnotationNotFound { .. }
@@ -222,6 +224,7 @@ pub(super) fn refuse(error: CriticalPathError) -> anyhow::Error {
     }
 }
 
+/// Print the critical path by method `hta`, compared with the path before what-if edits, if any.
 fn answer(
     path: &CriticalPath,
     before: Option<&CriticalPathReport<'_>>,
@@ -281,6 +284,7 @@ fn value(content: &(impl Serialize + ?Sized)) -> Result<Extra<'static>> {
     Ok(serde_json::to_value(content).map_err(io::Error::from)?.into())
 }
 
+/// Header of the text output: length of the path, predicted effect of edits, and warnings.
 fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>) -> String {
     let us = |weight: f64| human::duration((weight * 1e3) as i64);
     let left_out = report.warnings.iter().any(|w| w.code == WarningCode::LastStepLeftOut);
@@ -341,6 +345,7 @@ fn tables(path: &CriticalPath, report: &CriticalPathReport<'_>) -> Vec<Table> {
 /// Name of the table of points; JSON documents have them under `path`.
 const POINTS: &str = "critical_path";
 
+/// Table of the nodes of the dependency graph on the critical path.
 fn points(path: &CriticalPath) -> Table {
     let points = || path.points();
     Table::new(POINTS, "Nodes of the dependency graph on the critical path")

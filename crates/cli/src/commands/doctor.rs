@@ -29,6 +29,7 @@ pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
     Answer { command: "doctor", session: &session, extra: Vec::new(), tables, head: String::new(), shown }.write(common)
 }
 
+/// Tables for traces: inputs, content, missing data with advice, and clocks.
 fn traces(session: &Session<'_>) -> Result<Vec<Table>> {
     let mut tables = vec![inputs(session), contents(session), advice(session)];
     tables.extend(session.run(stackline_analyze::analyses::find("clocks"))?);
@@ -51,6 +52,7 @@ fn for_people(table: &Table) -> Table {
     shown
 }
 
+/// Table of facts about this machine: cores, available memory, terminal and environment variables.
 fn machine(common: &Common) -> Table {
     let cores = std::thread::available_parallelism().map_or_else(|e| e.to_string(), |n| n.to_string());
     let terminal = match terminal_size::terminal_size() {
@@ -85,6 +87,7 @@ fn memory() -> Option<String> {
     Some(stackline_present::human::bytes(kib * 1024))
 }
 
+/// Table of the traces: format, rank, numbers of records and events, window, and state of reading.
 fn inputs(session: &Session<'_>) -> Table {
     let (traces, infos) = (&session.set.traces, &session.infos);
     let verdict = |t: &Trace| {
@@ -107,6 +110,7 @@ fn inputs(session: &Session<'_>) -> Table {
         .text("state", traces.iter().map(verdict))
 }
 
+/// Table with the number of events of each kind in all traces.
 fn contents(session: &Session<'_>) -> Table {
     let count = |kind: EventKind| {
         let count_of = |t: &Trace| t.events.kind.iter().filter(|&&k| k == kind).count();
@@ -222,6 +226,7 @@ fn is_inapplicable(trace: &Trace, need: &str) -> bool {
     need == "collective_sizes" && !doctor_advice::is_cut(trace) && !doctor_advice::has_collectives(trace)
 }
 
+/// Table of the data that analyses need: if the traces have it, and otherwise advice to record it.
 fn advice(session: &Session<'_>) -> Table {
     let traces = &session.set.traces;
     // What a trace cannot have it does not lack.

@@ -155,7 +155,8 @@ pub(super) fn advice(trace: &Trace, need: &str, is_profiled: bool) -> Option<Str
     of_producer.map(|(.., text)| (*text).to_owned()).or_else(|| by_contents(trace, need).filter(|_| is_profiled))
 }
 
-/// Advice for data of a torch.profiler trace that depends on other missing data.
+/// Advice for a torch.profiler trace that depends on its content: launches without GPU operations, modules, and ranks.
+/// `None` for other data.
 fn by_contents(trace: &Trace, need: &str) -> Option<String> {
     let has_gpu = !trace.gpu.is_empty();
     match need {
@@ -175,8 +176,8 @@ fn by_contents(trace: &Trace, need: &str) -> Option<String> {
     }
 }
 
-/// Advice for a trace without modules of GPU operations. Modules come from Python frames (`nn.Module: Linear_0`) that
-/// launch the operations.
+/// Advice for a trace whose GPU operations have no modules. Modules come from Python frames (`nn.Module: Linear_0`)
+/// that launch the operations.
 fn of_modules(trace: &Trace, has_gpu: bool) -> String {
     let frames = || trace.events.ids().filter(|&e| trace.kind(e) == EventKind::PythonFunction);
     let modules = frames().filter(|&e| trace.name(e).starts_with(names::MODULE_PREFIX)).count();
@@ -220,6 +221,7 @@ pub(super) fn is_cut(trace: &Trace) -> bool {
     trace.report.problems.iter().any(|p| p.severity == Severity::Lost && cut.contains(&p.code.as_str()))
 }
 
+/// Profiler that wrote a trace, from its format and track names; `None` for torch.profiler and unknown ones.
 fn producer(trace: &Trace) -> Option<Producer> {
     match trace.meta.format.as_str() {
         "nsys" => return Some(Producer::Nsys),

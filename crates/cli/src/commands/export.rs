@@ -93,7 +93,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     session.print_read_report()
 }
 
-/// Report devices with clocks that differ from the host clock, since viewers show both on one time axis.
+/// Print the devices whose clocks differ from the host clock, since viewers show both on one time axis.
 fn print_shifted_clocks(trace: &Trace) -> Result<()> {
     for clock in trace.meta.clocks.iter().filter(|c| c.shift_ns() != Some(0) || c.applied_ns != 0) {
         let shift = if clock.applied_ns == 0 { clock.shift_ns() } else { Some(clock.applied_ns) };

@@ -64,6 +64,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<(
     export_trace(args, common, run, write)
 }
 
+/// Export the call tree of a recording or profile as a whole.
 fn export_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), write: Writer) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use("--steps and --rank apply only to traces; a recording is exported as a whole"));

@@ -65,7 +65,7 @@ pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) 
     }
 }
 
-/// Memory of an exported trace as additional lanes of the timeline; `None` without memory data.
+/// Memory of an exported trace as additional lanes of the timeline; `None` without memory data of this trace.
 pub(super) fn memory_lanes(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
     let known = run.memories()?;
     // Only what came from the trace itself, or from its one process, has its clock.
@@ -77,7 +77,7 @@ pub(super) fn memory_lanes(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
     }))
 }
 
-/// Lanes of a memory trace with waste, source locations of allocations, and suggestions.
+/// Convert a memory trace to timeline lanes, with waste, source locations of allocations, and suggestions.
 fn lanes_of(trace: &MemoryTrace) -> Trace {
     let analysis = MemoryAnalysis::new(trace, 2);
     let waste = analysis.matches.iter().map(|found| Waste {

@@ -1,4 +1,5 @@
-//! Limits of `--fail-on` conditions, such as `idle>=30%`, shared by all commands.
+//! Parsing of `--fail-on` conditions such as `idle>=30%` into subject, comparison and limit, shared by `report`, `diff`
+//! and `findings`.
 
 /// Comparison operator of a `--fail-on` condition: `>`, `>=`, `<` or `<=`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +40,7 @@ impl<'a> Limit<'a> {
 }
 
 impl Comparison {
-    /// Check if the condition holds for a value.
+    /// Check if a value meets the comparison with the limit: `value > limit`, for example.
     pub(crate) fn holds(self, value: f64, limit: f64) -> bool {
         match self {
             Self::Above => value > limit,

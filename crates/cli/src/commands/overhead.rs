@@ -31,7 +31,7 @@ pub(super) fn sentence(tree: &CallingContextTree) -> Option<String> {
     ))
 }
 
-/// Overhead for JSON output, in percent of an unrecorded step.
+/// Recording overhead for JSON output, in percent of an unrecorded step; null if not measured.
 pub(super) fn json(overhead: Option<CallOverhead>) -> Value {
     let Some(overhead) = overhead else { return Value::Null };
     let percent = |ppm: i64| ppm as f64 / 1e4;

@@ -54,7 +54,8 @@ pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Resul
     ))
 }
 
-/// Error about the source file: unreadable, or not the source of the path.
+/// Convert an overlay error to one of unreadable input, or to a plain failure if the critical path is from another
+/// trace.
 fn refusal(error: &OverlayError, input: &Path) -> Error {
     let message = format!("{}: cannot add an overlay: {error}", input.display());
     if matches!(error, OverlayError::OtherTrace { .. }) { anyhow!(message) } else { unreadable(message) }

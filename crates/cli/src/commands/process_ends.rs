@@ -1,11 +1,13 @@
-//! Header lines about recorded processes that were killed, and the calls in progress at that time.
+//! Header lines about the end of a recording: killed processes, time after the last step, calls in progress, last
+//! sampled location.
 
 use stackline_model::{Problem, ReadReport};
 
 /// Maximum number of threads with running calls in the header.
 const IN_FLIGHT: usize = 8;
 
-/// Warning about recorded processes that were killed, with the signal and the call in progress.
+/// Header lines about the end of a recording: killed processes, time after the last step, calls in progress, last
+/// sampled location; empty without any.
 pub(super) fn how_it_ended<'a>(reports: impl Iterator<Item = &'a ReadReport> + Clone) -> String {
     let problems = || reports.clone().flat_map(|report| &report.problems);
     let with_code = |code: &'static str| problems().filter(move |problem| problem.code == code);

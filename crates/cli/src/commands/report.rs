@@ -25,7 +25,7 @@ const TOP: usize = 6;
 /// Traces that the head lists one by one.
 const LISTED: usize = 8;
 
-/// Run the command. The result is true if a `--fail-on` condition held.
+/// Run `stackline report`: print the summary of a run. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     if let Some(file) = &args.html {
         html(args, file, common)?;
@@ -108,8 +108,8 @@ fn judge(conditions: &[Condition], gpu_time: Option<&Table>) -> (Vec<String>, Ve
     (held, unjudged)
 }
 
-/// Print the results of [`judge`], and return true if a condition held. Then conditions that could not be judged are
-/// warnings, otherwise the first of them is the error.
+/// Print the `--fail-on` conditions that hold; return true if any does. Conditions that cannot be judged then are
+/// warnings, otherwise the first is the error.
 fn verdict(held: &[String], unjudged: Vec<Error>) -> Result<bool> {
     held.iter().try_for_each(|text| print_message(&format!("--fail-on {text}")))?;
     let mut unjudged = unjudged.into_iter();
@@ -266,6 +266,7 @@ fn load_cached(inputs: &[PathBuf], common: &Common) -> Option<Content> {
     }
 }
 
+/// Header lines: each trace with its size, omitted older traces, contradictory ranks, and GPUs.
 fn header(session: &Session<'_>, rank_conflict: Option<&str>) -> String {
     let infos = &session.infos;
     let mut out = String::new();
@@ -296,7 +297,8 @@ fn header(session: &Session<'_>, rank_conflict: Option<&str>) -> String {
     stackline_present::terminal::clean_lines(&out)
 }
 
-/// Lines on traces of a folder that newer ones of the same process or rank replace.
+/// Header lines with the numbers of older profiler cycles and of earlier processes of a rank that were omitted; empty
+/// if none.
 fn older_traces(session: &Session<'_>) -> String {
     let count = |of: fn(&ReadReport) -> u64| session.set.traces.iter().map(|trace| of(&trace.report)).sum::<u64>();
     let (cycles, restarted) = (count(older_cycles), count(earlier_processes));
@@ -335,7 +337,7 @@ fn line(info: &TraceInfo, many: bool) -> String {
     )
 }
 
-/// Shorten the tables of a report so that they fit a screen.
+/// Select the tables that the text report shows, reduced to their main columns and largest rows.
 fn fit_to_screen(tables: &[Table]) -> Vec<Table> {
     let find = |name: &str| tables.iter().find(|t| t.name == name).filter(|t| t.rows() > 0);
     let (coverage, short) = find("coverage").and_then(coverage_notes).unzip();
@@ -383,6 +385,7 @@ fn fit_to_screen(tables: &[Table]) -> Vec<Table> {
     out
 }
 
+/// Replace the notes of a table by the given note; without one, remove the notes.
 fn with_note(mut table: Table, note: Option<&str>) -> Table {
     table.notes.clear();
     table.notes.extend(note.map(str::to_owned));

@@ -34,6 +34,7 @@ struct OfTrace {
 }
 
 impl OfTrace {
+    /// Run the analyses of a command on one trace, and collect notes on its steps and the ends of collectives.
     fn compute(
         trace: &Trace,
         (command, default_analyses): (TableCommand, &[&'static Analysis]),
@@ -58,6 +59,7 @@ struct OfRun {
 }
 
 impl OfRun {
+    /// Join the tables of all traces by rank, with the comparison of rank clocks for `collectives`.
     fn merge(of_traces: Vec<OfTrace>, command: TableCommand, session: &Session<'_>) -> Self {
         let (mut of_each, mut looked, mut marks, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for trace_tables in of_traces {
@@ -75,7 +77,7 @@ impl OfRun {
     }
 }
 
-/// Run the analyses of a table command and print their tables.
+/// Run a command that only prints tables, such as `steps`: compute its analyses and print their tables.
 pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &Common) -> Result<()> {
     let is_named = |analysis: &Analysis| common.tables.iter().any(|table| analysis.tables.contains(&table.as_str()));
     let (default_analyses, requested_analyses): (Vec<&Analysis>, Vec<&Analysis>) =
@@ -169,19 +171,19 @@ fn remove_whole_trace_notes(tables: &mut [Table]) -> bool {
     had_any
 }
 
-/// Check if a table has non-zero numbers.
+/// Check if a table contains any number other than 0.
 fn has_numbers(table: &Table) -> bool {
     (0..table.rows())
         .any(|row| table.columns.iter().any(|column| number(table, &column.name, row).is_some_and(|n| n != 0.0)))
 }
 
-/// Notes on inferred or possible steps of programs that do not mark them.
+/// Lines `Note: …` on inferred or possible steps of programs that do not mark them, from the notes of each trace.
 fn notes(mut marks: Vec<String>) -> String {
     marks.dedup();
     terminal::clean_lines(&marks.iter().map(|text| format!("Note: {text}.\n")).collect::<String>())
 }
 
-/// Suggested command for operators; empty for a pipe, which cannot be read again.
+/// Text that suggests `stackline operators` as the next command; empty for a pipe, which cannot be read again.
 fn operators_next(inputs: &[PathBuf], common: &Common) -> String {
     if inputs.iter().any(|input| is_read_once(input)) {
         return String::new();

@@ -33,7 +33,8 @@ pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     Ok(served?)
 }
 
-/// Print the page's address and open the browser; return the temporary file that redirects the browser.
+/// Print the page's address and open the browser. Returns the temporary file that redirects the browser; `None` if no
+/// browser was opened.
 fn announce(url: &str, args: &ViewArgs, common: &Common) -> Result<Option<NamedTempFile>> {
     to_output(common, |out| writeln!(out, "{url}"))?;
     let way = if args.no_open { None } else { redirect(url).ok().filter(|way| open_browser(way.path())) };
@@ -86,7 +87,7 @@ fn open_inputs(inputs: &[PathBuf], common: &Common) -> Result<OpenRun> {
     Ok(opened?)
 }
 
-/// Starts the user's browser with a page on disk, if there is a screen to show it on.
+/// Start the user's browser with a local HTML file. Returns false without a display, or if no browser can be started.
 fn open_browser(page: &Path) -> bool {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());

@@ -125,7 +125,7 @@ fn edits(args: &WhatIfArgs) -> Result<Vec<Edit>> {
     Ok(edits)
 }
 
-/// Texts of edits: lines, or a JSON text or array of texts.
+/// Split the text of `--edit` into single edits: its lines, or the strings of a JSON string or array.
 fn edit_lines(text: &str) -> Vec<String> {
     // Findings without edits have null.
     let of_json = match serde_json::from_str::<Vec<Option<String>>>(text) {
@@ -154,6 +154,7 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Header of the text output: predicted time, gain with bounds, edits and notes.
 fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> String {
     let (gain, before) = (found.gain, found.before_ns());
     let share = |ns: i64| format!("{:.1} %", found.percent(ns));

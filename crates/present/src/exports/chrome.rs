@@ -1,4 +1,4 @@
-//! Chrome trace JSON that the reader turns into the same model again.
+//! Export of a trace as Chrome trace JSON, which Stackline's reader converts back to the same model.
 //!
 //! Times are exact decimal microseconds; arguments keep their types; tracks and processes keep their order. Repairs of
 //! reading remain: begin and end records become complete events, negative durations become 0. Spans that were cut at
@@ -203,6 +203,7 @@ fn write_metadata(trace: &Trace, list: &mut EventListWriter<'_>) -> io::Result<(
     Ok(())
 }
 
+/// Begin a metadata record (`M`) of a process or thread, without its arguments.
 fn meta_head(trace: &Trace, name: &str, pid: Key, tid: Option<Key>) -> String {
     let mut record = format!("{{\"ph\":\"M\",\"name\":\"{name}\"");
     key_member("pid", pid, trace, &mut record);
@@ -342,6 +343,7 @@ fn quote(text: &str) -> String {
     serde_json::Value::String(text.to_owned()).to_string()
 }
 
+/// Append a member with a value of JSON text to the record.
 fn member(name: &str, json: &str, record: &mut String) {
     let _ = write!(record, ",\"{name}\":{json}");
 }

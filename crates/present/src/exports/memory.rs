@@ -30,8 +30,9 @@ pub struct Waste {
 /// Callback for additional attributes of an object, as names and texts.
 pub type ObjectAttributes<'a> = dyn Fn(MemoryObjectId) -> Vec<(&'static str, String)> + 'a;
 
-/// Lanes of a memory trace, with waste and the attributes of each object from `attributes`. Start times never decrease,
-/// except for operators, which are listed at their end and drawn from their start.
+/// Convert a memory trace to a trace of timeline lanes, with the waste and attributes of each object.
+///
+/// Start times never decrease, except for operators, which are listed at their end and drawn from their start.
 pub fn lanes(memory: &MemoryTrace, waste: &[Waste], attributes: &ObjectAttributes<'_>) -> Trace {
     let mut writer = Writer::new(memory, attributes);
     writer.counters();
@@ -110,7 +111,7 @@ impl<'a> Writer<'a> {
         self.trace.attrs.push(&fields, &values);
     }
 
-    /// Add counters of the bytes in use on each device after each call that changes them.
+    /// Add a counter per device with the bytes in use after each call that changes them.
     fn counters(&mut self) {
         let objects = &self.memory.objects;
         let mut changes: FxHashMap<MemoryDeviceId, Vec<(usize, i128)>> = FxHashMap::default();
@@ -138,8 +139,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Start and end times of the memory-related calls. A call that starts inside another call of its stream ends no
-    /// later, so that calls nest.
+    /// Start and end times of the memory-related calls, by row; no end without a duration. A call inside another call
+    /// of its stream ends no later.
     fn spans(&self) -> Vec<(i64, Option<i64>)> {
         let calls = &self.memory.calls;
         let mut spans: Vec<(i64, Option<i64>)> = self.clock.iter().take(calls.len()).map(|at| (*at, None)).collect();
@@ -216,8 +217,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Assign memory objects, in the order of their allocation, to shared lanes. `None` if there are few enough for a
-    /// lane each.
+    /// Assign memory objects, in the order of their allocation, to lanes shared by objects with disjoint lifetimes.
+    /// `None` if few enough for one lane each.
     fn assign_lanes(&self, mut objects: Vec<MemoryObjectId>) -> Vec<(MemoryObjectId, Option<usize>)> {
         objects.sort_by_key(|object| self.memory.life(*object).start);
         if objects.len() <= MAX_OWN_LANES {

@@ -73,6 +73,7 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Write a packet, with the texts interned since the last packet.
     fn packet(&mut self, mut packet: proto::TracePacket) -> io::Result<()> {
         packet.trusted_packet_sequence_id = self.sequence;
         packet.sequence_flags = Some(if std::mem::replace(&mut self.started, true) { 2 } else { 3 });
@@ -133,6 +134,7 @@ impl<'a> Writer<'a> {
         Ok(left_out)
     }
 
+    /// Write the start of an event with a duration, after the ends of earlier slices in its lane.
     fn slice(&mut self, track: TrackId, event: EventId, lanes: &mut Lanes) -> io::Result<()> {
         let (start, end) = (self.trace.events.start[event.index()], self.trace.events.end(event));
         let placed = lanes.place(start, end);
@@ -145,6 +147,7 @@ impl<'a> Writer<'a> {
         self.start(uuid, event, EventType::SliceBegin)
     }
 
+    /// Write the ends of slices in one lane of a track.
     fn ends(&mut self, track: TrackId, lane: usize, ends: &[i64]) -> io::Result<()> {
         let uuid = self.tracks.lane(track, lane);
         for &end in ends {
@@ -199,7 +202,7 @@ impl<'a> Writer<'a> {
         trace.attrs.of_event(event).map(annotate).collect()
     }
 
-    /// Write the values of a counter event: each argument is a counter of its own.
+    /// Write the values of a counter event as packets: each numeric argument is a counter of its own.
     fn counter(&mut self, track: TrackId, event: EventId) -> io::Result<()> {
         let trace = self.trace;
         let (name, at) = (trace.events.name[event.index()], trace.events.start[event.index()]);

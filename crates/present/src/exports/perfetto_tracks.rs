@@ -118,7 +118,8 @@ fn process(trace: &Trace, id: ProcessId, uuid: u64) -> proto::TrackDescriptor {
     }
 }
 
-/// PID of a process of the operating system; `None` for others, since traces list GPUs as processes, too.
+/// PID of an operating-system process: one with threads. `None` for other entries, since traces list GPUs as processes,
+/// too.
 fn system_pid(trace: &Trace, id: ProcessId) -> Option<i32> {
     let has_threads = trace.tracks.tracks.iter().any(|t| t.process == id && t.kind == TrackKind::Thread);
     let pid = trace.tracks.processes[id.index()].pid.as_int()?;
@@ -151,7 +152,7 @@ pub(super) struct Placed {
 }
 
 impl Lanes {
-    /// Place a span in the first lane of a track where it nests.
+    /// Assign a span to the first lane of a track where it nests, or to a new lane.
     pub(super) fn place(&mut self, start: i64, end: i64) -> Placed {
         let fits = |open: &Vec<i64>| open.iter().rev().find(|&&e| e > start).is_none_or(|&e| end <= e);
         let found = self.open.iter().position(fits);

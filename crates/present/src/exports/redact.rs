@@ -24,7 +24,8 @@ const HARMLESS: &[&str] = &[
     "stackline:unrecorded",
 ];
 
-/// Entries to write, in file order: all, or with `redact` only those without private data.
+/// Top-level entries of a trace file as key and JSON text, in file order: all, or with `redact` only those without
+/// private data.
 pub(super) fn entries(meta: &TraceMeta, redact: bool) -> impl Iterator<Item = (&str, &str)> {
     meta.entries
         .iter()

@@ -70,8 +70,8 @@ fn fold(view: &CallView) -> Vec<Line> {
     lines
 }
 
-/// Join the names of consecutive nodes in at most `room` cells. If they do not fit, the first name, the number of
-/// omitted names, and the last names remain.
+/// Join the names of consecutive call-tree nodes in at most `room` cells. If they do not fit, the first name, the
+/// number of omitted names, and the last names remain.
 fn chain(view: &CallView, rows: &[usize], room: usize) -> String {
     let names: Vec<String> = rows.iter().map(|&row| clean(&view.label(row).short())).collect();
     let whole = names.join(ARROW);
@@ -104,6 +104,7 @@ impl TextColumn {
     }
 }
 
+/// Columns of numbers for the lines of a call tree view; in a comparison, those of both runs and the change.
 fn columns(view: &CallView, lines: &[Line]) -> Vec<TextColumn> {
     // A chain has the numbers of its last frame: the others have the same, and none of their own.
     let nodes: Vec<&ViewNode> = lines.iter().filter_map(|line| view.nodes.get(*line.rows.last()?)).collect();

@@ -29,7 +29,7 @@ const EPOCH: Scale = Scale { divisor: 1e9, suffix: "s", decimals: 6, grouped: fa
 /// Longer times in ns, which lie within a thousandth of each other, are times since an epoch (1970, or the start of the machine).
 const LONG_NS: u64 = 10_000_000_000_000;
 
-/// Check for a column of absolute times, which differ in digits that the usual scale hides.
+/// Check if a column contains absolute times, since an epoch, whose differences the usual scale would hide.
 fn is_far_from_origin(values: &Values) -> bool {
     let Values::I64(values) = values else { return false };
     let times = || values.iter().flatten().copied();

@@ -25,7 +25,7 @@ pub enum Extra<'a> {
 }
 
 impl<'a> Extra<'a> {
-    /// Value of a document key that is a JSON list; only one item at a time is in memory.
+    /// Value of a document key that is a JSON list, created while it is written, so that only one item is in memory.
     pub fn list<I: Iterator<Item: Serialize>>(items: impl Fn() -> I + 'a) -> Self {
         Self::List(Box::new(move |out| write_list(out, "  ", items())))
     }

@@ -1,4 +1,5 @@
-//! Spreads of times, whose columns a reader compares within a row: one unit for all of them.
+//! Common unit for the columns of a spread of times (mean, median, minimum, maximum), which readers compare within a
+//! row.
 
 use super::human::{self, Scale};
 use stackline_model::{Column, Unit, Values};
@@ -11,8 +12,8 @@ const MOST_DECIMALS: usize = 3;
 /// Limit in percent above which spreads are written as a multiple.
 const LARGE_PERCENT: f64 = 1000.0;
 
-/// Scale of a column in a table with a whole spread (median, least and so on): the unit of the median, with enough
-/// digits for the least value of all columns. If these are too many digits, the smallest unit of the columns.
+/// Scale of a column in a table with a whole spread (mean, median, minimum, maximum): the median's unit, with digits
+/// for the least value. `None` for other columns.
 pub(super) fn scale(columns: &[Column], at: usize) -> Option<Scale> {
     let find_column = |name: &str| columns.iter().find(|column| column.name == name);
     if !COLUMNS.contains(&&*columns[at].name) || !COLUMNS[..WHOLE].iter().all(|name| find_column(name).is_some()) {
@@ -40,7 +41,7 @@ fn magnitudes(values: &Values) -> Vec<f64> {
     }
 }
 
-/// Format a large spread in percent as a multiple, such as `12 times`; none for other numbers.
+/// Format a spread above 1000 % as a multiple, such as `12 times`; `None` for smaller values and other columns.
 pub(super) fn multiple(column: &Column, value: f64) -> Option<String> {
     let is_large = value.is_finite() && value > LARGE_PERCENT;
     let is_spread = column.unit == Unit::Percent && column.name.starts_with("spread");

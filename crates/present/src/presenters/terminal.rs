@@ -59,7 +59,7 @@ pub fn table(table: &Table, style: &Style) -> String {
     let mut lanes: Vec<TextColumn> = Vec::new();
     let bar = bar_column(table);
     for (i, column) in table.columns.iter().enumerate().filter(|(_, c)| rows == 0 || has_value(&c.values)) {
-        lanes.push(lane(column, &scale_of_size_columns(table, i), shown));
+        lanes.push(lane(column, &scale_of_column(table, i), shown));
         if Some(i) == bar && style.width >= WIDTH_FOR_BARS {
             lanes.push(bars(column, shown));
         }
@@ -109,7 +109,7 @@ pub fn bar(percent: f64, cells: usize) -> String {
     format!("{}{partial}", "█".repeat(eighths / 8))
 }
 
-/// A sentence under a table, wrapped at the width and indented.
+/// Format a note below a table: wrapped at the terminal width, indented, dim with color.
 pub fn note(text: &str, style: &Style) -> String {
     let mut out = String::new();
     for line in wrap(&clean(text), style.width.max(24) - 2) {
@@ -130,7 +130,7 @@ pub fn wrap_lines(text: &str, style: &Style) -> String {
     text.lines().map(one).collect()
 }
 
-/// Check if a character controls the terminal: control characters, line breaks, and marks of text direction.
+/// Check if a character could control a terminal: control characters, line breaks, and marks of text direction.
 pub(super) fn is_unseen(c: char) -> bool {
     let changes_direction =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -164,7 +164,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Wrap text for the terminal like [`wrap`], with words wider than a line cut.
+/// Wrap text at blanks to lines of at most `width` cells; words wider than a line are cut.
 fn wrap_hard(text: &str, width: usize) -> Vec<String> {
     let cut = |line: String| {
         let mut pieces = vec![String::new()];
@@ -206,8 +206,9 @@ fn bar_column(table: &Table) -> Option<usize> {
     })
 }
 
-/// Scale of a column. Sizes in a memory table share the scale of the largest adjacent column.
-fn scale_of_size_columns(table: &Table, at: usize) -> human::Scale {
+/// Scale of a table column: its own, or one shared with adjacent columns. Columns of a spread share one; so do similar
+/// sizes in a memory table.
+fn scale_of_column(table: &Table, at: usize) -> human::Scale {
     let (columns, own) = (&table.columns, human::scale(&table.columns[at]));
     let is_size = |column: &Column| column.unit == Unit::Bytes && matches!(column.values, Values::I64(_));
     if let Some(scale) = spread::scale(columns, at) {
@@ -321,7 +322,8 @@ fn shorten_kernel_names(lane: &mut TextColumn) {
     lane.width = lane.cells.iter().map(|c| c.width()).max().unwrap_or(0).max(lane.header.width());
 }
 
-/// Width limit that narrows columns of these widths by `over` cells in total; only the widest columns are narrowed.
+/// Width limit that narrows columns of these widths by `over` cells in total; only columns wider than the limit are
+/// narrowed.
 fn level(mut widths: Vec<usize>, over: usize) -> usize {
     widths.sort_unstable_by(|a, b| b.cmp(a));
     let mut freed = 0;
@@ -348,6 +350,7 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{head}…{tail}")
 }
 
+/// Leading characters that fit into `width` terminal cells.
 fn take(chars: impl Iterator<Item = char>, width: usize) -> String {
     let mut used = 0;
     chars
@@ -358,6 +361,7 @@ fn take(chars: impl Iterator<Item = char>, width: usize) -> String {
         .collect()
 }
 
+/// Draw the fitted columns as a table with a ruled header.
 fn draw(lanes: &[TextColumn], rows: usize, style: &Style) -> String {
     let mut grid = Grid::new();
     let ruled = presets::NOTHING.header_separator(LineStyle::none().fill('─'));

@@ -127,7 +127,7 @@ fn call_count(view: &CallView, row: usize) -> Option<u64> {
     Some(view.nodes[row].calls).filter(|&calls| calls > 0 && view.before.is_none())
 }
 
-/// Check that a row number exists in a call tree view.
+/// Convert a row number of a request to an index of the call tree view; an error if the view has no such row.
 fn checked_row(view: &CallView, root: u64) -> Result<usize, QueryError> {
     let row = usize::try_from(root).unwrap_or(usize::MAX);
     let missing = || QueryError::missing(format!("this view of the call tree has no node {root}"));
@@ -168,7 +168,8 @@ impl ViewRow {
         self.path().into_iter().map(|(_, label)| label.clone()).collect()
     }
 
-    /// Number of rows below the row without a box: beyond the limit, or missing in the view.
+    /// Number of frames below this row without a box: rows beyond the `kept` ones, and small callers that the view
+    /// itself omits.
     fn left_out(&self, kept: usize) -> usize {
         let (view, end) = (&self.view, subtree_end(&self.view, self.row));
         let small_callers = view.small_callers.get(self.row..end).unwrap_or_default();
@@ -230,8 +231,8 @@ impl<'o> ViewRequest<'o> {
         }
     }
 
-    /// Compute the node at a path of labels by another metric, as the root of a view without callers. `None` if that
-    /// needs the whole view.
+    /// Compute the node at a path of labels by another metric, as the root of a view without callers. `None` in a
+    /// comparison, or if that needs the whole view.
     fn view_at_path(&self, metric: CallMetric, labels: &[CallLabel]) -> Option<CallView> {
         let options = ViewOptions { metric, ..self.options.clone() };
         let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
@@ -245,7 +246,7 @@ impl<'o> ViewRequest<'o> {
         self.least.is_some_and(|least| least < NARROWEST)
     }
 
-    /// Cache key of the requested call tree view.
+    /// Cache key of the requested call tree view: all arguments except the selected row and the minimum width.
     fn key(&self, arguments: &Arguments) -> String {
         let key = arguments.without(&["root", "least"]).key();
         if self.includes_narrow_rows() { format!("fine\n{key}") } else { key }

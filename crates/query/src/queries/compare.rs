@@ -87,7 +87,7 @@ pub(super) fn memory(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryErr
     Answer::document(&MemoryPeaks { devices: devices.into_iter().map(String::as_str).map(row).collect() })
 }
 
-/// Peak memory of a run in bytes, by device.
+/// Peak memory of a run in bytes, by device; empty without memory data.
 fn peaks(opened: &OpenRun) -> BTreeMap<String, u64> {
     let memory = opened.has_memory().then(|| opened.memory(None).ok()).flatten();
     let mut peaks = BTreeMap::new();

@@ -88,7 +88,8 @@ fn checked_rules(found: &Findings) -> Vec<Rule<'_>> {
         .collect()
 }
 
-/// Findings below the limit for the list, those with the largest gains first.
+/// The five findings below the gain limit with the largest gains, largest first, in percent of a step or of peak
+/// memory.
 fn nearest(found: &Findings) -> Vec<NearMiss<'_>> {
     let part = |finding: &Finding| match &finding.memory {
         Some(memory) => memory.percent(),
@@ -105,7 +106,7 @@ fn nearest(found: &Findings) -> Vec<NearMiss<'_>> {
     nearest.collect()
 }
 
-/// Thresholds of a rule for `--set`: name, value, meaning. Empty for Python rules.
+/// Thresholds of a rule for `--set`: name, default value, meaning. Empty for Python rules.
 fn thresholds(code: &str) -> Vec<(&'static str, f64, &'static str)> {
     let settings = findings::rules::find(code).map_or(&[][..], |rule| rule.settings);
     settings.iter().map(|setting| (setting.name, setting.default, setting.about)).collect()

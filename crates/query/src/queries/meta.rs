@@ -192,6 +192,7 @@ fn has(opened: &OpenRun) -> Has {
     }
 }
 
+/// Describe the processes of a recording, with its numbers of threads and nodes.
 fn recording(tree: &CallingContextTree) -> RecordingMeta<'_> {
     RecordingMeta {
         processes: tree.processes.iter().map(process).collect(),
@@ -228,6 +229,7 @@ fn of_trace<'a>(trace: &'a Trace, info: &'a TraceInfo, chosen: Option<(i64, i64)
     }
 }
 
+/// Convert the clock offset of a device to its JSON form.
 fn clock(device_clock: &DeviceClock) -> Clock {
     Clock {
         device: device_clock.device,
@@ -241,7 +243,7 @@ fn clock(device_clock: &DeviceClock) -> Clock {
     }
 }
 
-/// Recording overhead per operator of a recording's trace; `None` for other traces.
+/// Cost to record an operator, measured in a recording by Stackline; `None` for other traces, or if not measured.
 fn cost(trace: &Trace) -> Option<RecordingCost> {
     let cost = Recording::from_trace(trace)?.operator_cost()?;
     let operators = trace.events.kind.iter().filter(|kind| **kind == EventKind::Operator).count();

@@ -109,7 +109,8 @@ fn events(trace: &Trace, names: &Names, origin: i64, needle: &str) -> (Vec<Found
     (rows.iter().map(row).collect(), total - rows.len())
 }
 
-/// Flat view of the call tree, whose rows are functions, modules and operators; `None` without a tree.
+/// Flat view of the call tree by its first metric, with one row per function, module or operator; `None` without a tree
+/// or metric.
 fn flat(opened: &OpenRun, arguments: &Arguments) -> Result<Option<Arc<CallView>>, QueryError> {
     let source = match opened.calls(arguments.number("rank")?, arguments.part()?) {
         Ok(source) => source,

@@ -226,6 +226,7 @@ impl Boxes {
         boxes
     }
 
+    /// Number of boxes in all rows.
     fn count(&self) -> usize {
         self.rows.iter().map(|row| row.boxes.len()).sum()
     }
@@ -285,7 +286,7 @@ pub(super) fn first_lanes(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     }
 }
 
-/// Prefetched query arguments for all timeline lanes over the whole time.
+/// Prefetched arguments of the queries for timeline boxes and counters: all tiles that cover the whole trace.
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Timeline => whole(opened),
@@ -294,7 +295,7 @@ pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     }
 }
 
-/// Query arguments for all tiles of the first trace.
+/// Query arguments for the tiles that cover the whole first trace; none without a trace.
 fn whole(opened: &OpenRun) -> Vec<Arguments> {
     let Ok((_, trace)) = opened.trace(None) else { return Vec::new() };
     let length = trace.span().map_or(0, |(start, end)| end.saturating_sub(start));

@@ -44,7 +44,7 @@ impl Declarations {
         all
     }
 
-    /// Add the document type of a query.
+    /// Add the document type of a query, with all types that the document contains.
     pub(super) fn add<T: TS + 'static>(&mut self, query: &'static str) {
         self.visit::<T>();
         self.documents.insert(query, Document { name: T::name(), inline: T::inline() });
@@ -66,7 +66,7 @@ impl Declarations {
     }
 }
 
-/// TypeScript type of the columns in a query's answer.
+/// Line of the TypeScript declarations with the columns of a query's answer.
 fn columns(query: &super::Query) -> String {
     let columns: Vec<String> = query.columns.iter().map(|name| format!("readonly {name}: Column")).collect();
     format!("  readonly \"{}\": {{ {} }};\n", query.name, columns.join("; "))

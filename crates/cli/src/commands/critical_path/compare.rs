@@ -124,6 +124,7 @@ fn notes(rows: &[Row], start_ns: i64) -> Vec<String> {
     notes
 }
 
+/// Report of method `ctda` for the whole trace or the selected annotation.
 fn ctda_report(args: &CriticalPathArgs, trace: &Trace) -> Result<CtdaReport> {
     let instance = args.instance.map(instances).transpose()?;
     let options = CtdaOptions { annotation: args.annotation().to_owned(), instance, steps: None, phase_rules: None };
@@ -133,6 +134,7 @@ fn ctda_report(args: &CriticalPathArgs, trace: &Trace) -> Result<CtdaReport> {
 /// Nodes of the graph, start and end of the window, length of the path, percent by cause.
 type Found = (usize, (i64, i64), i64, BTreeMap<String, f64>);
 
+/// Run one critical-path method and convert its result, or its error, to a row of the comparison.
 fn row_of(method: &'static str, run: impl FnOnce() -> Result<Found>) -> Row {
     match run() {
         Ok((nodes, window, path, bound_by)) => Row {

@@ -62,12 +62,14 @@ fn refuse_options_of_hta(args: &CriticalPathArgs) -> Result<()> {
     }
 }
 
+/// Read a file of phase rules, which extend the built-in rules.
 fn read_rules(file: &Path) -> Result<PhaseRules> {
     let text =
         std::fs::read_to_string(file).map_err(|e| unreadable(format!("{}: cannot read: {e}", file.display())))?;
     PhaseRules::extended_by(&text).map_err(|e| WrongUse(format!("{}: {e}", file.display())).into())
 }
 
+/// Print the critical path by method `ctda`, compared with the path before what-if edits, if any.
 fn answer(path: &CtdaPath, before: Option<&(i64, CtdaReport)>, session: &Session<'_>, common: &Common) -> Result<()> {
     let report = path.report();
     let people = common.format == Format::Table && common.tables.is_empty();
@@ -114,6 +116,7 @@ fn extra<'a>(report: &'a CtdaReport, before: Option<&(i64, CtdaReport)>) -> Resu
     Ok(extra)
 }
 
+/// Header of the text output: length of the path, causes of its time, predicted effect of edits, and warnings.
 fn head(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> String {
     let scope = match (report.options.annotation.as_str(), report.options.steps) {
         ("", None) => "the whole trace".to_owned(),

@@ -77,7 +77,7 @@ fn short(table: &Table) -> Table {
     }
 }
 
-/// Window of each trace that the options select. Ranks of a job share inferred steps.
+/// Window that the options select, for each trace of the session. Ranks of one job share inferred steps.
 fn windows(session: &Session<'_>, args: &CriticalPathArgs) -> Result<Vec<StepSelection>> {
     let traces = &session.set.traces;
     if args.annotation().is_empty() && session.is_one_job() {
@@ -87,7 +87,8 @@ fn windows(session: &Session<'_>, args: &CriticalPathArgs) -> Result<Vec<StepSel
     traces.iter().map(|trace| window(trace, args.annotation(), args.instance, &session.scope)).collect()
 }
 
-/// Window of the trace that the options select.
+/// Window of one trace that the options select: instances of an annotation, steps (marked or inferred), or the whole
+/// trace.
 pub(in crate::commands) fn window(
     trace: &Trace,
     annotation: &str,
@@ -176,6 +177,7 @@ fn assumption_text(report: &ExactReport) -> String {
     }
 }
 
+/// Header of the text output: window, length of the path, notes, assumptions and warnings.
 fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String {
     let scope = choice.in_words();
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;

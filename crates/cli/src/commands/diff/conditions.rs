@@ -94,6 +94,7 @@ impl Condition {
         Ok(Self { text: text.to_owned(), subject, comparison, limit })
     }
 
+    /// Check if the condition applies to a row of a table of changes, by table, measure or name.
     fn is_about(&self, table: ChangeTable, change: &Change) -> bool {
         match &self.subject {
             // A step that is as long as it was may come as much later.
@@ -208,6 +209,7 @@ impl Condition {
         }
     }
 
+    /// Error for a name that no row of the table has, with similar names.
     fn unknown(&self, table: ChangeTable, near: &str) -> anyhow::Error {
         let (text, label) = (&self.text, table.name());
         if table == ChangeTable::Functions {
@@ -268,6 +270,7 @@ impl Condition {
         steps.filter(|change| change.measure == measure).find(|c| c.before_ns > 0.0 && c.after_ns == 0.0)
     }
 
+    /// Check if the increase of a row exceeds the limit. A row without a time in A counts if it has one in B.
     fn is_above(&self, diff: &Diff, change: &Change) -> bool {
         match diff.percent(self.table(), change) {
             Some(percent) => self.comparison.holds(percent, self.limit),
@@ -275,6 +278,7 @@ impl Condition {
         }
     }
 
+    /// Sentence on a row whose increase exceeds the limit, with the significance of the change.
     fn words(&self, diff: &Diff, change: &Change, verdict: Verdict) -> String {
         let (whole, unit) = if diff.per == Per::Step { ("the step", "step") } else { ("the run", "run") };
         let subject = match (&change.operator, &*change.name) {

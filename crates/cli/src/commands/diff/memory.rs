@@ -10,7 +10,8 @@ use stackline_engine::Run;
 use stackline_memory::tables::{comparison_table, peaks_comparison_table};
 use stackline_present::human::bytes;
 
-/// Compare the memory peaks of both sides if all runs contain only memory data; return false otherwise.
+/// Compare and print the memory peaks of two runs if both contain only memory data; return false if neither does. Error
+/// for a mix.
 ///
 /// # Errors
 /// If some of them hold only memory, or options are given that only traces have.
@@ -40,6 +41,7 @@ pub(super) fn compare(args: &DiffArgs, common: &Common, (before, after): (&[Run]
     Ok(true)
 }
 
+/// Print the compared peaks of two memory snapshots, and the memory at the peaks by source line.
 fn write(common: &Common, before: &Run, after: &Run) -> Result<()> {
     let traces = [before.memory(None)?, after.memory(None)?];
     let [first, second] = &traces;

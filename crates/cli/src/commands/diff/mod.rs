@@ -31,7 +31,7 @@ struct OpenedSides {
     reports: Vec<ReadReport>,
 }
 
-/// Run the command. The result is true if a `--fail-on` condition held.
+/// Run `stackline diff`: compare runs and print the changes. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     let (before, after) = sides(args)?;
     let runs = open_runs((before, after), common)?;
@@ -127,6 +127,7 @@ fn open_runs((before, after): (&[PathBuf], &[PathBuf]), common: &Common) -> Resu
     Ok((before.iter().map(run).collect::<Result<_>>()?, after.iter().map(run).collect::<Result<_>>()?))
 }
 
+/// Read the runs of both sides as profiles, without warm-up steps. Error for a mix of call-tree recordings and traces.
 fn open((before, after): (Vec<Run>, Vec<Run>), common: &Common) -> Result<OpenedSides> {
     let _progress = before.first().map(|run| ProgressDisplay::start(&run.options().watch));
     let scope = common.scope();
@@ -159,6 +160,7 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(|path| path.display().to_string()).collect()
 }
 
+/// Write the comparison in the requested form: Markdown, text, JSON or CSV.
 fn write(
     args: &DiffArgs,
     common: &Common,

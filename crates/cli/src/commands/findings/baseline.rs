@@ -232,6 +232,7 @@ fn by_identity(rows: impl Iterator<Item = (Row, bool)>) -> BTreeMap<Identity, Ea
     by_identity
 }
 
+/// Change of a gain from the baseline: unchanged within 20 % of the larger gain.
 fn change(before: i64, now: i64) -> Change {
     let (difference, larger) = (before.abs_diff(now), before.unsigned_abs().max(now.unsigned_abs()));
     let is_same = difference.saturating_mul(100) <= larger.saturating_mul(SAME);

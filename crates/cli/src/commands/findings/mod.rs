@@ -36,7 +36,7 @@ const TOP: usize = 10;
 /// Name of the table of findings that are not to be shown.
 pub(super) const IGNORED: &str = "ignored";
 
-/// Run the command. The result is true if a `--fail-on` condition held.
+/// Run `stackline findings`: search for issues and print them. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     if let Some(code) = &args.explain {
         return explain(code, args, common).map(|()| false);
@@ -109,7 +109,8 @@ fn is_for_people(common: &Common) -> bool {
     common.format == Format::Table && common.tables.is_empty()
 }
 
-/// Parse conditions and options, before the input is read.
+/// Parse the `--fail-on` conditions and the options of rules (thresholds, minimum gain, steps) before the input is
+/// read.
 fn parse_options(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Options)> {
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     if args.baseline.is_none() && conditions.iter().any(Condition::needs_baseline) {
@@ -176,7 +177,7 @@ pub(super) fn compared<'f>(
     }
 }
 
-/// Check if the rule with this code ran.
+/// Check if the rule with this code exists and ran: it had its data and did not fail.
 fn was_checked(found: &Findings, code: &str) -> bool {
     let is_unchecked = || found.unchecked.iter().any(|unchecked| unchecked.rule.code == code);
     found.rules.iter().any(|rule| rule.code == code) && !is_unchecked()
@@ -226,8 +227,8 @@ fn write(
     Answer { command: "findings", session, extra, tables, head, shown: None }.write(common)
 }
 
-/// Write findings as a document for other tools, such as SARIF. Findings without source location refer to the file
-/// `input`.
+/// Text of a document with the findings for other tools, such as SARIF. Findings without source location refer to the
+/// file `input`.
 pub(super) fn for_tools(document: Document, view: &Shown<'_>, input: Option<&Path>) -> Result<String> {
     Ok(match document {
         Document::Markdown => markdown(view),

@@ -37,7 +37,8 @@ pub(super) struct PythonRules {
 }
 
 impl PythonRules {
-    /// Start an interpreter that loads the Python rules, and read their metadata.
+    /// Start an interpreter that loads the Python rules of `--rules`, and read their metadata; `None` without the
+    /// option.
     ///
     /// # Errors
     /// If there is no interpreter with the package, or a file of rules makes no sense.
@@ -113,11 +114,13 @@ impl PythonRules {
         }
     }
 
+    /// Time limit of a rule in seconds, as `--rule-timeout` gives it.
     fn seconds(&self) -> f64 {
         (self.limit - GRACE).as_secs_f64()
     }
 
-    /// Wait until all Python rules have ended, and return their findings.
+    /// Wait until all Python rules have ended, and return their findings. After a rule that blocks or crashes, a new
+    /// interpreter runs the others.
     ///
     /// # Errors
     /// If the interpreter cannot read the input, or sends an invalid message.
@@ -134,7 +137,8 @@ impl PythonRules {
         Ok(self.others)
     }
 
-    /// Read messages of the interpreter until all Python rules have run, or one exceeds its time limit.
+    /// Read messages of the interpreter until all Python rules have run. Returns the code of a rule that exceeds its
+    /// time limit or ends the interpreter.
     fn run(&mut self) -> Result<Option<String>> {
         let mut current: Option<(String, Instant)> = None;
         loop {
@@ -192,7 +196,8 @@ fn python_rule_settings(args: &FindingsArgs) -> impl Iterator<Item = &String> {
     args.set.iter().filter(|text| is_own(text))
 }
 
-/// Check if a setting such as `MY001.most=5` belongs to a Python rule.
+/// Check if the code in a setting such as `MY001.most=5` is none of a built-in rule, so that it belongs to a Python
+/// rule.
 pub(super) fn is_own(setting: &str) -> bool {
     let code = setting.split_once('=').and_then(|(name, _)| name.trim().split_once('.')).map(|(code, _)| code);
     let is_ours = |code: &str| {
@@ -202,7 +207,7 @@ pub(super) fn is_own(setting: &str) -> bool {
     code.is_some_and(|code| !code.is_empty() && !is_ours(code))
 }
 
-/// Rule files without duplicates, which are reported.
+/// Rule files of `--rules`, each once. Duplicates are reported on standard error.
 fn without_duplicates(given: &[PathBuf]) -> Result<Vec<&Path>> {
     let mut once: Vec<&Path> = Vec::new();
     let same = |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
@@ -215,6 +220,7 @@ fn without_duplicates(given: &[PathBuf]) -> Result<Vec<&Path>> {
     Ok(once)
 }
 
+/// Return an error if the Python package and this program have different protocol versions.
 fn check_version(protocol: u32, version: &str) -> Result<()> {
     if protocol == PROTOCOL {
         return Ok(());
@@ -226,6 +232,7 @@ fn check_version(protocol: u32, version: &str) -> Result<()> {
     )))
 }
 
+/// Text of a path for the request to the interpreter. Error for standard input, and for names that are not UTF-8.
 fn text(path: &Path) -> Result<&str> {
     if path == Path::new("-") {
         return Err(wrong_use(

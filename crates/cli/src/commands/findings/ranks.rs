@@ -20,6 +20,7 @@ type How<'o> = (&'o Options, &'o mut Option<PythonRules>);
 /// Callback for each rank's trace with its findings, while the trace is in memory.
 type See<'s> = &'s mut dyn FnMut(i64, &Trace, &Findings);
 
+/// Findings of the user's Python rules, after waiting for their end; empty without Python rules.
 fn external_rules(own: &mut Option<PythonRules>) -> Result<ExternalRules> {
     Ok(own.take().map(PythonRules::finish).transpose()?.unwrap_or_default())
 }

@@ -104,7 +104,7 @@ impl Suppressions {
         Some(IgnoreLocation::Comment(format!("{file}:{line}")))
     }
 
-    /// Add source files that a trace names to the files that are searched for comments.
+    /// Add source files that a trace names to those in which `warnings` searches for ignore comments without effect.
     pub(crate) fn note_files(&self, files: BTreeSet<&str>) {
         self.named.borrow_mut().extend(files.into_iter().map(str::to_owned));
     }
@@ -191,6 +191,7 @@ pub(super) fn is_python_rule_code(code: &str) -> bool {
     !code.starts_with("SL") && code.ends_with(|c: char| c.is_ascii_digit())
 }
 
+/// Parse the lines of an ignore file; empty lines and comments are skipped. Error for an unknown code.
 fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

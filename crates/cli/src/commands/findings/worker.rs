@@ -99,6 +99,7 @@ impl Worker {
         }
     }
 
+    /// Kill the interpreter process, if it still runs, and reap it.
     fn stop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
@@ -112,6 +113,7 @@ impl Drop for Worker {
     }
 }
 
+/// Error for a line of the interpreter that is not a known message.
 fn not_understood(line: &str, error: &serde_json::Error) -> anyhow::Error {
     let begin: String = line.chars().take(120).collect();
     anyhow!(

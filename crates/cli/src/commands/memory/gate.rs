@@ -48,7 +48,7 @@ impl Gate {
         args.document.is_some() || args.ignore.is_some() || self.baseline.is_some() || !self.conditions.is_empty()
     }
 
-    /// Search a memory trace for findings, and evaluate the `--fail-on` conditions.
+    /// Search a memory trace for findings, compare them with the baseline, and evaluate the `--fail-on` conditions.
     pub(super) fn judge(self, args: &MemoryArgs, analysis: &MemoryAnalysis<'_>) -> Result<Judged> {
         let keep = |finding: &Finding| self.suppressions.suppression_of(finding).is_none();
         let mut found = Findings::from_memory(memory_findings(analysis, args.gate.min_gain(), &keep));

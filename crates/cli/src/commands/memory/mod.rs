@@ -27,7 +27,7 @@ use stackline_present::terminal::clean_lines;
 /// Points of the curve for people.
 const CURVE_POINTS: usize = 20;
 
-/// Run the command. The result is true if a `--fail-on` condition held.
+/// Run `stackline memory`: print peaks, waste and suggestions. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
         return Err(wrong_use("--steps does not apply, because a memory trace has no steps; leave --steps out"));
@@ -71,7 +71,8 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     judged.end(written)
 }
 
-/// The memory trace of the input; of a process or a rank, if one was chosen.
+/// Read the memory trace of the process or rank that the options select. By default, that of the run; of a recording,
+/// the process with the highest peak.
 fn select_memory(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<MemoryTrace> {
     match (process, rank) {
         (Some(_), Some(_)) => {
@@ -87,7 +88,7 @@ fn select_memory(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Res
     reading(run, |run| run.memory(rank))
 }
 
-/// The memory trace of one process of a recording.
+/// Read the memory trace of one process of a recording, requested by PID or by the label of the trace.
 fn memory_of_process(run: &Run, requested: &str) -> Result<MemoryTrace> {
     let mut processes = run.memories_of_processes()?;
     let is_match = |label: &str| label == requested || label.rsplit_once(':').is_some_and(|(_, pid)| pid == requested);
@@ -227,7 +228,8 @@ fn cut_note(common: &Common, listed: &[usize], chosen: &[usize]) -> Option<Strin
         .then(|| "Some suggestions to combine with --apply are not in the table; --limit 0 shows all rows.".to_owned())
 }
 
-/// Remove columns that only repeat others, such as file and line, which the source location contains.
+/// Remove table columns that repeat others or have no values, and move source locations next to the bytes, for text
+/// output.
 fn for_people(table: &mut Table) {
     if table.name == "memory_at_peak" {
         return;
@@ -264,7 +266,8 @@ fn place_before_numbers(table: &mut Table) {
     table.columns.insert(to, column);
 }
 
-/// A trace that is nothing but the read report, which every answer shows.
+/// Create a trace with only the name and read report of a memory trace, because output documents take read reports from
+/// traces.
 pub(in crate::commands) fn described(memory: &MemoryTrace) -> Trace {
     let mut trace = Trace::default();
     trace.meta.name.clone_from(&memory.label);

@@ -124,6 +124,7 @@ fn name_of_member((path, name): (&Path, &str), trace: &MemoryTrace, files: &File
     }
 }
 
+/// Return an error if options were given that apply only to a single memory trace.
 fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
     let gate = &args.gate;
     let given = [

@@ -119,6 +119,7 @@ fn forwarded_signals() -> impl Iterator<Item = i32> {
     PASSED_ON.into_iter().filter(|&signal| !is_ignored(signal))
 }
 
+/// Check if this process ignores a signal, according to `/proc/self/status`.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -131,6 +132,7 @@ const NOT_FOUND: u8 = 127;
 /// Exit code where it cannot be run.
 const NOT_RUN: u8 = 126;
 
+/// Error for a command that cannot be started, with the exit code that shells use.
 fn not_started(program: &OsString, error: &io::Error) -> anyhow::Error {
     let name = program.to_string_lossy();
     match error.kind() {

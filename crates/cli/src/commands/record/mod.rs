@@ -117,6 +117,7 @@ enum Part {
     Ends,
 }
 
+/// Part of the program's run that the options select for recording.
 fn part(args: &RecordArgs, common: &Common) -> Part {
     if args.duration.is_some() {
         Part::Ends

@@ -27,7 +27,7 @@ pub(super) struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Create the run directory: `output`, or one named after the command.
+    /// Create the run directory with the files that inject the recorder: at `output`, or named after the command.
     pub(super) fn create(output: Option<&Path>, command: &[OsString]) -> Result<Self> {
         let given = match output {
             Some(path) => make(path)?,
@@ -43,6 +43,7 @@ impl RunDirectory {
         Ok(place)
     }
 
+    /// Create the directory of event streams and the files that inject the recorder.
     fn fill(&self) -> Result<()> {
         if self.run.as_os_str().to_string_lossy().contains(':') {
             return Err(wrong_use(format!("{}: PYTHONPATH cannot contain a path with a colon", self.run.display())));
@@ -89,7 +90,7 @@ impl RunDirectory {
         let _ = fs::remove_dir_all(self.inject_directory());
     }
 
-    /// Remove a run directory in which nothing was recorded.
+    /// Remove the files that inject the recorder, and the run directory if it is empty, because nothing was recorded.
     pub(super) fn give_up(&self) {
         self.remove_bootstrap();
         // Best effort, and only what is empty: nothing that a process wrote is removed.
@@ -98,6 +99,7 @@ impl RunDirectory {
     }
 }
 
+/// Create a directory and return its path. Error if it exists.
 fn make(path: &Path) -> Result<PathBuf> {
     match fs::create_dir(path) {
         Ok(()) => Ok(path.to_owned()),
@@ -145,6 +147,7 @@ fn name(command: &[OsString]) -> String {
     if name.trim_matches('.').is_empty() { "run".to_owned() } else { name }
 }
 
+/// Replace a character that directory names should not contain by `-`.
 fn plain(letter: char) -> char {
     if letter.is_control() || matches!(letter, '/' | '\\' | ':') { '-' } else { letter }
 }

@@ -25,7 +25,7 @@ pub(super) fn sentence(run: &Path) -> String {
     }
 }
 
-/// Number of event streams that a running process still has open.
+/// Number of event streams of a recording that a running process still has open.
 fn count(streams: &Path) -> usize {
     let Ok(entries) = fs::read_dir(streams) else { return 0 };
     entries.flatten().filter(|entry| is_written(&entry.path()).unwrap_or(false)).count()

@@ -13,7 +13,7 @@ use stackline_present::human;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-/// The report of a recording in the mode that keeps a call tree, of one rank or all.
+/// Text of the report for AI agents on a recording or profile that is only a call tree, for one rank or all.
 ///
 /// # Errors
 /// If it cannot be read, or has no such rank.
@@ -42,7 +42,7 @@ pub(in crate::commands) fn report_calls(run: &Run, common: &Common, source: &Sou
     Ok(cut(out, &format!("{findings}{} --lines", more("calls"))))
 }
 
-/// Append the Python source lines with the largest exclusive time.
+/// Append the Python source lines with the largest exclusive time, and the time of all imports.
 fn lines(tree: &CallingContextTree, out: &mut String) {
     let times = [CallMetric::WallTime, CallMetric::CpuTime, CallMetric::OperatorTime];
     let Some(metric) = times.into_iter().find(|metric| tree.measured().contains(metric)) else { return };

@@ -21,7 +21,7 @@ const PEAKS: usize = 1;
 /// Number of listed source locations.
 const PLACES: usize = 6;
 
-/// The report of a file of memory, or of several.
+/// Text of the report for AI agents on a memory file, or on several.
 ///
 /// # Errors
 /// If none can be read.
@@ -59,7 +59,7 @@ pub(in crate::commands) fn report_memory(run: &Run, common: &Common) -> Result<S
     Ok(cut(out, &more))
 }
 
-/// Comparison of several files, with the highest peak of each.
+/// Text of the report for AI agents on several memory files: comparison of their highest peaks.
 fn report_several_files(run: &Run, files: &[(PathBuf, String)], common: &Common) -> Result<String> {
     let memory::Read { memories, reports } = memory::read_several(run, files, common)?;
     let mut out = String::from("Report of device memory from several files. Sizes are from the files.\n");
@@ -134,6 +134,7 @@ fn rows(table: &Table, out: &mut String) {
     }
 }
 
+/// Text of a table cell with its unit; `None` if the cell is empty.
 fn cell(values: &Values, unit: Unit, row: usize) -> Option<String> {
     match values {
         Values::I64(values) => values[row].map(|value| match unit {

@@ -117,6 +117,7 @@ impl<'t> Work<'t> {
     }
 }
 
+/// Text of the report for AI agents with the given limits on lines and names.
 fn text_of_lengths(
     session: &Session<'_>,
     (content, work): (&Content, &Work<'_>),
@@ -223,13 +224,14 @@ fn steps(spread: Option<&Table>, are_inferred: bool, most: usize, out: &mut Stri
     more(rows.len(), most, "ranks or processes with steps", out);
 }
 
-/// Write the number of unlisted items.
+/// Append a line with the number of unlisted items, if `listed` is less than `count`.
 fn more(count: usize, listed: usize, what: &str, out: &mut String) {
     if count > listed {
         let _ = writeln!(out, "Not listed: {} more {what}", count - listed);
     }
 }
 
+/// Append the findings with their gains and locations, the uncovered time, and notes.
 fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let place_of = |text: &str| if lengths.whole_paths { text.to_owned() } else { names::without_folders(text) };
     let unit = match found.steps {
@@ -287,6 +289,7 @@ fn listed(findings: &[Finding], most: usize) -> impl Iterator<Item = (usize, &Fi
     findings.iter().enumerate().take(most).chain(first_of_memory)
 }
 
+/// Text with the gain or memory saving of a finding and its bounds; empty without a gain.
 fn gain(finding: &Finding, found: &Findings) -> String {
     if let Some(saved) = &finding.memory {
         return format!("; predicted saving {}", memory_gain(saved));
@@ -305,7 +308,7 @@ fn gain(finding: &Finding, found: &Findings) -> String {
     })
 }
 
-/// Number of traces that a sum covers; empty for one trace.
+/// Text with the number of traces that a sum covers; empty for one trace.
 fn sum_coverage(traces: usize) -> String {
     if traces > 1 { format!(", summed over the {traces} traces") } else { String::new() }
 }
@@ -361,6 +364,7 @@ impl Kernels {
     }
 }
 
+/// Append the operators with the largest self CPU time.
 fn operators_of(operators: &[Summed<'_>], traces: usize, lengths: Lengths, out: &mut String) {
     let _ = writeln!(out, "\nOperators by own CPU time{}:", sum_coverage(traces));
     for operator in operators.iter().take(KERNELS) {
@@ -386,7 +390,7 @@ fn shapes<'t>(traces: &'t [Trace], scope: Scope, kernels: &[&'t str]) -> BTreeMa
     most.into_iter().map(|(name, (_, shape))| (name, shape.replace(", ", ",").replace(",[]", ""))).collect()
 }
 
-/// Add kernel times by name and input shapes of the launching operator.
+/// Add to `times` the kernel times of one trace, by kernel name and input shapes of the launching operator.
 fn shapes_of<'t>(trace: &'t Trace, scope: Scope, kernels: &[&str], times: &mut BTreeMap<(&'t str, &'t str), i64>) {
     let (dims, work) = (trace.attr("Input Dims"), scope.resolved(trace));
     let work = work.gpu_work(trace);

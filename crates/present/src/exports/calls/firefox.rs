@@ -69,6 +69,7 @@ fn categories(profile: &mut Profile) -> BTreeMap<FrameKind, CategoryHandle> {
     .into()
 }
 
+/// Add the stacks of one thread to the profile as samples, one after another in time. Weights are set later.
 fn add(
     profile: &mut Profile,
     thread: ThreadHandle,

@@ -39,7 +39,7 @@ fn weighted_stacks(tree: &CallingContextTree, metric: CallMetric) -> Vec<Weighte
         .collect()
 }
 
-/// Name of a frame as one text: Python frames with file and line, as in py-spy.
+/// Display name of a frame; for Python frames with file name and line, as in py-spy.
 fn title(tree: &CallingContextTree, frame: &Frame) -> String {
     let name = frame.title(&tree.strings);
     match *frame {
@@ -52,7 +52,7 @@ fn title(tree: &CallingContextTree, frame: &Frame) -> String {
     }
 }
 
-/// Name of a thread.
+/// Display name of a thread in an export: rank, process, thread name and thread ID.
 fn thread_title(tree: &CallingContextTree, thread: CallThreadId) -> String {
     let Some(row) = tree.threads.get(thread.index()) else { return "thread".to_owned() };
     let process = tree.processes.get(row.process.index());
@@ -60,7 +60,7 @@ fn thread_title(tree: &CallingContextTree, thread: CallThreadId) -> String {
     format!("{rank}process {}, {} {}", tree.process_title(row.process), tree.strings.get(row.name), row.tid)
 }
 
-/// Name of the whole run: the command.
+/// Display name of the whole run: the command line of its first process.
 fn run_title(tree: &CallingContextTree) -> String {
     tree.processes.first().map_or_else(|| "recording".to_owned(), |process| process.command.join(" "))
 }

@@ -95,7 +95,7 @@ fn places_of(tree: &CallingContextTree, node: CallNodeId) -> Vec<CallNodeId> {
     places
 }
 
-/// Check if a node's frame is inlined into its parent, so that both are one location.
+/// Check if a node's frame is inlined into the frame of its parent, so that pprof has one location for both.
 fn is_inlined(tree: &CallingContextTree, node: CallNodeId) -> bool {
     matches!(tree.frame(node), Some(Frame::Native { inlined: 1.., .. }))
 }
@@ -103,6 +103,8 @@ fn is_inlined(tree: &CallingContextTree, node: CallNodeId) -> bool {
 /// Frames by address in a library; of one address, each is inlined into the one before it.
 type Places = FxHashMap<(StrId, StrId, u64), Vec<(u32, usize)>>;
 
+/// Group native frames by address in a library. Frames of one address are inlined into each other, sorted by inlining
+/// depth.
 fn places(tree: &CallingContextTree) -> Places {
     let mut places = Places::default();
     for (at, frame) in tree.frames.iter().enumerate() {
@@ -114,8 +116,8 @@ fn places(tree: &CallingContextTree) -> Places {
     places
 }
 
-/// Tables of the pprof profile: a location per frame (with the functions that it is inlined into), a function per name
-/// and file, a mapping per library.
+/// Fill the tables of the pprof profile: a location per frame (with the functions around an inlined one), a function
+/// per name and file, a mapping per library.
 fn locations(tree: &CallingContextTree, profile: &mut Profile, texts: &mut ProfileStrings) {
     let places = places(tree);
     let mut functions: FxHashMap<(i64, i64), u64> = FxHashMap::default();

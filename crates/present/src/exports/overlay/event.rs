@@ -29,7 +29,8 @@ fn number(raw: &[u8]) -> Option<f64> {
     std::str::from_utf8(raw).ok()?.trim_matches('"').trim().parse().ok().filter(|v: &f64| v.is_finite())
 }
 
-/// Add `"critical": 1` to the arguments of a trace event's JSON text.
+/// Copy the JSON text of a trace event with `"critical": 1` added to its arguments; `None` if the text is not an
+/// object.
 pub(super) fn mark(event: &[u8]) -> Option<Vec<u8>> {
     let outer = members(event)?;
     let (at, text): (std::ops::Range<usize>, &[u8]) = match find(event, &outer, "args") {
@@ -52,8 +53,8 @@ pub(super) fn mark(event: &[u8]) -> Option<Vec<u8>> {
     Some([&event[..at.start], text, &event[at.end..]].concat())
 }
 
-/// Check if the overlay omits an event off the critical path: only complete events (`X`), but no annotations and Python
-/// frames.
+/// Check if the overlay omits this event if it is off the critical path: complete events (`X`) other than annotations
+/// and Python frames.
 pub(super) fn is_left_out(event: &[u8]) -> bool {
     let Some(found) = members(event) else { return false };
     let is = |key: &str, value: &[u8]| find(event, &found, key).is_some_and(|range| &event[range] == value);

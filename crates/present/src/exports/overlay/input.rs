@@ -33,7 +33,8 @@ impl<R: Read> Input<R> {
         OverlayError::Malformed { offset: self.offset, what }
     }
 
-    /// Append white space of the JSON input to `text`, and return the next byte, not consumed.
+    /// Move white space of the JSON input to the end of `text`. Returns the byte after it, not consumed; `None` at the
+    /// end.
     pub(super) fn blank(&mut self, text: &mut Vec<u8>) -> Result<Option<u8>, OverlayError> {
         while let Some(byte) = self.peek()? {
             if !byte.is_ascii_whitespace() {
@@ -45,7 +46,7 @@ impl<R: Read> Input<R> {
         Ok(None)
     }
 
-    /// Append one whole JSON value of the input to `text`; `false` if the input ends within the value.
+    /// Move one whole JSON value of the input to the end of `text`; `false` if the input ends within the value.
     pub(super) fn value(&mut self, text: &mut Vec<u8>) -> Result<bool, OverlayError> {
         let mut state = ValueState::default();
         let from = text.len();

@@ -75,10 +75,11 @@ pub struct OverlaySummary {
     pub truncated: bool,
 }
 
-/// Copy the (decompressed) JSON text of a trace, mark the events on the path with `"critical": 1` among their
-/// arguments, add the arrows at the end of the event list, and leave out all events that the overlay's mode excludes. A
-/// file that ends early is closed after its last whole event; it is an error if events on the path are not among those
-/// before, or if the events at their positions have other names or starts.
+/// Copy the JSON text of a trace. Mark events on the critical path, add arrows at the end of the event list, and omit
+/// events that the overlay's mode excludes.
+///
+/// The arguments of marked events get `"critical": 1`. A file that ends early is closed after its last whole event.
+/// Events on the path that are missing, or have other names or starts at their positions, are an error.
 pub fn write_overlay(original: impl Read, out: impl Write, overlay: &Overlay) -> Result<OverlaySummary, OverlayError> {
     let mut writer = Writer {
         input: Input::new(original),

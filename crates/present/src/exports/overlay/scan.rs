@@ -33,12 +33,12 @@ pub(super) fn members(object: &[u8]) -> Option<Vec<(Range<usize>, Range<usize>)>
     }
 }
 
-/// Value range of the last member with this key in a JSON object.
+/// Value range of the last member with this key in a JSON object, given its parsed members; `None` if there is none.
 pub(super) fn find(object: &[u8], members: &[(Range<usize>, Range<usize>)], key: &str) -> Option<Range<usize>> {
     members.iter().rev().find(|(k, _)| &object[k.clone()] == key.as_bytes()).map(|(_, v)| v.clone())
 }
 
-/// Position after the white space in JSON text that starts at a byte.
+/// Position of the first byte at or after `at` that is not white space.
 pub(super) fn blank(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(u8::is_ascii_whitespace) {
         at += 1;
@@ -46,7 +46,8 @@ pub(super) fn blank(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Position after the closing quote of the JSON string that starts at a byte.
+/// Position after the closing quote of the JSON string that starts at a byte; `None` if no complete string starts
+/// there.
 fn string_end(text: &[u8], start: usize) -> Option<usize> {
     if text.get(start) != Some(&b'"') {
         return None;
@@ -61,7 +62,7 @@ fn string_end(text: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// Position after the JSON value that starts at a byte.
+/// Position after the JSON value that starts at a byte; `None` if no complete value starts there.
 fn value_end(text: &[u8], start: usize) -> Option<usize> {
     match text.get(start)? {
         b'"' => string_end(text, start),

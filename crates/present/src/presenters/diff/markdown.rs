@@ -54,6 +54,7 @@ fn verdict(change: &Change) -> String {
     if matches!(change.verdict, Verdict::Slower | Verdict::Faster) { format!("**{name}**") } else { name.to_owned() }
 }
 
+/// Append a collapsed section with the largest changes of one table.
 fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
     let (largest, count) = shown.largest(table);
     let recounts = shown.changed_calls_sentence(table);

@@ -82,7 +82,8 @@ impl Shown<'_> {
         self.diff.change_ns(table, change)
     }
 
-    /// Warning to show first in a comparison of call times: only one side has steps, or the numbers of calls differ.
+    /// Warning to show first if call times are compared: only one side has steps, or the numbers of calls differ.
+    /// `None` for other comparisons.
     fn first_warning(&self) -> Option<&str> {
         self.diff.warnings.first().filter(|_| self.diff.per == Per::Call).map(String::as_str)
     }
@@ -113,7 +114,7 @@ impl Shown<'_> {
         (shown.take(top).collect(), count)
     }
 
-    /// Number of rows without a significance test because records, times or numbers of calls are missing.
+    /// Number of rows without a significance test because records or times are missing, or numbers of calls differ.
     fn untested(&self, table: ChangeTable) -> usize {
         let is_untested = |change: &&Change| change.verdict == Verdict::Untested;
         let has_incomplete_runs = !self.diff.missing_records.is_empty() || self.diff.per == Per::Call;
@@ -168,7 +169,7 @@ impl Shown<'_> {
         all.iter().find(below).is_some()
     }
 
-    /// True if the comparison contains changes of several ranks.
+    /// True if the comparison contains changes of more than one rank.
     fn has_ranks(&self) -> bool {
         let mut all = self.diff.changes.values().flatten().map(|change| change.rank);
         let first = all.next();
@@ -234,7 +235,7 @@ fn change_text(change: &Change) -> String {
     }
 }
 
-/// Display name of a row: a kernel with its operator, a call path or file path by its end.
+/// Display name of a row: a kernel after its operator, the last frames of a call path, the end of a file path.
 fn name(table: ChangeTable, change: &Change) -> String {
     match (&change.operator, table) {
         (Some(operator), _) => format!("{operator}: {}", change.name),
@@ -252,7 +253,7 @@ fn name(table: ChangeTable, change: &Change) -> String {
     }
 }
 
-/// Descriptions of both compared runs, one line each.
+/// Labels of both sides of a comparison: of the run, or of several runs the first and last label and their number.
 fn sides(shown: &Shown<'_>) -> [String; 2] {
     let list = |names: &[String]| match names {
         [] => String::new(),
@@ -262,8 +263,8 @@ fn sides(shown: &Shown<'_>) -> [String; 2] {
     [list(shown.before), list(shown.after)]
 }
 
-/// Headline of a comparison: the change of the step, of the total if there are no steps, or of calls if those are
-/// compared.
+/// Headline of a comparison: change of the step (of the rank with the largest change), of the total without steps, or
+/// of calls.
 fn headline(shown: &Shown<'_>) -> String {
     if shown.diff.per == Per::Call {
         return headline_of_calls(shown);

@@ -57,7 +57,8 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     out
 }
 
-/// Remarks before the comparison: changes are not tested, or steps or numbers of calls are not comparable.
+/// Remarks before the comparison: changes are not tested for significance, or steps or numbers of calls are not
+/// comparable; empty otherwise.
 fn opening_remarks(shown: &Shown<'_>, style: &Style) -> String {
     let is_tested = shown.diff.method == Method::Runs;
     match (shown.first_warning(), shown.diff.per) {
@@ -92,6 +93,7 @@ fn colored(text: &str, verdict: Verdict, style: &Style) -> String {
     if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
+/// Append the lines of the step times: before, after, change and verdict.
 fn steps(out: &mut String, shown: &Shown<'_>, style: &Style) {
     let (ranks, changes) = (shown.has_ranks(), shown.changes(ChangeTable::Steps));
     let shares = changes.iter().map(|change| change_text(change).chars().count()).max().unwrap_or(0);
@@ -130,6 +132,7 @@ impl Line {
     }
 }
 
+/// Append a heading with the number of changed rows of one table, and its largest changes.
 fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style) {
     let (largest, count) = shown.largest(table);
     let title = shown.title(table);
@@ -169,6 +172,7 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
     }
 }
 
+/// Lines of one change: a bar relative to the largest change `most`, the name, times, calls and verdict.
 fn row(shown: &Shown<'_>, (table, change): (ChangeTable, &Change), most: f64, style: &Style) -> String {
     let ns = shown.change_ns(table, change);
     let full = ((ns.abs() / most) * BAR as f64).ceil() as usize;

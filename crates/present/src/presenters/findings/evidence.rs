@@ -22,7 +22,8 @@ struct OfTrace {
 }
 
 impl Evidence {
-    /// Collect the events of findings from a trace. A later trace of a rank replaces an earlier one.
+    /// Collect the events of a rank's findings from its trace, as JSON. A later trace of the rank replaces an earlier
+    /// one.
     pub fn gather(&mut self, rank: i64, trace: &Trace, found: &Findings) {
         let origin = trace.span().map_or(0, |(start, _)| start);
         let kept = self.0.entry(rank).or_default();

@@ -1,10 +1,10 @@
-//! Detailed page of one finding for a terminal.
+//! Documentation page of a rule for a terminal (`findings --explain`).
 
 use crate::presenters::paragraph::wrapped;
 use crate::presenters::terminal::Style;
 
-/// Format a page of Markdown as text for a terminal: titles bold, paragraphs as wide as the terminal, code and tables
-/// as they are.
+/// Format a rule's documentation page, which is Markdown, for a terminal: titles bold, paragraphs wrapped, code
+/// indented.
 pub fn explained(page: &str, style: &Style) -> String {
     let mut out = String::new();
     let mut is_code = false;

@@ -90,6 +90,7 @@ fn cases<'f>(shown: &Shown<'f>, rule: &'f RuleInfo) -> Vec<Case<'f>> {
     outcomes.into_iter().enumerate().map(|(nth, outcome)| (rule, name(nth, &outcome), outcome)).collect()
 }
 
+/// Write one JUnit test case with its outcome.
 fn test(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, (rule, name, outcome): &Case<'_>) -> io::Result<()> {
     let case = writer
         .create_element("testcase")
@@ -128,6 +129,7 @@ fn write_small(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, small: &[&Findin
     Ok(())
 }
 
+/// Write the error of a JUnit test case: a rule that failed, with its traceback.
 fn error(writer: &mut Writer<Vec<u8>>, unchecked: &SkippedRule) -> io::Result<()> {
     let message = clean(&unchecked.reason.sentence());
     let error =
@@ -137,6 +139,7 @@ fn error(writer: &mut Writer<Vec<u8>>, unchecked: &SkippedRule) -> io::Result<()
     Ok(())
 }
 
+/// Write the failure of a JUnit test case: the rule's findings with gain, evidence and advice.
 fn failure(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, found: &[&Finding]) -> io::Result<()> {
     let message = clean(&found.iter().map(|f| f.title.as_str()).collect::<Vec<_>>().join("; "));
     let line = |f: &&Finding| {

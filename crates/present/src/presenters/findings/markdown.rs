@@ -73,6 +73,7 @@ fn row(shown: &Shown<'_>, finding: &Finding, change: Option<Change>) -> String {
     format!("| {gain} | {} | {change}{} {title}{on}{at} |\n", code(&place(finding)), finding.rule.code)
 }
 
+/// Collapsed section on one finding: reason, advice, evidence and example.
 fn details(finding: &Finding) -> String {
     let rule = &finding.rule;
     let example = rule.example.as_ref().map_or_else(String::new, |(before, after)| {

@@ -3,8 +3,8 @@
 use crate::presenters::human::bytes;
 use stackline_findings::{DevicePeak, Findings, MemoryGain};
 
-/// Memory that a finding saves: `12.0 MiB of the peak of cuda:0 (41.2 %; perhaps nothing)`. Where another moment is
-/// nearly as high: `12.0 MiB at the peak of cuda:0 (41.2 %); this change alone lowers the peak by 3.0 MiB`.
+/// Text with the memory that a finding saves and its bounds: `12.0 MiB of the peak of cuda:0 (41.2 %)`. Where another
+/// time is nearly as high, the text adds the effect on the peak.
 #[must_use]
 pub fn gain(saved: &MemoryGain) -> String {
     if saved.lowers_bytes < saved.bytes {

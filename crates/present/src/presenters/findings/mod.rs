@@ -115,7 +115,7 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     Some(format!("{}{per} ({}{window_suffix}){}", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
 }
 
-/// Text with the bounds of a finding's gain, to append to the gain.
+/// Text with the bounds of a finding's gain, to append to the gain; empty if both equal the gain as shown.
 fn bounds(found: &Findings, gain: Gain) -> String {
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
     // Bounds that do not differ from it as far as they are shown tell nothing.
@@ -211,7 +211,7 @@ pub fn ranks_with(found: &Findings, finding: &Finding) -> Option<String> {
     })
 }
 
-/// Combined gain of all findings, and the excluded findings; `None` if no finding gains time.
+/// Sentences with the combined gain of all findings and the findings excluded from it; `None` without either.
 fn combined_gain(found: &Findings) -> Option<String> {
     let apart = excluded_findings(found);
     let Some(all) = found.combined.filter(|all| all.ns > 0) else {
@@ -224,7 +224,7 @@ fn combined_gain(found: &Findings) -> Option<String> {
     Some(sentence + gain_difference_note(found, all.ns) + &apart)
 }
 
-/// Findings excluded from the combined gain, by reason, with counts.
+/// Text with the findings excluded from the combined gain, by reason, with counts; `None` if none is excluded.
 fn excluded_findings(found: &Findings) -> Option<String> {
     let count = |is: &dyn Fn(&Finding) -> bool| found.findings.iter().filter(|f| f.gain.is_some() && is(f)).count();
     let of_calls = [
@@ -277,7 +277,8 @@ fn gain_difference_note(found: &Findings, together: i64) -> &'static str {
     }
 }
 
-/// Rules that were not checked, by missing data: `Not checked: SL021, SL023. Reason: no collectives.`
+/// Lines on rules that were not checked, one for each missing kind of data: `Not checked: SL021, SL023. Reason: no
+/// collectives.`
 fn missing(unchecked: &[SkippedRule]) -> Vec<String> {
     let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
     for SkippedRule { rule, reason } in unchecked.iter().filter(|u| matches!(u.reason, Reason::Missing(_))) {
@@ -289,7 +290,7 @@ fn missing(unchecked: &[SkippedRule]) -> Vec<String> {
     by_need.iter().map(|(missing, codes)| format!("Not checked: {}. Reason: {missing}.", codes.join(", "))).collect()
 }
 
-/// Source location of a finding with its module, or the whole program.
+/// Text with the source location of a finding and its module, or `(whole program)`.
 fn place(finding: &Finding) -> String {
     let place = finding.place.text();
     match &finding.place.module {

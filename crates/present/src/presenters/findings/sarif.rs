@@ -75,7 +75,8 @@ pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
     })
 }
 
-/// Notifications: notes and failed rules as tool notifications, rules without data as configuration notifications.
+/// SARIF invocation: success, notes and failed rules as tool notifications, rules without data as configuration
+/// notifications.
 fn invocation(found: &Findings) -> Value {
     let note = |text: &String| json!({"level": "note", "message": {"text": format!("{}.", capital(text))}});
     let mut notifications: Vec<Value> = found.notes.iter().map(note).collect();
@@ -96,7 +97,7 @@ fn invocation(found: &Findings) -> Value {
     invocation
 }
 
-/// Notification for a rule that was not checked.
+/// SARIF notification for a rule that was not checked, with the reason, and the traceback of a failed rule.
 fn not_checked(level: &str, unchecked: &SkippedRule) -> Value {
     let outcome = capital(unchecked.reason.outcome());
     let why = format!("{outcome}: {}: {}", unchecked.rule.code, unchecked.reason.sentence());
@@ -104,6 +105,7 @@ fn not_checked(level: &str, unchecked: &SkippedRule) -> Value {
     json!({"level": level, "message": {"text": text}, "associatedRule": {"id": unchecked.rule.code}})
 }
 
+/// SARIF descriptor of a rule, with its documentation.
 fn descriptor(rule: &Arc<RuleInfo>, tool: &Tool<'_>) -> Value {
     // Rules of users need not say why; what they find says it.
     let why = if rule.why.is_empty() { &rule.about } else { &rule.why };
@@ -128,6 +130,7 @@ fn descriptor(rule: &Arc<RuleInfo>, tool: &Tool<'_>) -> Value {
 
 type ListedFinding<'f> = (&'f Finding, Option<Change>, Option<&'f IgnoreLocation>);
 
+/// SARIF result of one finding, with location, gain, baseline state and suppression.
 fn result(
     shown: &Shown<'_>,
     tool: &Tool<'_>,

@@ -47,6 +47,7 @@ fn dim(text: &str, style: &Style) -> String {
     if style.color { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
 }
 
+/// Append one finding: location and gain, title, change, ranks, advice, and evidence.
 fn one(
     out: &mut String,
     shown: &Shown<'_>,
@@ -108,8 +109,8 @@ fn head(number: usize, place: &str, gains: &str, style: &Style) -> String {
 /// Maximum number of listed reasons, those of most rules first.
 const MOST_REASONS: usize = 3;
 
-/// Number of rules that were not checked, with reasons. The table lists all of them with instructions to record the
-/// data.
+/// Sentence with the number of rules that were not checked for lack of data, and the main reasons; `None` if all were
+/// checked.
 fn not_checked(unchecked: &[SkippedRule]) -> Option<String> {
     let mut by_need: Vec<(&str, usize)> = Vec::new();
     for reason in unchecked.iter().map(|unchecked| &unchecked.reason).filter(|r| matches!(r, Reason::Missing(_))) {
@@ -171,7 +172,7 @@ fn small(found: &Findings) -> Vec<String> {
     own.chain(little).chain(none).collect()
 }
 
-/// Lines below the list of findings: omitted, gone and ignored findings, failed rules and notes.
+/// Lines below the findings: omitted, gone and ignored findings, rules that were not checked or failed, and notes.
 fn rest(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
     let mut lines: Vec<String> = Vec::new();

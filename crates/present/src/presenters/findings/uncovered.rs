@@ -23,7 +23,7 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
     lines(head(found), own).into_iter().chain(of_others).collect()
 }
 
-/// Sentence before the groups of a single rank, or of the slowest one.
+/// Sentence before the groups of a single rank or of the slowest one, with the share that findings cover.
 fn head(found: &Findings) -> String {
     let covered = found.uncovered.covered_percent.unwrap_or(0.0);
     match found.uncovered.is_most() {
@@ -42,6 +42,7 @@ fn head(found: &Findings) -> String {
     }
 }
 
+/// Line on a group of events that no finding covers: name, count, location, share and gain if removed.
 fn line(found: &Findings, group: &LargeGroup) -> String {
     let name = cut(&group.name);
     let place = group.place.text();
@@ -125,7 +126,8 @@ fn other_rank_suffix(found: &Findings, group: &LargeGroup) -> String {
     group.rank.filter(|rank| Some(*rank) != slowest).map(|rank| format!(", rank {rank}")).unwrap_or_default()
 }
 
-/// Words for the total of which time groups are shares: the critical path or the thread's time.
+/// Words for the total to which percentages of uncovered time refer: the critical path, or the thread's time for call
+/// trees.
 fn whole(found: &Findings) -> &'static str {
     if found.is_of_calls { "the thread's time" } else { "the critical path" }
 }

@@ -80,6 +80,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     Ok(Answer { columns, ..super::printed(memory, &[super::truncate_rows(table, SEGMENTS)], &page)? })
 }
 
+/// Convert a segment of the caching allocator to its JSON form.
 fn of_segment(trace: &MemoryTrace, segment: &MemorySegment) -> Segment {
     Segment {
         address: format!("{:#x}", segment.address),

@@ -88,7 +88,8 @@ fn at_peaks<'a>(memory: &'a Memory, selected: &[Suggestion]) -> Vec<AtPeak<'a>> 
 /// Suggestions whose effect alone is at hand.
 const ALONE: usize = 12;
 
-/// Prefetched query arguments: the suggestions that together lower a peak most, and the best ones alone.
+/// Prefetched arguments of the query for predicted memory: the suggestions that together lower the peak most, and the
+/// first ones one by one.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
     let Some(whole) = super::whole_of_device(opened, device) else { return Vec::new() };

@@ -162,6 +162,7 @@ pub(crate) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     })
 }
 
+/// Convert an access of a memory call to its JSON form.
 fn of_access(memory: &Memory, access: MemoryAccess) -> Access {
     let trace = &memory.trace;
     Access {

@@ -30,7 +30,7 @@ use stackline_model::{
 };
 use stackline_present::json::{Document, SCHEMA_VERSION};
 
-/// Memory data of the rank that the query arguments name.
+/// Memory data of the rank that the query arguments name; without one, of the run.
 fn memory<'a>(opened: &'a OpenRun, arguments: &Arguments) -> Result<&'a Memory, QueryError> {
     opened.memory(arguments.number("rank")?)
 }
@@ -102,6 +102,7 @@ fn text(trace: &MemoryTrace, id: StrId) -> Option<String> {
     Some(trace.strings.get(id)).filter(|text| !text.is_empty()).map(super::shortened)
 }
 
+/// Name of a device of the memory trace; `device N` if the source has no name.
 fn device_name(trace: &MemoryTrace, device: MemoryDeviceId) -> String {
     let name = trace.devices.get(device.index()).and_then(|device| text(trace, device.name));
     name.unwrap_or_else(|| format!("device {}", device.0))
@@ -147,7 +148,7 @@ struct SourceLocation {
     line: Option<u32>,
 }
 
-/// Source location of a call path in a memory trace.
+/// Source location of a call path in a memory trace: its most informative frame; empty without frames.
 fn place(trace: &MemoryTrace, stack: MemoryStackId) -> SourceLocation {
     let Some(location) = stackline_memory::locate(trace, stack) else { return SourceLocation::default() };
     let line = Some(location.line).filter(|&line| line > 0);
@@ -165,6 +166,7 @@ struct Brief {
     place: SourceLocation,
 }
 
+/// Summary of a memory call, with its source location, for details of calls and objects.
 fn brief(memory: &Memory, call: MemoryCallId) -> Brief {
     let (trace, row) = (&memory.trace, call.index());
     Brief {

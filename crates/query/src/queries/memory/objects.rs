@@ -186,7 +186,7 @@ fn open(memory: &Memory, object: MemoryObjectId) -> u8 {
     u8::from(objects.allocated_by[object.index()].is_none()) | u8::from(objects.freed_by[object.index()].is_none()) << 1
 }
 
-/// Answer columns of merged accesses.
+/// Answer columns of merged accesses: lane, position, mode and number of accesses.
 fn of_ticks(ticks: &[Tick]) -> Columns {
     vec![
         ("tick_lane", Column::U32(ticks.iter().map(|tick| tick.lane).collect())),
@@ -196,7 +196,7 @@ fn of_ticks(ticks: &[Tick]) -> Columns {
     ]
 }
 
-/// Answer columns of wasted ranges.
+/// Answer columns of wasted ranges: lane, start, end and reason.
 fn of_waste(waste: &[(u32, &Waste)]) -> Columns {
     vec![
         ("waste_lane", Column::U32(waste.iter().map(|(lane, _)| *lane).collect())),
@@ -252,7 +252,7 @@ fn ticks_at(
     Some(ticks)
 }
 
-/// Combine the modes of two accesses, such as a read and a write.
+/// Mode of two merged accesses: the common one, `Unknown` if either is unknown, otherwise `Both` (read and write).
 fn both(one: AccessMode, other: AccessMode) -> AccessMode {
     match (one == other, one == AccessMode::Unknown || other == AccessMode::Unknown) {
         (true, _) => one,
@@ -274,7 +274,7 @@ fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<SizeClass> {
     sums.map(|(power, (objects, bytes))| SizeClass { from: from(power), objects, bytes }).collect()
 }
 
-/// Prefetched query arguments: objects in each sort order, and those alive at each peak.
+/// Prefetched arguments of the query for lifetimes: objects in each sort order, and those alive at each peak.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
     let Some(whole) = super::whole_of_device(opened, device) else { return Vec::new() };

@@ -92,6 +92,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     super::printed(memory, &all, &page(memory))
 }
 
+/// Data of the Memory page, in addition to the tables.
 fn page(memory: &Memory) -> MemoryPage<'_> {
     let trace = &memory.trace;
     let phase = |phase: &MemoryPhase| Phase {
@@ -123,6 +124,7 @@ fn peak(peak: &tables::NamedPeak) -> Peak<'_> {
     Peak { name: &peak.name, device: peak.device.0, call, bytes: peak.peak.bytes }
 }
 
+/// Devices with a memory curve, with name and capacity, the one with the highest peak first.
 fn devices(memory: &Memory) -> Vec<Device> {
     let total = |device: MemoryDeviceId| memory.trace.devices.get(device.index()).map_or(0, |known| known.total_bytes);
     let device = |device: MemoryDeviceId| Device {

@@ -53,7 +53,7 @@ pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage == Stage::Memory && opened.memory(None).is_ok() { one_empty_set() } else { Vec::new() }
 }
 
-/// Numbers (from 1) of the suggestions that together lower the peak most.
+/// Numbers (from 1) of the suggestions that together lower the peak most; empty if none lowers the peak.
 pub(super) fn combination(memory: &Memory) -> Vec<usize> {
     let chosen = memory.combination.as_ref().filter(|combination| combination_note(combination).is_some());
     chosen.iter().flat_map(|chosen| &chosen.chosen).map(|at| at + 1).collect()
