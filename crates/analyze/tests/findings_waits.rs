@@ -262,7 +262,7 @@ fn standstill_is_reported() {
     let note_text = note(&with).unwrap();
     assert!(
         note_text.starts_with(
-            "one critical-path gap of 10.00 s after step 5 is 100 % of the window; no call was \
+            "one gap in the critical path, of 10.00 s after step 5, is 100 % of the analyzed time; no call was \
             recorded"
         ),
         "{note_text}"

@@ -126,7 +126,12 @@ fn inferred_steps_exclude_pauses() {
     assert!(found.are_inferred && found.steps == 9, "{}", found.steps);
     assert!((900_000..1_100_000).contains(&found.step_ns), "{}", found.step_ns);
     let note = found.notes.iter().find(|note| note.contains("9 repeats of median length 1000 µs,")).unwrap();
-    assert!(note.contains(" in total are excluded, and 10 repeats that a pause separates from the others."), "{note}");
+    assert!(
+        note.contains(
+            " in total are excluded, and 10 repeats of the pattern that a pause separates from the other repeats."
+        ),
+        "{note}"
+    );
     // The later requests are more.
     let pattern = LaunchPattern::find(&served(7)).unwrap();
     assert_eq!((pattern.repeats.len(), pattern.left_out, pattern.pauses_ns), (12, 7, pause * 1000));

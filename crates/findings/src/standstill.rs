@@ -55,9 +55,10 @@ impl Standstill {
         let at = place(&of_window, middle_of(longest));
         let (total, percent) = (duration(ns), 100.0 * ns as f64 / window.length_ns().max(1) as f64);
         let sum = match gaps.len() {
-            1 => format!("one critical-path gap of {total} {at} is {percent:.0} % of the window"),
+            1 => format!("one gap in the critical path, of {total} {at}, is {percent:.0} % of the analyzed time"),
             count => format!(
-                "{count} critical-path gaps of {total} in total (longest: {} {at}) are {percent:.0} % of the window",
+                "{count} gaps in the critical path, of {total} in total (longest: {} {at}), are {percent:.0} % of the \
+                analyzed time",
                 duration(length(longest))
             ),
         };

@@ -71,7 +71,7 @@ fn syntax_errors_have_positions() {
         "line 1, column 14: the accessed range 4:9 must not be empty, must lie inside the 8 bytes of the memory object, and must not overlap \
          or precede the previous range"
     );
-    assert_eq!(error("a x 8; s x[0:4*0]"), "line 1, column 16: the number of accesses must be at least 1");
+    assert_eq!(error("a x 8; s x[0:4*0]"), "line 1, column 16: the number of memory accesses must be at least 1");
     assert_eq!(
         error("a \"x 8"),
         "line 1, column 3: a quoted name has no closing quote; close the name with \" on the same line"

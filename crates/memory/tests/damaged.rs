@@ -129,7 +129,7 @@ fn parts_of_another_form_and_events_with_such_sizes_are_counted() {
     let trace = read(&json!({"device_traces": {"0": []}, "segments": [sound()]}));
     assert_eq!(counted(&trace, "damaged_memory_event"), (1, "the value of the key device_traces is not a list"));
     let trace = read(&json!({"device_traces": [{"0": []}], "segments": {"0": sound()}}));
-    assert_eq!(counted(&trace, "damaged_memory_event"), (1, "the events of a device are not a list"));
+    assert_eq!(counted(&trace, "damaged_memory_event"), (1, "the allocator events of a device are not a list"));
     assert_eq!(counted(&trace, "damaged_segment"), (1, "the value of the key segments is not a list"));
     let event = |action: &str, addr: u64, size: Value| json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": 1, "frames": []});
     let events = [

@@ -146,8 +146,9 @@ impl NativeCallNodes {
         let at: isize = at.extract()?;
         let at = if at < 0 { at + isize::try_from(length).unwrap_or(isize::MAX) } else { at };
         let node = usize::try_from(at).ok().and_then(|at| self.row(at));
-        let node =
-            node.ok_or_else(|| PyIndexError::new_err(format!("the index is out of range: there are {length} nodes")))?;
+        let node = node.ok_or_else(|| {
+            PyIndexError::new_err(format!("the node index is out of range: there are {length} nodes"))
+        })?;
         Ok(Bound::new(py, node)?.into_any())
     }
 

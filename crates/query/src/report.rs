@@ -365,14 +365,14 @@ fn sentence(report: &ExactReport) -> String {
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     if let Some(reasons) = reasons_in_words(report.unreliable()) {
         return format!(
-            "{}; {reasons}. In the existing records, the path is bound by {} ({inferred:.1} % of the path is inferred \
-             or unknown).",
+            "{}; {reasons}. In the existing records, the critical path is bound by {} ({inferred:.1} % of its time is \
+            inferred or unknown).",
             human::duration(report.path_ns),
             largest_causes(report, NAMED)
         );
     }
     format!(
-        "{}, bound by {} ({inferred:.1} % of the path is inferred or unknown).",
+        "{}, bound by {} ({inferred:.1} % of the critical path is inferred or unknown).",
         human::duration(report.path_ns),
         largest_causes(report, NAMED)
     )

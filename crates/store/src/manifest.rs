@@ -251,7 +251,7 @@ fn verify(path: &Path, value: &Value) -> Result<(), Error> {
     let needed = value.get("version").and_then(Value::as_u64).is_some_and(|v| (2..=FORMAT_VERSION.into()).contains(&v));
     match value.get("checksum").and_then(Value::as_str) {
         Some(stored) if stored != checksum(value) => {
-            Err(Error::damaged(path, "the checksum does not match the content"))
+            Err(Error::damaged(path, "the checksum does not match the content of the file"))
         }
         None if needed => Err(Error::damaged(path, "the checksum is missing")),
         _ => Ok(()),

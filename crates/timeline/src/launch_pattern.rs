@@ -101,10 +101,12 @@ impl LaunchPattern {
         match self.left_out {
             0 => String::new(),
             1 => format!(
-                " Pauses of {pauses} in total are excluded, and 1 repeat that a pause separates from the others."
+                " Pauses of {pauses} in total are excluded, and 1 repeat of the pattern that a pause separates from \
+                the other repeats."
             ),
             n => format!(
-                " Pauses of {pauses} in total are excluded, and {} repeats that a pause separates from the others.",
+                " Pauses of {pauses} in total are excluded, and {} repeats of the pattern that a pause separates from \
+                the other repeats.",
                 count(n as i64)
             ),
         }

@@ -84,8 +84,10 @@ impl StepSelection {
         if end <= start {
             return whole;
         }
-        let note =
-            format!("the window excludes the first {}, in which the program imports modules", duration(end - start));
+        let note = format!(
+            "the analyzed time window excludes the first {}, in which the program imports modules",
+            duration(end - start)
+        );
         Self { choice: WindowChoice::From(end), notes: vec![note], ..whole }
     }
 

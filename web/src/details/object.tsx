@@ -65,8 +65,8 @@ function Patterns({ detail: { patterns, has_accesses } }: { detail: ObjectDetail
         {patterns.map((found, at) => (
           <li key={at}>
             <strong>{found.pattern}</strong> ({found.certainty}).
-            {found.from !== null && found.to !== null && ` Memory is wasted from call ${count(found.from)} to call ${count(found.to)}.`}
-            {found.distance !== null && ` In the dependency graph of all calls, these two are ${counted(found.distance, "level")} apart.`}
+            {found.from !== null && found.to !== null && ` Memory is wasted from memory call ${count(found.from)} to memory call ${count(found.to)}.`}
+            {found.distance !== null && ` In the dependency graph of all calls, these two calls are ${counted(found.distance, "level")} apart.`}
             {` During the waste, ${counted(found.kernels, "kernel")} ${found.kernels === 1 ? "runs" : "run"}.`}
             {found.times > 1 && ` This pattern was found ${count(found.times)} times.`}
             {found.other && <> This object could reuse the memory of the object <button type="button" class="link" onClick={() => show(`object:${found.other![0]}`)}>{found.other[1]}</button>.</>}
@@ -87,8 +87,8 @@ function Advice({ detail: { suggestions } }: { detail: ObjectDetail }) {
         {suggestions.map((one, at) => (
           <li key={at}>
             {one.what}: {one.peaks.map(savedText).join("; ")} ({one.certainty}).
-            {one.copy_ns > 0 && ` One copy takes ${amount(one.copy_ns, "ns")} at an assumed 25 GB/s.`}
-            {one.cost_ns !== null && ` This change adds ${amount(one.cost_ns, "ns")} to the run.`}{" "}
+            {one.copy_ns > 0 && ` One copy of the object takes ${amount(one.copy_ns, "ns")} at an assumed 25 GB/s.`}
+            {one.cost_ns !== null && ` This change adds ${amount(one.cost_ns, "ns")} to the run time.`}{" "}
             <label>
               <input type="checkbox" checked={numbers.includes(one.number)} onChange={() => change({ apply: toggled(numbers, one.number) })} />{" "}
               {one.shared > 1 ? `apply suggestion ${one.number} to all ${one.shared} objects that are allocated on this line` : `apply suggestion ${one.number}`}

@@ -24,7 +24,7 @@ export function Bar({ calls }: { calls: Calls }) {
       <Metrics calls={calls} />
       {beside === undefined && <Choice title="Color" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
       <Pattern name="find" title="Search" />
-      <Pattern name="focus" title="Keep only paths with" hint="Regular expression: keep only call paths that contain a matching frame" />
+      <Pattern name="focus" title="Keep only call paths with" hint="Regular expression: keep only call paths that contain a matching frame" />
       <Pattern name="hide" title="Hide frames" hint="Regular expression: hide matching frames; callees of a hidden frame are shown below its caller" />
       <button type="button" aria-pressed={merge === "name"} title="Merge frames that differ only in source line or in input shapes" onClick={() => toggle("merge", "name")}>
         Merge by name

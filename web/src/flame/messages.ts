@@ -50,7 +50,7 @@ export function captionOf(title: string, { shape, steps = "", of, focus, hide, f
   const parts: Array<readonly [text: string | undefined, description: string]> = [
     [of, `from ${of}`],
     ...GROUPS.map((group) => [groups[group], `${group}: ${groups[group]}`] as const),
-    [focus, `only paths with a frame that matches ${focus}`],
+    [focus, `only call paths with a frame that matches ${focus}`],
     [hide, `without frames that match ${hide}`],
     [find, `frames that match ${find} are highlighted`],
     [merge, "merged by name"],

@@ -59,7 +59,7 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
   const table = document.tables.memory_suggestions;
   const numbers = numbersOf(state.value.apply);
   const { combination, all, nothing, objects } = document.page;
-  if (table.rows.length === 0) return <p>No suggestion lowers a peak.</p>;
+  if (table.rows.length === 0) return <p>No suggestion lowers a memory peak.</p>;
   const peaks = table.columns.filter(({ name }) => name.startsWith("saved_at_")).map(({ name }) => name);
   return (
     <>

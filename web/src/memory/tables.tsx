@@ -36,12 +36,12 @@ function CurveRows({ shown: { curve, applied }, range }: Props) {
   const rows = [
     { title: "Live", seen: extent(curve.columns, 0, range) },
     ...(curve.document.has_reserved ? [{ title: "Reserved by the allocator", seen: extent(curve.columns, 1, range) }] : []),
-    ...(applied ? [{ title: "Live, with the selected suggestions", seen: extent(applied.columns, 0, range) }] : []),
+    ...(applied ? [{ title: "Live with the selected suggestions applied", seen: extent(applied.columns, 0, range) }] : []),
   ];
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Table of memory curves">
       <table>
-        <caption>Lowest and highest memory in the visible range of calls</caption>
+        <caption>Lowest and highest memory in the visible range of memory calls</caption>
         <thead><tr><th scope="col">Curve</th><th scope="col" class="number">Lowest</th><th scope="col" class="number">Highest</th></tr></thead>
         <tbody>
           {rows.map(({ title, seen }) => (

@@ -266,7 +266,7 @@ function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
       {row.advice && <p><strong>Do:</strong> {row.advice}</p>}
       {changeOf(row) !== placeOf(row) && <p><strong>Change here:</strong> <Name text={changeOf(row)} lines={2} /></p>}
       <p class="quiet">
-        Method of the estimate: {row.method}. {row.edit_labels && `What-if changes of the estimate: ${row.edit_labels}. `}Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
+        Method of the estimate: {row.method}. {row.edit_labels && `What-if changes that the estimate simulates: ${row.edit_labels}. `}Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
       </p>
       <p class="bar">
         <Copy text={() => findingText(row, placeOf(row), step, detail)} />

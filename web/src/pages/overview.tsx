@@ -212,7 +212,7 @@ function WithWork() {
     <div>
       <dt>{with_gpu_work === false ? "Mean step" : "Mean step with its GPU work"}</dt>
       <dd>{duration(step_ns)}</dd>
-      <dd class="quiet">{lengthText(findings.answer.document)}{subtracts_recording && "; the recording overhead is subtracted"}; percentages of gains refer to this time{state.value.steps && "; the selected steps do not change this time"}</dd>
+      <dd class="quiet">{lengthText(findings.answer.document)}{subtracts_recording && "; the recording overhead is subtracted"}; percentages of gains refer to this time{state.value.steps && "; selecting other steps does not change this time"}</dd>
     </div>
   );
 }

@@ -43,6 +43,6 @@ function drawCurve(context: CanvasRenderingContext2D, { start, high, last }: Col
   context.fillStyle = ink.line;
   context.fillRect(0, floor, width, 1);
   context.fillStyle = ink.quiet;
-  const seen = highest === Number.NEGATIVE_INFINITY ? "no value in view" : `up to ${valueOf(counter, highest)} in view`;
+  const seen = highest === Number.NEGATIVE_INFINITY ? "no value in view" : `highest value in view: ${valueOf(counter, highest)}`;
   context.fillText(fitted(context, `${counter.name} · ${seen}, up to ${valueOf(counter, counter.most)} overall`, width - 8), 4, top + HEAD / 2);
 }

@@ -41,7 +41,7 @@ export function embedded(): Transport | undefined {
 
 /** Message for data that a report lacks, with the command to see it. */
 export function absent(run: Pick<Meta, "name" | "baseline">, leftOut: string | null): string {
-  const pruned = leftOut === null ? "" : ` These parts did not fit into the file: ${leftOut}. A larger --max-size includes more of them.`;
+  const pruned = leftOut === null ? "" : ` These parts of the run did not fit into the report file: ${leftOut}. A larger --max-size includes more of them.`;
   return `The report file does not contain this view. Reports leave out some metrics, filtered views, views that start at a selected frame, and details of single events.${pruned} To see it, open the run: ${commandOf(run)}`;
 }
 

@@ -44,11 +44,12 @@ pub(super) const RULE: Rule = Rule {
         name: "share",
         default: 0.5,
         range: (0.0, 100.0),
-        about: "report only source locations whose calls take at least this percentage of the critical path",
+        about: "report only source locations whose logging or saving calls take at least this percentage of the \
+            critical path",
     }],
     advice_variants: &[
         AdviceVariant::for_all(
-            "programs that save checkpoints in the loop",
+            "programs that save checkpoints in the training loop",
             CandidateKind::Checkpoints,
             "Save less often, for example every ten minutes. Copy the state to the CPU and write it from another \
                  thread (torch.distributed.checkpoint.async_save does both).",
@@ -172,8 +173,10 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging)
         (true, Some(seen)) => seen.samples.first().and_then(|&sample| outermost(sample)),
         _ => context.by_name(&frames).first().and_then(|(name, _)| kind_of(name)),
     }?;
-    let mut facts =
-        vec![Fact::count("calls", frames.len()), Fact::count("waits for the GPU in calls that log or save", waits)];
+    let mut facts = vec![
+        Fact::count("calls", frames.len()),
+        Fact::count("waits for the GPU in calls that write logs or checkpoints", waits),
+    ];
     let (blocked, per_step) = (duration(context.per_step(ns)), context.words().per_step_suffix());
     let title = match waits {
         0 => format!("{kind} blocks the host: {blocked}{per_step}"),

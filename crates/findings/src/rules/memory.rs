@@ -100,7 +100,7 @@ pub(super) const REDUNDANT_ALLOCATION: Rule = Rule {
     settings: &[share(
         "tolerance",
         10.0,
-        "largest difference in size between two objects of a pair, in percent of the larger one",
+        "report two objects only if their sizes differ by at most this percentage of the larger size",
     )],
     ..COMMON
 };
@@ -203,8 +203,8 @@ pub(super) const DEAD_WRITE: Rule = Rule {
         "out = torch.zeros(n, device=\"cuda\")\nout.copy_(x)",
         "out = torch.empty(n, device=\"cuda\")\nout.copy_(x)",
     ),
-    false_positives: "The first write is needed if the second write does not always run, or does not always cover the \
-         whole object.",
+    false_positives: "The first of the two writes is needed if the second write, which overwrites its content, does \
+        not always run. The first write is also needed if the second does not always cover the whole object.",
     ..COMMON
 };
 
@@ -272,8 +272,8 @@ pub(super) const STRUCTURED_ACCESS: Rule = Rule {
     why: "Each kernel needs only one slice, but all slices are allocated at the same time.",
     gain_methods: &[GainMethod::Memory, GainMethod::Nothing],
     gain_text: "The rule finds objects of which each kernel launch accesses a different part. To estimate the saving, \
-         Stackline simulates the memory trace again with the slices allocated one at a time, each for its access. If \
-         the trace does not show that this is possible, the finding reports the bytes without a gain.",
+         Stackline simulates the memory trace again with the slices allocated one at a time, each only during its \
+         access. If the trace does not show that this is possible, the finding reports the bytes without a gain.",
     advice: "Allocate the slices one by one, each only while a kernel uses it.",
     example: (
         "parts = torch.empty(k, n, device=\"cuda\")\nfor i in range(k):\n    run(parts[i])",

@@ -35,7 +35,8 @@ pub(super) const RULE: Rule = Rule {
             name: "scale",
             default: 0.25,
             range: (0.0, 1.0),
-            about: "assumed fraction of the kernels' time that remains if rows are aligned to 16 bytes",
+            about: "assumed fraction of the time of the matrix products that remains if matrix rows are aligned to 16 \
+                bytes",
         },
     ],
     advice_variants: &[],

@@ -41,15 +41,15 @@ pub(super) const RULE: Rule = Rule {
             name: "scale",
             default: 0.25,
             range: (0.0, 1.0),
-            about: "assumed fraction of the kernels' time that remains with tensor cores, on A100, H100 and later \
-                 GPUs",
+            about: "assumed fraction of the time of float32 products that remains with tensor cores, on A100, H100 and \
+                 later GPUs",
         },
         Setting {
             name: "scale_others",
             default: 0.5,
             range: (0.0, 1.0),
-            about: "assumed fraction of the kernels' time that remains with tensor cores, on other GPUs, where TF32 \
-                 is hardly faster than float32",
+            about: "assumed fraction of the time of float32 products that remains with tensor cores, on other GPUs, \
+                 where TF32 is hardly faster than float32",
         },
     ],
     advice_variants: &[AdviceVariant {

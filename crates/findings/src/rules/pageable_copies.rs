@@ -122,9 +122,17 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
         place,
         facts: vec![
             Fact::count("copies", copies.len()),
-            Fact { name: "bandwidth in GB/s", value: is, unit: stackline_model::Unit::None },
-            Fact { name: "bandwidth of pinned memory in GB/s", value: pinned, unit: stackline_model::Unit::None },
-            Fact::time("copy time per step", context.per_step(context.total(&copies))),
+            Fact {
+                name: "bandwidth of copies from pageable memory in GB/s",
+                value: is,
+                unit: stackline_model::Unit::None,
+            },
+            Fact {
+                name: "bandwidth of copies from pinned memory in GB/s",
+                value: pinned,
+                unit: stackline_model::Unit::None,
+            },
+            Fact::time("time of copies from pageable memory, per step", context.per_step(context.total(&copies))),
         ],
         gain_estimate: GainEstimate::Range(edits(context, &copies, is / pinned)?, others),
         events: copies,

@@ -131,7 +131,7 @@ fn candidate(context: &RuleContext<'_>, kind: &str, frames: &[(EventId, i64)]) -
         facts: vec![
             Fact::count("calls", frames.len()),
             Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("mean duration of a call", context.total(&frames) / frames.len().max(1) as i64),
+            Fact::time("mean duration of a preprocessing call", context.total(&frames) / frames.len().max(1) as i64),
         ],
         events: frames,
         kind: None,

@@ -33,7 +33,8 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 20.0,
             range: (0.0, 100.0),
-            about: "report only if the overhead of the profiler takes at least this percentage of the window",
+            about: "report only if the overhead of the profiler takes at least this percentage of the critical path, \
+                or of the time in Python frames",
         },
         Setting {
             name: "frame_ns",

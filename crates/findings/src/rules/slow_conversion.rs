@@ -40,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
             name: "scale",
             default: 0.65,
             range: (0.0, 1.0),
-            about: "assumed fraction of the time that remains with a vectorized kernel",
+            about: "assumed fraction of the time of dtype conversions that remains with a vectorized kernel",
         },
     ],
     advice_variants: &[],

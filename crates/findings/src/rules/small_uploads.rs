@@ -42,7 +42,8 @@ pub(super) const RULE: Rule = Rule {
             name: "steps",
             default: 50.0,
             range: (0.0, 100.0),
-            about: "report only if at least this percentage of the steps has the same number of such copies",
+            about: "report only if at least this percentage of the steps has the same number of small copies to the \
+                GPU",
         },
     ],
     advice_variants: &[],

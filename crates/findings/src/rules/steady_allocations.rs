@@ -25,8 +25,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "the change costs nothing, except that a smaller batch requires more steps",
     false_positives: "If input sizes still grow in the recorded steps, these allocations stop by themselves after the \
                       largest input. In a trace without steps, the rule cannot distinguish start-up from repeated \
-                      work. In such a trace, it reports calls only if one source location repeats them until the end \
-                      and they take much of the critical path.",
+                      work. In such a trace, it reports driver calls only if one source location repeats them until \
+                      the end, and if these calls take much of the critical path.",
     source: "common practice",
     needs: &[Requirement::RuntimeCalls],
     settings: &[
@@ -34,14 +34,15 @@ pub(super) const RULE: Rule = Rule {
             name: "steps",
             default: 50.0,
             range: (0.0, 100.0),
-            about: "report only if at least this percentage of the steps after the first has such calls",
+            about: "report only if at least this percentage of the steps after the first has driver calls that \
+                allocate or free memory",
         },
         Setting {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "in traces without steps: report only source locations whose calls take at least this percentage of \
-                 the critical path",
+            about: "in traces without steps: report only source locations whose driver calls that allocate or free \
+                memory take at least this percentage of the critical path",
         },
     ],
     advice_variants: &[],
@@ -141,7 +142,10 @@ fn candidate(
         place,
         facts: vec![
             Fact::count("calls", calls.len()),
-            Fact::time("call time per step", context.per_step(context.total(&calls))),
+            Fact::time(
+                "time of driver calls that allocate or free memory, per step",
+                context.per_step(context.total(&calls)),
+            ),
             Fact {
                 name: "share of the critical path",
                 value: context.percent(context.path_inside(&calls).iter().sum()),

@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
             name: "drop",
             default: 10.0,
             range: (1.0, 100.0),
-            about: "a clock counts as low if it is at least this percentage below the highest clock",
+            about: "a GPU clock counts as low if it is at least this percentage below the highest clock",
         },
         Setting {
             name: "slower",
@@ -117,8 +117,8 @@ fn candidate(context: &RuleContext<'_>, name: &str, series: &Series) -> Option<C
         ),
         place: stackline_timeline::source_location::SourceLocation::default(),
         facts: vec![
-            Fact::count("kernels at the low clock", low.len()),
-            Fact { name: "longer by", value: percent, unit: Unit::Percent },
+            Fact::count("kernels that started at a low GPU clock", low.len()),
+            Fact { name: "kernels take longer by", value: percent, unit: Unit::Percent },
         ],
         events: low,
         kind: None,

@@ -50,7 +50,8 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 15.0,
             range: (0.0, 100.0),
-            about: "report only if such operators take at least this percentage of the critical path",
+            about: "report only if operators of at least `mean_us` on one thread take at least this percentage of the \
+                critical path",
         },
         Setting {
             name: "used",
@@ -150,7 +151,11 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
         facts: vec![
             Fact::count("operators", large.all.len()),
             Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-            Fact { name: "mean number of processors used while these operators run", value: used, unit: Unit::None },
+            Fact {
+                name: "mean number of processors used while the reported operators run",
+                value: used,
+                unit: Unit::None,
+            },
             Fact { name: "threads available", value: threads, unit: Unit::None },
         ],
         gain_estimate: GainEstimate::Range(scaled(likely)?, vec![scaled((1.0 + likely) / 2.0)?, scaled(most)?]),

@@ -34,7 +34,8 @@ pub(super) const RULE: Rule = Rule {
         name: "share",
         default: 1.0,
         range: (0.0, 100.0),
-        about: "report only if the kernels between the two matrix products take at least this percentage of GPU busy time",
+        about: "report only if the kernels between the two matrix products of attention take at least this percentage \
+            of GPU busy time",
     }],
     advice_variants: &[],
     check,
@@ -115,8 +116,8 @@ fn candidate(
         place,
         facts: vec![
             Fact::count("softmax", calls.len()),
-            Fact::count("kernels between the two matrix products", between.len()),
-            Fact::time("time between the two matrix products per step", context.per_step(ns)),
+            Fact::count("kernels between the two matrix products of attention", between.len()),
+            Fact::time("time of kernels between the two matrix products of attention, per step", context.per_step(ns)),
         ],
         events: between,
         kind: None,

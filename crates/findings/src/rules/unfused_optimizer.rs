@@ -31,8 +31,8 @@ pub(super) const RULE: Rule = Rule {
          kernels. A fused optimizer that reads its memory only once gains more. For many passes (foreach), the \
          estimate keeps 0.4 of the kernel time, with bounds at 0.25 and 1 (measured for AdamW on an H100: 0.36). On \
          a CPU, the estimate uses measurements of fused AdamW: 3 µs per parameter, and 35 % of each operator's time \
-         beyond 2.5 µs. The bounds are 20 % and 100 %, because fusion does not make the computation on large \
-         parameters faster.",
+         beyond 2.5 µs. The bounds assume 20 % and 100 % instead of 35 %, because fusion does not make the computation \
+         on large parameters faster.",
     source: "common practice; PyTorch's foreach (since 1.13) and fused (since 2.0) optimizers",
     needs: &[Requirement::Operators],
     settings: &[

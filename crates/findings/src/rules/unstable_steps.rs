@@ -35,12 +35,12 @@ pub(super) const RULE: Rule = Rule {
     cost: "the cost depends on the cause",
     false_positives: "Steps may differ by design: evaluation, checkpoints, inputs of different lengths. In a \
          recording, the rule estimates a gain only for a known cause of at least half of the additional time. The \
-         cause must also be more than random variation. This is so if it occurs more often in the slow step than in \
-         any usual step, or if it is not host computation. An operator or function that is slower only once may have \
-         waited for a processor that another program used: a note reports it instead of a finding. A step lasts \
-         until its GPU work ends. The first step of a trace never counts as slow, because it is a warm-up and starts \
-         with an idle GPU. The last step of a process does not count either. It includes the end of the program or \
-         profile, such as a wait for the GPU or saving the trace.",
+         cause must also be more than random variation. A cause counts only if it occurs more often in the slow step \
+         than in any usual step, or is not host computation. An operator or function that is slower only once may have \
+         waited for a processor that another program used: a note reports it instead of a finding. A step lasts until \
+         its GPU work ends. The first step of a trace never counts as slow, because it is a warm-up and starts with an \
+         idle GPU. The last step of a process does not count either. It includes the end of the program or profile, \
+         such as a wait for the GPU or saving the trace.",
     source: "common practice",
     needs: &[Requirement::Steps],
     settings: &[
@@ -49,14 +49,14 @@ pub(super) const RULE: Rule = Rule {
             default: 15.0,
             range: (1.0, 1000.0),
             about: "a step is slow only if it exceeds the median step by more than this percentage; it must also \
-                    exceed the limit of `deviations`",
+                exceed the limit of the setting `deviations`",
         },
         Setting {
             name: "deviations",
             default: 5.0,
             range: (0.0, 100.0),
             about: "a step is slow only if it exceeds the median step by more than this number of median absolute \
-                    deviations; it must also exceed the limit of `percent`",
+                    deviations; it must also exceed the limit of the setting `percent`",
         },
     ],
     advice_variants: &[],
@@ -176,7 +176,7 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
             Fact::count("slow steps", slow.len()),
             Fact::count("steps", steps.len()),
             Fact {
-                name: "longer by",
+                name: "the slowest step is longer than the median step by",
                 value: 100.0 * (length(worst) - usual) as f64 / usual.max(1) as f64,
                 unit: Unit::Percent,
             },

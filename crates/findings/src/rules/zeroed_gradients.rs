@@ -74,7 +74,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
     if !kernels.is_empty() {
         facts.push(Fact::time("kernel time per step", context.per_step(context.total(&kernels))));
         facts.push(Fact::time(
-            "time of kernels that add to zeros, per step",
+            "time of kernels that add to zeroed gradients, per step",
             context.per_step(context.total(&sum_kernels)),
         ));
     }

@@ -443,8 +443,8 @@ fn wait_advice(context: &RuleContext<'_>) -> &'static str {
 fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
     match kind {
         LargeKind::UnrecordedPython if context.recording().is_some() => {
-            "no CPU samples were taken in these gaps: use `stackline record` with a higher --sample-hz, or with \
-             --real-hz 99 to sample waits, too"
+            "no CPU samples were taken in the gaps between recorded calls: use `stackline record` with a higher \
+             --sample-hz, or with --real-hz 99 to sample waits, too"
         }
         LargeKind::UnrecordedPython if !has_frames(context) => {
             "record Python frames: torch.profiler with with_stack=True, or `stackline record --mode trace`"
@@ -455,7 +455,7 @@ fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
             "for Python code of these threads, record with torch.profiler and with_stack=True; for native code, use \
             `perf record`"
         }
-        LargeKind::UnrecordedNative => "use `perf record` or py-spy --native to see the code of these threads",
+        LargeKind::UnrecordedNative => "use `perf record` or py-spy --native to see the code that native threads run",
         _ => "",
     }
 }
@@ -469,7 +469,7 @@ fn host_gap_advice(trace: &Trace) -> &'static str {
             "for a Python program, record with torch.profiler and with_stack=True; for other programs, use `perf \
              record`"
         }
-        _ => "use `perf record` to see the code of these threads",
+        _ => "use `perf record` to see the code that runs between recorded calls",
     }
 }
 

@@ -178,14 +178,18 @@ impl Writer {
             &mut self.trace.report,
             unknown,
             None,
-            "an operation whose type number is above 5",
+            "a memory operation whose type number is above 5, the largest known",
         );
     }
 
     fn new_object(&mut self, object: u64, call: NewCall) -> NewObject {
         let bytes = self.sizes.get(&object).copied();
         if bytes.is_none() {
-            diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &format!("object {object} has no size"));
+            diagnostics::MEMORY_BAD_EVENT.count(
+                &mut self.trace.report,
+                None,
+                &format!("memory object {object} has no size"),
+            );
         }
         let name = self.trace.strings.intern(&format!("object {object}"));
         NewObject { bytes: bytes.unwrap_or(0), device: self.device, stream: call.stream, name, ..NewObject::default() }

@@ -54,7 +54,7 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
             None => diagnostics::MEMORY_BAD_EVENT.count(
                 &mut reader.trace.report,
                 None,
-                "a row that is not a list of four numbers",
+                "a row of the memory timeline that is not a list of four numbers",
             ),
         }
     }

@@ -68,25 +68,29 @@ fn bounds(clock: &DeviceClock) -> String {
             // A launch limits how far the clock is ahead, a wait how far it is behind.
             match (least >= 0, most >= 0) {
                 (_, true) => format!(
-                    "a launch shows that the clock is at least {least} ns behind, but a wait shows that it is at most \
-                     {most} ns behind: the clock drifts or jumps, or records are wrong"
+                    "a launch shows that the device clock is at least {least} ns behind, but a wait shows that it is \
+                     at most {most} ns behind: the clock drifts or jumps, or records are wrong"
                 ),
                 (true, false) => format!(
-                    "a launch shows that the clock is at least {least} ns behind, but a wait shows that it is at \
-                     least {} ns ahead: the clock drifts or jumps, or records are wrong",
+                    "a launch shows that the device clock is at least {least} ns behind, but a wait shows that it is \
+                     at least {} ns ahead: the clock drifts or jumps, or records are wrong",
                     -most
                 ),
                 (false, false) => format!(
-                    "a launch shows that the clock is at most {} ns ahead, but a wait shows that it is at least {} ns \
-                     ahead: the clock drifts or jumps, or records are wrong",
+                    "a launch shows that the device clock is at most {} ns ahead, but a wait shows that it is at least \
+                     {} ns ahead: the clock drifts or jumps, or records are wrong",
                     -least, -most
                 ),
             }
         }
-        (Some(least), Some(most)) if least > 0 => format!("the clock is {least} to {most} ns behind the host's"),
-        (Some(least), None) if least > 0 => format!("the clock is at least {least} ns behind the host's"),
-        (Some(least), Some(most)) if most < 0 => format!("the clock is {} to {} ns ahead of the host's", -most, -least),
-        (None, Some(most)) if most < 0 => format!("the clock is at least {} ns ahead of the host's", -most),
-        _ => "the clock may agree with the host's".to_owned(),
+        (Some(least), Some(most)) if least > 0 => {
+            format!("the device clock is {least} to {most} ns behind the host clock")
+        }
+        (Some(least), None) if least > 0 => format!("the device clock is at least {least} ns behind the host clock"),
+        (Some(least), Some(most)) if most < 0 => {
+            format!("the device clock is {} to {} ns ahead of the host clock", -most, -least)
+        }
+        (None, Some(most)) if most < 0 => format!("the device clock is at least {} ns ahead of the host clock", -most),
+        _ => "the device clock may agree with the host clock".to_owned(),
     }
 }

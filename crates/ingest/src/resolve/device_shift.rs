@@ -101,12 +101,10 @@ pub(super) fn apply(trace: &mut Trace) -> Outcome {
     for (device, shift) in &shifts {
         let way = if shift.by > 0 { "behind" } else { "ahead of" };
         let seconds = shift.by.unsigned_abs() as f64 / 1e9;
+        let offset = format!("device {device}: its clock was {seconds:.6} s {way} the host's clock");
         let (code, example) = match shift.is_by_order {
-            false => (diagnostics::CLOCK_SHIFTED, format!("device {device}: {seconds:.6} s {way} the host's clock")),
-            true => (
-                diagnostics::CLOCK_UNKNOWN,
-                format!("device {device}: {seconds:.6} s {way} the host's clock, shifted to follow the launch calls"),
-            ),
+            false => (diagnostics::CLOCK_SHIFTED, offset),
+            true => (diagnostics::CLOCK_UNKNOWN, format!("{offset}; device times were shifted to follow launch calls")),
         };
         code.count(&mut trace.report, None, &example);
     }

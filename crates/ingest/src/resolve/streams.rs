@@ -83,7 +83,9 @@ pub(super) fn check_overlaps(trace: &mut Trace, places: &ByteOffsets, clip: bool
                     false if overlap < NOISE_NS => &mut noise,
                     false => &mut overlaps,
                 };
-                kind.add(previous, || format!("{} overlaps the next operation by {overlap} ns", trace.name(previous)));
+                kind.add(previous, || {
+                    format!("{} overlaps the next operation of its stream by {overlap} ns", trace.name(previous))
+                });
                 if clip && !by_design && start > trace.events.start[previous.index()] {
                     trace.events.dur[previous.index()] = start - trace.events.start[previous.index()];
                     clipped.add(previous, || trace.name(previous).to_owned());

@@ -28,7 +28,10 @@ fn launches_give_lower_and_waits_upper_bounds() {
     let trace = read(&list(&events));
     assert_eq!(bounds(&trace), [(0, Some(40_000), None)]);
     let problem = trace.report.problems.iter().find(|p| p.code == "kernel_before_launch").unwrap();
-    assert_eq!((problem.count, &*problem.example), (2, "device 0: the clock is at least 40000 ns behind the host's"));
+    assert_eq!(
+        (problem.count, &*problem.example),
+        (2, "device 0: the device clock is at least 40000 ns behind the host clock")
+    );
     assert_eq!(problem.offsets.len(), 2);
     // The device is idle when this returns: its last kernel has ended by 160, which is 45 later than recorded.
     events.push(call("cudaDeviceSynchronize", (120, 40), 3));
@@ -36,7 +39,7 @@ fn launches_give_lower_and_waits_upper_bounds() {
     assert_eq!(bounds(&trace), [(0, Some(40_000), Some(45_000))]);
     assert_eq!(trace.meta.clocks[0].shift_ns(), Some(40_000));
     let example = &trace.report.problems.iter().find(|p| p.code == "kernel_before_launch").unwrap().example;
-    assert_eq!(example, "device 0: the clock is 40000 to 45000 ns behind the host's");
+    assert_eq!(example, "device 0: the device clock is 40000 to 45000 ns behind the host clock");
     // Times are as recorded.
     assert_eq!(trace.span(), Some((60_000, 160_000)));
 }

@@ -128,14 +128,18 @@ fn older_bytes(trace: &MemoryTrace, device: MemoryDeviceId) -> u64 {
 fn contradiction(situation: &MemoryState, reserved: u64, device_free: u64) -> Option<String> {
     let MemoryState { allocated, largest_free, total, .. } = *situation;
     if allocated > reserved {
-        return Some(format!("{} are in use, but only {} are reserved", bytes(allocated), bytes(reserved)));
+        return Some(format!(
+            "{} of memory are in use, but the allocator reserved only {}",
+            bytes(allocated),
+            bytes(reserved)
+        ));
     }
     if largest_free.is_some_and(|largest| largest > reserved - allocated) {
         return Some("one free block is larger than all free reserved memory".to_owned());
     }
     (total > 0 && reserved.saturating_add(device_free) > total).then(|| {
         format!(
-            "{} are reserved and {} are free, but the device has only {}",
+            "the allocator reserved {} and {} are free, but the device has only {} of memory",
             bytes(reserved),
             bytes(device_free),
             bytes(total)

@@ -412,9 +412,10 @@ pub fn run_query(opened: &OpenRun, name: &str, arguments: &Arguments) -> Result<
     match arguments.text(RUN)? {
         None => (query.answer)(opened, arguments),
         Some("before") => (query.answer)(opened.before()?, &arguments.without(&[RUN])),
-        Some(other) => {
-            Err(QueryError::Argument { name: RUN, why: format!("the value is {other:?}; only `before` is valid") })
-        }
+        Some(other) => Err(QueryError::Argument {
+            name: RUN,
+            why: format!("the run {other:?} is unknown; only `before` (the baseline) is valid"),
+        }),
     }
 }
 

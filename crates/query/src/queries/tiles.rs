@@ -170,7 +170,7 @@ pub(super) fn window(arguments: &Arguments, origin: i64) -> Result<(u32, (i64, i
     if level > LEVELS {
         return Err(QueryError::Argument {
             name: "level",
-            why: format!("the value {level} exceeds the highest level {LEVELS}"),
+            why: format!("zoom level {level} exceeds the highest zoom level {LEVELS}"),
         });
     }
     let at = |index: i64| {

@@ -84,7 +84,7 @@ pub(super) fn available(numbers: &[u16]) -> Available {
         match open(counter, 0) {
             Ok(opened) => {
                 close_own(opened.file, opened.id);
-                let part = if opened.outside_kernel { " (only outside of the kernel)" } else { "" };
+                let part = if opened.outside_kernel { " (counted only in user space)" } else { "" };
                 found.counters.push(counter);
                 there.push(format!("{name}{part}"));
             }

@@ -177,7 +177,8 @@ impl Parts<'_> {
                     let kinds = columns.iter().enumerate().zip(&mut meanings);
                     let wide = kinds.map(|((i, c), texts)| WideValues::new(batch, i, c.1, texts, self.strings));
                     let wide = wide.collect::<Result<Vec<_>, _>>()?;
-                    let too_many = || file.damaged("the table has more rows than events");
+                    let too_many =
+                        || file.damaged("the table of event arguments has more rows than the trace has events");
                     let rows = shape.get(done..done + batch.rows()).ok_or_else(too_many)?;
                     merge.rows(rows, part.first + done, &wide)?;
                     done += batch.rows();
@@ -199,7 +200,7 @@ fn selected_layout(fields: &[Field]) -> AttrLayout {
 fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_wide: bool) -> Result<Layout, Error> {
     let mut layout = Layout { shapes: Vec::new(), columns: Vec::new() };
     let mut index: FxHashMap<String, usize> = FxHashMap::default();
-    let wrong = || file.damaged("an argument has an invalid name, type, column or position");
+    let wrong = || file.damaged("an event argument has an invalid name, type, column or position");
     let columns = &["shape", "position", "key", "type", "column"][..if has_wide { 5 } else { 4 }];
     file.read(columns, ROW_GROUP, |batch| {
         let column = if has_wide { Some(batch.plain_text(4)?) } else { None };

@@ -142,7 +142,9 @@ fn metrics(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
         let squares = batch.values::<Decimal128Type>(7)?;
         for row in 0..batch.rows() {
             let metric = metric(name.value(row), strings);
-            metrics.metric.push(metric.ok_or_else(|| file.damaged("a row has an unknown metric"))?);
+            metrics
+                .metric
+                .push(metric.ok_or_else(|| file.damaged("a row of table call_metrics has an unknown metric"))?);
             metrics.stats.push(CallStats {
                 count: count[row],
                 sum: sum[row],
@@ -191,7 +193,7 @@ fn processes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Err
         let (torch, recorder) = (batch.plain_text(8)?, batch.plain_text(9)?);
         for row in 0..batch.rows() {
             let role = CallRole::from_name(role.value(row))
-                .ok_or_else(|| file.damaged("a row has an unknown process role"))?;
+                .ok_or_else(|| file.damaged("a row of table call_processes has an unknown process role"))?;
             tree.processes.push(CallProcess {
                 pid: pid[row],
                 parent_pid: parent_pid[row],

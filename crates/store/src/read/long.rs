@@ -56,7 +56,7 @@ impl LongTable {
         if rows == end {
             Ok(())
         } else {
-            Err(self.damaged(format!("the table has {rows} argument values, but the events require {end}")))
+            Err(self.damaged(format!("the table of event arguments has {rows} values, but the events require {end}")))
         }
     }
 
@@ -85,13 +85,19 @@ impl LongRows<'_> {
         let stored = long.event.get(i).zip(long.position.get(i)).zip(long.kind.get(i));
         match stored {
             Some(((&e, &p), &k)) if e as usize == event && p as usize == position && k == kind => Ok(long.raw[i]),
-            _ => Err(long.damaged(format!("row {i} is not argument {position} of event {event}, as expected"))),
+            _ => Err(long.damaged(format!(
+                "row {i} of the table of event arguments is not argument {position} of event {event}, as expected"
+            ))),
         }
     }
 
     /// Check that all rows of the long table of arguments were taken.
     pub(super) fn finish(self) -> Result<(), Error> {
         let (next, end) = (self.next, self.end);
-        if next == end { Ok(()) } else { Err(self.long.damaged(format!("row {next} belongs to no event"))) }
+        if next == end {
+            Ok(())
+        } else {
+            Err(self.long.damaged(format!("row {next} of the table of event arguments belongs to no event")))
+        }
     }
 }

@@ -71,7 +71,7 @@ impl TableFile {
         if seen == self.rows {
             Ok(())
         } else {
-            Err(self.damaged(format!("only {seen} of {} rows are present", self.rows)))
+            Err(self.damaged(format!("the file contains only {seen} of {} rows", self.rows)))
         }
     }
 
@@ -136,7 +136,7 @@ fn verify(path: &Path, data: &[u8], entry: &TableEntry) -> Result<(), Error> {
     }
     match &entry.crc32 {
         Some(stored) if *stored != format!("{:08x}", crc32fast::hash(data)) => {
-            Err(Error::damaged(path, "the checksum does not match the content"))
+            Err(Error::damaged(path, "the checksum does not match the content of the file"))
         }
         _ => Ok(()),
     }

@@ -149,7 +149,7 @@ impl Lists {
 
     /// Fact with the median duration of a call; none if it was not measured.
     pub(super) fn fact(&self) -> Option<Fact> {
-        (self.call_ns > 0).then(|| Fact::time("median call duration", self.call_ns))
+        (self.call_ns > 0).then(|| Fact::time("median duration of a torch.tensor(list) call", self.call_ns))
     }
 
     /// Edit of the lower bound: shortens each run by the median duration, because longer runs were interrupted.

@@ -128,14 +128,18 @@ pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nod
                 diagnostics::MEMORY_BAD_TENSOR.count_many(report, damaged, None, &format!("of {}", node.name));
                 nodes.all.push(node);
             }
-            None => diagnostics::MEMORY_BAD_EVENT.count(report, None, "a node that has no ID or name, or occurs twice"),
+            None => diagnostics::MEMORY_BAD_EVENT.count(
+                report,
+                None,
+                "a node of the execution trace that has no ID or name, or occurs twice",
+            ),
         }
     }
     if budget.left == 0 {
         diagnostics::MEMORY_BAD_EVENT.count(
             report,
             None,
-            "the lists of the nodes contain too many tensors; some tensors were skipped",
+            "the nodes of the execution trace list too many tensors; some tensors were skipped",
         );
     }
     nodes.all.sort_by_key(|node| node.id);

@@ -87,7 +87,11 @@ impl Reader<'_> {
             match self.values.as_dict(self.values.items(events)[at]) {
                 Some(dict) => self.event(dict, device, time_ns, live.device(device)),
                 None => {
-                    diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, "an event that is not a dict");
+                    diagnostics::MEMORY_BAD_EVENT.count(
+                        &mut self.trace.report,
+                        None,
+                        "an allocator event that is not a dict",
+                    );
                 }
             }
         }
@@ -149,7 +153,7 @@ impl Reader<'_> {
         let (Some(size), Some(address)) = (size, address) else {
             if action != keys.snapshot && action != keys.annotate {
                 let what = format!(
-                    "event {:?} without an address, or with an impossible size",
+                    "allocator event {:?} without an address, or with an impossible size",
                     self.trace.strings.get(action)
                 );
                 diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &what);

@@ -52,7 +52,7 @@ pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace 
                 diagnostics::MEMORY_BAD_EVENT.count(
                     &mut reader.trace.report,
                     None,
-                    "the events of a device are not a list",
+                    "the allocator events of a device are not a list",
                 );
             }
         }
@@ -108,7 +108,7 @@ impl Reader<'_> {
         let value = self.field(dict?, key).filter(|value| *value != Value::NONE)?;
         let list = self.values.as_list(value);
         if list.is_none() {
-            let what = format!("the value of the key {} is not a list", self.trace.strings.get(key));
+            let what = format!("the value of the snapshot's key {} is not a list", self.trace.strings.get(key));
             problem.count(&mut self.trace.report, None, &what);
         }
         list

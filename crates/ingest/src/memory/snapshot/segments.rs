@@ -25,13 +25,13 @@ impl Reader<'_> {
         for segment in segments.map_or(&[][..], |list| self.values.items(list)) {
             self.trace.report.records += 1;
             let Some(dict) = self.values.as_dict(*segment).filter(|dict| seen.insert(*dict)) else {
-                self.count_damaged("a segment that is not a dict or occurs twice");
+                self.count_damaged("an allocator segment that is not a dict or occurs twice");
                 continue;
             };
             // A block list that several segments share would be read once per reference.
             let list = self.list(Some(dict), self.keys.blocks, diagnostics::MEMORY_BAD_SEGMENT);
             if list.is_some_and(|list| !self.values.items(list).is_empty() && !lists.insert(list)) {
-                self.count_damaged("a segment that shares its list of blocks with an earlier segment");
+                self.count_damaged("an allocator segment that shares its list of blocks with an earlier segment");
                 continue;
             }
             match self.segment_range(dict, &mut taken) {
@@ -49,7 +49,7 @@ impl Reader<'_> {
     fn segment_range(&self, dict: NodeId, taken: &mut SegmentRanges) -> Result<(u16, Range<u64>), String> {
         let keys = self.keys;
         let Some(address) = self.number(dict, keys.address) else {
-            return Err("a segment without an address".to_owned());
+            return Err("an allocator segment without an address".to_owned());
         };
         let Some(bytes) = self.size(dict, keys.total_size) else {
             return Err(format!("the segment at {address:#x} has no valid size"));
@@ -124,7 +124,9 @@ impl Reader<'_> {
     /// omit it.
     fn block(&mut self, block: Value, left: Range<u64>) -> Result<MemoryBlock, String> {
         let keys = self.keys;
-        let Some(dict) = self.values.as_dict(block) else { return Err("a block that is not a dict".to_owned()) };
+        let Some(dict) = self.values.as_dict(block) else {
+            return Err("an allocator block that is not a dict".to_owned());
+        };
         let address = self.number(dict, keys.address).unwrap_or(left.start);
         let Some(bytes) = self.size(dict, keys.size) else {
             return Err(format!("the block at {address:#x} has no valid size"));
@@ -171,7 +173,9 @@ impl Reader<'_> {
         let requested = self.size(dict, key).filter(|requested| *requested <= given);
         if requested.is_none() {
             let key = self.trace.strings.get(key).to_owned();
-            self.count_damaged(&format!("{key} is not a valid size for a block of {given} bytes"));
+            self.count_damaged(&format!(
+                "the value of the key {key} is not a valid size for an allocator block of {given} bytes"
+            ));
         }
         requested
     }

@@ -46,7 +46,7 @@ pub struct TextError {
 /// Describe an invalid range of an object's bytes, or a range with 0 accesses.
 fn range_error(begin: u64, end: u64, size: u64, times: u32) -> String {
     if times == 0 {
-        return "the number of accesses must be at least 1".to_owned();
+        return "the number of memory accesses must be at least 1".to_owned();
     }
     format!(
         "the accessed range {begin}:{end} must not be empty, must lie inside the {size} bytes of the memory object, and must not overlap or \

@@ -434,16 +434,16 @@ impl Reader {
                 options.device = self.device_named(&name);
             }
             "call" => {
-                let name = self.word("expected the name of the call")?;
+                let name = self.word("expected the name of the memory call")?;
                 options.call.name = self.trace.strings.intern(&name);
             }
             "kind" => {
-                let name = self.word("the kind of the object")?;
+                let name = self.word("expected the kind of the memory object")?;
                 match MemoryObjectKind::from_name(&name) {
                     Some(kind) => object.kind = kind,
                     None => {
                         return self
-                            .error(1, format!("`{name}` is not a kind of object; use parameter, gradient, activation or another kind listed in docs/formats/memory-text.md"));
+                            .error(1, format!("`{name}` is not a kind of memory object; use parameter, gradient, activation or another kind listed in docs/formats/memory-text.md"));
                     }
                 }
             }
@@ -463,7 +463,7 @@ impl Reader {
     }
 
     fn evidence(&mut self) -> Result<AccessEvidence, TextError> {
-        let name = self.word("expected the evidence of the accesses")?;
+        let name = self.word("expected the kind of evidence for the memory accesses")?;
         match AccessEvidence::ALL.into_iter().find(|known| known.name() == name) {
             Some(evidence) => Ok(evidence),
             None => self

@@ -177,7 +177,7 @@ impl<'d> OfThread<'d> {
                 diagnostics::DANGLING_RECORD.count(
                     profile.report(),
                     None,
-                    "a stack whose caller is missing or comes later",
+                    "a call stack whose caller is missing or comes later in the file",
                 );
             }
             paths.push(profile.child(parent.unwrap_or(0), number));

@@ -52,7 +52,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         code.count(document.profile.report(), None, &error.to_string());
     }
     if let Some(number) = unnamed {
-        let example = format!("frame {number}, although the profile has only {} frames", document.frames.len());
+        let example = format!("frame {number} is used, although the profile has only {} frames", document.frames.len());
         diagnostics::DANGLING_RECORD.count(document.profile.report(), None, &example);
     }
     let frames = document.frames;

@@ -191,7 +191,7 @@ fn measure(measure: Measure, per: Per) -> &'static str {
     match measure {
         Measure::Step if per == Per::Step => "step",
         Measure::Step => "total",
-        Measure::StepAndBetween => "step to next step",
+        Measure::StepAndBetween => "step with the gap to the next step",
         Measure::Gpu => "GPU busy",
         Measure::Cpu | Measure::CpuTotal => "operators on CPU",
     }
@@ -272,7 +272,7 @@ fn headline(shown: &Shown<'_>) -> String {
     let is_step = |change: &&Change| matches!(change.measure, Measure::Step | Measure::StepAndBetween);
     let steps = shown.changes(ChangeTable::Steps).iter().filter(is_step);
     let largest = steps.max_by(|a, b| a.percent().unwrap_or(0.0).abs().total_cmp(&b.percent().unwrap_or(0.0).abs()));
-    let Some(step) = largest else { return "the total time of A or B is unknown".to_owned() };
+    let Some(step) = largest else { return "the total time of run A or run B is unknown".to_owned() };
     let rank = if shown.has_ranks() { format!(" of rank {}", step.rank) } else { String::new() };
     let share = step.percent().unwrap_or(0.0);
     let subject = match step.measure {
@@ -303,7 +303,7 @@ fn headline_of_calls(shown: &Shown<'_>) -> String {
         Some((_, share)) => {
             format!("the mean time of operator calls present in both runs changes by {}{UNTESTED}", percent(share))
         }
-        None => "no call occurs in both A and B".to_owned(),
+        None => "no call occurs in both runs".to_owned(),
     }
 }
 

@@ -156,7 +156,7 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
         alone => head.push_str(&format!("; rows in one run only: {alone}")),
     }
     if shown.diff.per == Per::Call {
-        head.push_str("; changes are scaled to the number of calls in A");
+        head.push_str("; changes are scaled to the number of calls in run A");
     }
     if largest.is_empty() {
         head.push('.');

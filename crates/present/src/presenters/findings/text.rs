@@ -81,7 +81,7 @@ fn one(
     let is_replayed = [REPLAY, SPECULATIVE, ""].contains(&finding.method);
     let method = match finding.method {
         _ if is_replayed => String::new(),
-        STATED => "; the rule states this gain".to_owned(),
+        STATED => "; the Python rule states this gain".to_owned(),
         model => format!("; estimated gain: {model}"),
     };
     let sure = format!("{}, confidence {}", finding.support.name(), finding.confidence.name());
