@@ -134,7 +134,7 @@ impl Reader {
         match first.as_str() {
             "a" | "o" => self.object(first == "a")?,
             "f" => {
-                let object = if self.is_name() { self.freed()? } else { MemoryObjectId::NONE };
+                let object = if self.is_name() { self.take_freed()? } else { MemoryObjectId::NONE };
                 if object.is_none() {
                     diagnostics::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, "a free without an object");
                 }
@@ -146,7 +146,7 @@ impl Reader {
             "d" => self.copy(MemoryCallKind::CopyToHost, &[AccessMode::Read])?,
             "c" => self.copy(MemoryCallKind::CopyOnDevice, &[AccessMode::Write, AccessMode::Read])?,
             "k" => self.kernel()?,
-            "e" | "w" | "y" => self.synchronisation(&first)?,
+            "e" | "w" | "y" => self.synchronization(&first)?,
             "device" => {
                 let name = self.word("expected the name of a device")?;
                 self.device = Some(self.device_named(&name));
@@ -168,7 +168,7 @@ impl Reader {
         if name.is_empty() { MemoryDeviceId::NONE } else { self.trace.device(name) }
     }
 
-    fn freed(&mut self) -> Result<MemoryObjectId, TextError> {
+    fn take_freed(&mut self) -> Result<MemoryObjectId, TextError> {
         let name = self.word("expected the name of the object to free")?;
         match self.live.remove(&name) {
             Some(object) => {
@@ -367,7 +367,7 @@ impl Reader {
         }
     }
 
-    fn synchronisation(&mut self, what: &str) -> Result<(), TextError> {
+    fn synchronization(&mut self, what: &str) -> Result<(), TextError> {
         let name = if what == "y" { String::new() } else { self.word("expected a synchronization event")? };
         let waited = self.events.get(&name).copied();
         if what == "w" && waited.is_none() {
