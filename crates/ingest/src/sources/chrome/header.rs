@@ -62,6 +62,7 @@ fn next_member(bytes: &[u8], from: usize, last: bool) -> Option<usize> {
     None
 }
 
+/// Read one member; the next state if the event list begins or the object ends, else `None`.
 fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<Option<ReaderState>, Fail> {
     // Diagnostics are counted once the member is complete: a member at the window's end is read again.
     let mut met = Vec::new();
