@@ -113,6 +113,7 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
     Ok(None)
 }
 
+/// Count the diagnostics of a member, with its key as the example.
 fn count(builder: &mut Builder, met: Vec<Code>, at: u64, key: &str) {
     for code in met {
         code.count(&mut builder.trace.report, Some(at), key);

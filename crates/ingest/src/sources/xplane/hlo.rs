@@ -155,6 +155,7 @@ impl Module {
         named.or_else(|| self.by_kernel.get(kernel).copied().filter(has_origin))
     }
 
+    /// Instruction at a position; `None` if the module has no such position.
     fn instruction(&self, (computation, number): Position) -> Option<&Instruction> {
         self.message.computations.get(computation)?.instructions.get(number)
     }
@@ -180,7 +181,7 @@ impl Module {
         working.filter_map(|i| i.origin.as_ref()).filter(|origin| origin.is_informative()).collect()
     }
 
-    /// Source operator and source lines of an XLA instruction.
+    /// Source operator, source lines and fused operators of an instruction; `None` without source metadata.
     pub(super) fn source(&self, position: Position) -> Option<Source> {
         let origin = self.origin(position)?;
         let all = self.fused(self.instruction(position)?);

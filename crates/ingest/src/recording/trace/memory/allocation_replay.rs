@@ -21,8 +21,7 @@ use stackline_recording::TouchKind;
 /// Limit of the recorder on tensors per call.
 const MOST_INPUTS: usize = 4096;
 
-/// Event of the replay. Of events with the same time, ends of operators come last, after the allocation of their
-/// results.
+/// Event of the replay. At equal times, ends of operators come last, after the allocation of their results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ReplayEvent {
     Touch {
@@ -200,6 +199,7 @@ impl AllocationReplay<'_> {
         self.trace.seal_call();
     }
 
+    /// Append the observed uses of a new object, and the end of the outermost operator around its allocation.
     fn object(&mut self, seen: ObservedUses, outermost_end: i64) {
         self.seen.push(seen);
         self.was_handed.push(false);
@@ -207,6 +207,7 @@ impl AllocationReplay<'_> {
         self.outermost_end.push(outermost_end);
     }
 
+    /// Replay a recorded allocation, free or failed request; a new object ends live objects in its range.
     fn touch(&mut self, time: i64, thread: usize, touch: usize) {
         let TensorAccess { node, address, bytes, kind, .. } = self.threads[thread].touches[touch];
         let place = self.place(thread, node);
@@ -372,9 +373,8 @@ impl AllocationReplay<'_> {
         self.note_first_uses(row, time);
     }
 
-    /// Live results of an operator, with their access modes: it wrote those that no other operator took. Results that
-    /// others only filled for an operator with accesses of its own were updated by it, such as a bias to which
-    /// `aten::addmm` adds.
+    /// Live results of an operator with access modes: written if no other operator took them; updated if others only
+    /// filled them, such as a bias to which `aten::addmm` adds.
     fn results(&self, made: Vec<MemoryObjectId>, touches: bool) -> Vec<(MemoryObjectId, AccessMode)> {
         let mode = |object: MemoryObjectId| match (self.was_handed[object.index()], self.was_used[object.index()]) {
             (false, _) => Some(AccessMode::Write),
@@ -476,12 +476,12 @@ impl AllocationReplay<'_> {
     }
 }
 
-/// Output argument of an operator that creates no tensor although its name returns one: variants with `out=` take the
-/// result as the last argument, and have the same name as the others.
+/// Highest argument number of an operator's inputs, the result in variants with `out=`; `None` if 0.
 fn last_argument(operator: &Operator) -> Option<u8> {
     operator.inputs.iter().map(|input| input.argument).max().filter(|&argument| argument > 0)
 }
 
+/// Access mode of an input by the operator's effect, name and output argument; a partly written output is both.
 fn mode(effect: Effect, name: &str, (input, whole): (Input, bool), output: Option<u8>) -> AccessMode {
     match effect {
         _ if updates(name, input.argument) => AccessMode::Both,
