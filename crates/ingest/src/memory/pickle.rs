@@ -199,6 +199,7 @@ impl<R: Read> Machine<R> {
         if self.stack.len() > self.floor() { Ok(self.stack[self.stack.len() - 1]) } else { Err(underflow()) }
     }
 
+    /// Remove the top value of the stack; an error if no value is above the innermost mark.
     fn drop_top(&mut self) -> Step {
         self.top()?;
         self.stack.pop();
@@ -316,6 +317,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
+    /// Node of a list, tuple or dict value; `None` for any other value.
     fn node_of(&self, value: Value) -> Option<NodeId> {
         self.values.as_list(value).or_else(|| self.values.as_dict(value))
     }

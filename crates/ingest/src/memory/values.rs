@@ -73,6 +73,7 @@ impl Node {
         [Storage::Items, Storage::Long, Storage::Packed, Storage::Shared][(self.word >> COUNT_BITS & 3) as usize]
     }
 
+    /// Number of items; for a packed dict the number of its key set.
     fn count(self) -> u32 {
         self.word & MOST_ITEMS
     }

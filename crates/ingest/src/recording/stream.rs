@@ -405,6 +405,7 @@ pub(super) fn note_outage(report: &mut ReadReport, name: &str, time: (i64, i64),
     }
 }
 
+/// Lowercase hexadecimal digits of a build ID.
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

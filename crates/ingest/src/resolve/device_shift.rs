@@ -175,7 +175,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
 }
 
 /// Shift of a device in ns, and true if only a limit; `None` without evidence, an error if launches contradict waits.
-/// `unsure` has the delays of waits that may wait for less than the device's work.
+/// `unsure` has delays of waits that may wait for a part of the work.
 fn decide(
     device: &Device<'_>,
     (waits, unsure): (&[i64], &[i64]),
@@ -210,8 +210,7 @@ fn share_shifts(shifts: &mut BTreeMap<i32, Shift>, limited: &[i32]) {
     }
 }
 
-/// Check if waits contradict a shift: only with the shift, a tenth of them (at least [`MIN_OPERATIONS`]), or a quarter
-/// (at least two), would return before the end of their work.
+/// Check if waits contradict a shift: with it, a tenth or a quarter of them would newly return before their work ends.
 fn contradicts(waits: &[i64], by: i64) -> bool {
     let is_early = |late: i64| late < -LEAST_NS;
     let against = waits.iter().filter(|&&late| !is_early(late) && is_early(late.saturating_sub(by))).count();

@@ -228,10 +228,12 @@ fn trace(
 }
 
 impl Calls {
+    /// Check if any thread of the process has individual calls.
     fn has_calls(&self) -> bool {
         self.threads.iter().any(|thread| !thread.calls.is_empty())
     }
 
+    /// Check if any thread of the process has individual calls or samples.
     fn has_events(&self) -> bool {
         self.threads.iter().any(|thread| !thread.calls.is_empty() || !thread.samples.is_empty())
     }

@@ -301,8 +301,8 @@ impl Run {
         gpus.iter().enumerate().for_each(|(number, &(node, ..))| self.agents.add_alias(node, number as i64));
     }
 
-    /// Process of a row: by its identifier, for which a process is created at first use, else by a PID from tables or
-    /// the file's name.
+    /// Process of a row: by its identifier, which creates a process at first use; else by a PID from tables or the
+    /// file's name.
     fn process_of(&mut self, guid: &str, pid: Option<i64>, processes: &mut Processes<'_>) -> Option<i64> {
         // The process in tables takes precedence over the name of the file.
         self.known = self.known.or(pid);
@@ -318,6 +318,7 @@ impl Run {
         Some(key)
     }
 
+    /// Read API calls, marks and ranges into the traces of their processes.
     fn calls(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let columns = [
             "Domain",
@@ -343,6 +344,7 @@ impl Run {
         });
     }
 
+    /// Read memory copies into the traces of their processes.
     fn copies(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let columns = [
             "Direction",
@@ -384,6 +386,7 @@ impl Run {
         }
     }
 
+    /// Read kernels into the traces of their processes, with the counter values of their dispatch.
     fn kernels(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let columns: [&str; 19] = of_kernel([
             "Stream_Id",

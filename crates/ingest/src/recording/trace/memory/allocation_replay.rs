@@ -373,8 +373,8 @@ impl AllocationReplay<'_> {
         self.note_first_uses(row, time);
     }
 
-    /// Live results of an operator with access modes: written if no other operator took them; updated if others only
-    /// filled them, such as a bias to which `aten::addmm` adds.
+    /// Live results of an operator with access modes: written if no other operator took them, updated if others only
+    /// filled them. An example is a bias to which `aten::addmm` adds.
     fn results(&self, made: Vec<MemoryObjectId>, touches: bool) -> Vec<(MemoryObjectId, AccessMode)> {
         let mode = |object: MemoryObjectId| match (self.was_handed[object.index()], self.was_used[object.index()]) {
             (false, _) => Some(AccessMode::Write),
