@@ -4,8 +4,8 @@ use super::super::calls::{Calls, NameAssignment, TensorAccess};
 use super::super::files::Files;
 use super::super::steps;
 use super::object_kinds::{ObservedUses, classify};
-use super::operator_effects::{Effect, only_returns_numbers, updates};
-use super::operators::{Input, Operator, Operators};
+use super::operator_effects::{Effect, access_mode, only_returns_numbers};
+use super::operators::{Input, Operator, Operators, last_argument};
 use super::paths::{NodeContext, node_contexts};
 use super::tensor_names::TensorNames;
 use super::tensor_types::{TensorDescription, tensor_descriptions};
@@ -167,10 +167,12 @@ impl AllocationReplay<'_> {
         all
     }
 
+    /// Call path, operator, module and phase of a call-tree node of a thread.
     fn place(&self, thread: usize, node: u32) -> NodeContext {
         self.threads[thread].places[node as usize]
     }
 
+    /// Memory call at a time, on the thread's stream; the time is also stored for finding the calls of steps.
     fn call(&mut self, time: i64, thread: usize, place: NodeContext, name: StrId) -> NewCall {
         self.times.push(time);
         NewCall {
@@ -249,6 +251,7 @@ impl AllocationReplay<'_> {
         }
     }
 
+    /// Add a failed request of this many bytes to the trace.
     fn fail(&mut self, time: i64, thread: usize, place: NodeContext, bytes: u64) {
         self.trace.out_of_memory.push(OutOfMemory {
             before: MemoryCallId::new(self.trace.calls.len()),
@@ -273,6 +276,7 @@ impl AllocationReplay<'_> {
         }
     }
 
+    /// Free the object at an address; an object freed within its outermost operator is temporary.
     fn free(&mut self, time: i64, thread: usize, place: NodeContext, address: u64) {
         let name = self.trace.strings.intern("free");
         let call = self.call(time, thread, place, name);
@@ -348,6 +352,7 @@ impl AllocationReplay<'_> {
         object
     }
 
+    /// Add the call of an ended operator, with the accesses to its inputs and to its live results.
     fn end_operator(&mut self, time: i64, thread: usize, operator: usize) {
         let handed = std::mem::take(&mut self.threads[thread].handed[operator]);
         let made = std::mem::take(&mut self.threads[thread].made[operator]);
@@ -414,6 +419,7 @@ impl AllocationReplay<'_> {
         }
     }
 
+    /// Flag the allocation of an object as internal to one operator of the program.
     fn mark_within(&mut self, object: MemoryObjectId) {
         if let Some(made_by) = self.trace.objects.allocated_by[object.index()].some() {
             self.trace.calls.flags[made_by.index()] |= call_flags::WITHIN_OPERATOR;
@@ -436,7 +442,7 @@ impl AllocationReplay<'_> {
                 continue;
             }
             let whole = input.bytes > 0 && input.bytes >= self.trace.objects.requested[object.index()];
-            let mode = mode(effect, &name, (input, whole), output);
+            let mode = access_mode(effect, &name, (input, whole), output);
             let place = *places.entry(object).or_insert(accesses.len());
             if let Some((_, known, _)) = accesses.get_mut(place) {
                 *known = if *known == mode { mode } else { AccessMode::Both };
@@ -449,10 +455,12 @@ impl AllocationReplay<'_> {
         }
     }
 
+    /// Add an access of the last call, inferred from its operator.
     fn access(&mut self, object: MemoryObjectId, mode: AccessMode, extent: AccessExtent) {
         self.trace.accesses.push(object, mode, AccessEvidence::OperatorLevel, extent);
     }
 
+    /// Check if an object has not been freed so far.
     fn is_alive(&self, object: MemoryObjectId) -> bool {
         self.trace.objects.freed_by[object.index()].is_none()
     }
@@ -473,28 +481,5 @@ impl AllocationReplay<'_> {
             let name = self.trace.strings.intern(&format!("{STEP_PREFIX}{}", step.number));
             self.trace.phases.push(MemoryPhase { name, first, end });
         }
-    }
-}
-
-/// Highest argument number of an operator's inputs, the result in variants with `out=`; `None` if 0.
-fn last_argument(operator: &Operator) -> Option<u8> {
-    operator.inputs.iter().map(|input| input.argument).max().filter(|&argument| argument > 0)
-}
-
-/// Access mode of an input by the operator's effect, name and output argument; a partly written output is both.
-fn mode(effect: Effect, name: &str, (input, whole): (Input, bool), output: Option<u8>) -> AccessMode {
-    match effect {
-        _ if updates(name, input.argument) => AccessMode::Both,
-        Effect::Fills if input.argument == 0 => AccessMode::Write,
-        Effect::Updates if input.argument == 0 => AccessMode::Both,
-        // If a part is written, the rest keeps its content.
-        _ if output == Some(input.argument) => {
-            if whole {
-                AccessMode::Write
-            } else {
-                AccessMode::Both
-            }
-        }
-        _ => AccessMode::Read,
     }
 }

@@ -187,6 +187,11 @@ impl Operators {
     }
 }
 
+/// Highest argument number of an operator's inputs, the result in variants with `out=`; `None` if 0.
+pub(super) fn last_argument(operator: &Operator) -> Option<u8> {
+    operator.inputs.iter().map(|input| input.argument).max().filter(|&argument| argument > 0)
+}
+
 /// Effect of an operator; `None` for other frames.
 fn effect_of(calls: &Calls, frame: &FrameKey) -> Option<Effect> {
     match *frame {
