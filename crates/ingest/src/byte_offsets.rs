@@ -24,7 +24,7 @@ impl ByteOffsets {
         self.low.push(offset as u32);
     }
 
-    /// Byte at which an event's record begins.
+    /// Byte offset at which an event's record begins; `None` if the source has no offsets.
     pub(crate) fn offset_of(&self, event: EventId) -> Option<u64> {
         let low = *self.low.get(event.index())?;
         let after = self.high.partition_point(|&(row, _)| row <= event.0);
@@ -37,7 +37,7 @@ impl ByteOffsets {
         self.members.insert(key.to_owned(), offset);
     }
 
-    /// Byte offset at which the value of a document member ends, by the member's key.
+    /// Byte offset at which the value of a document member ends, by the member's key; `None` for an unknown key.
     pub(crate) fn member_end(&self, key: &str) -> Option<u64> {
         self.members.get(key).copied()
     }
@@ -66,7 +66,7 @@ impl ProblemTally {
         }
     }
 
-    /// Add the counted events to the read report, with their byte offsets.
+    /// Add the counted events to the read report under this code, with the byte offsets of the first ones.
     pub(crate) fn report(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport) {
         self.report_with_example(code, places, report, &self.example);
     }

@@ -54,6 +54,7 @@ impl Found {
         }
     }
 
+    /// Check if no content and no file of a run was found; skipped archive members do not count.
     pub(crate) fn is_empty(&self) -> bool {
         self.traces.is_empty() && self.parts.is_empty() && self.calls.is_empty() && self.memory.is_empty()
     }

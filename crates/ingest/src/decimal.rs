@@ -20,8 +20,8 @@ pub(crate) fn parse_micros(text: &[u8]) -> Option<Nanos> {
     parse_plain(text).or_else(|| parse_any(text))
 }
 
-/// Convert an integer number of microseconds to nanoseconds. A number that is too large for microseconds is taken as
-/// nanoseconds.
+/// Convert integer microseconds to nanoseconds; a number too large for microseconds is taken as nanoseconds. `None` if
+/// the result does not fit.
 #[inline]
 pub(crate) fn whole_micros(micros: i64) -> Option<Nanos> {
     if i128::from(micros).abs() >= MAX_MICROSECONDS {
@@ -30,7 +30,7 @@ pub(crate) fn whole_micros(micros: i64) -> Option<Nanos> {
     micros.checked_mul(1000).map(|ns| Nanos { ns, fractional: false, was_ns: false })
 }
 
-/// Parse microseconds in their common form: up to 15 digits, optionally with a point and up to three more digits.
+/// Parse microseconds of up to 15 digits, optionally with a point and up to three more digits; `None` for other forms.
 fn parse_plain(text: &[u8]) -> Option<Nanos> {
     let mut value = 0i64;
     let mut at = 0;
@@ -96,7 +96,7 @@ fn parse_any(text: &[u8]) -> Option<Nanos> {
     Some(Nanos { ns, fractional: mantissa.len() < digits.len() || mantissa.contains('.'), was_ns })
 }
 
-/// Compute `digits * 10^scale`, truncated to an integer, and return it with the first digit that was cut.
+/// Compute `digits * 10^scale`, truncated to an integer, with the first digit that was cut; `None` beyond 30 digits.
 fn scaled(digits: &str, scale: i32) -> Option<(i128, u8)> {
     if scale >= 0 {
         let zeros = usize::try_from(scale).ok()?;

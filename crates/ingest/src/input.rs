@@ -1,5 +1,4 @@
-//! Conversion of files, directories, archives and streams to byte streams of traces. The content determines the format,
-//! never the name.
+//! Reading of files, directories, archives and streams. The content determines the format, never the name.
 
 use crate::content_kinds::Found;
 use crate::runs::PendingFile;
@@ -40,7 +39,7 @@ pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: 
     read_stream(path, label, stream, 0, options, found)
 }
 
-/// Read a folder that is a single input.
+/// Read a directory that as a whole is one memory input (DrGPUM); any other directory is an error.
 fn read_directory(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
     let content = Content::Directory(path);
     match source(label, &content)? {
@@ -55,7 +54,7 @@ fn read_directory(path: &Path, label: &str, options: &ReadOptions, found: &mut F
     }
 }
 
-/// Read all traces of a stream, with decompression and unpacking.
+/// Read the requested content of a stream into `found`, with decompression and unpacking.
 pub(crate) fn read_stream(
     path: &Path,
     label: &str,
@@ -106,6 +105,7 @@ pub(crate) fn read_stream(
     }
 }
 
+/// Read an unpacked stream with the reader of its format; a file of a run is kept for reading with the others.
 fn read_plain(
     path: &Path,
     label: &str,
@@ -359,6 +359,7 @@ fn read_member(
     }
 }
 
+/// Error if an archive has no requested content: that of its only skipped member, else that no trace was found.
 fn require_content(label: &str, found: &mut Found) -> Result<(), Error> {
     if found.is_empty() {
         let only = if found.skipped.len() == 1 { found.skipped.pop() } else { None };
@@ -394,7 +395,7 @@ pub(crate) fn files_below(directory: &Path, leave_out: &[PathBuf]) -> io::Result
     Ok(files)
 }
 
-/// Check if the first bytes may belong to a trace or a container of traces.
+/// Check if the first bytes of a file may be those of a trace, a database, an archive or compressed data.
 pub(crate) fn could_be_trace(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|f| f.take(512).read_to_end(&mut head));

@@ -74,6 +74,7 @@ impl std::fmt::Debug for ReadOptions {
 }
 
 impl ReadOptions {
+    /// Check if the caller has requested to stop reading.
     fn is_cancelled(&self) -> bool {
         self.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed))
     }
@@ -105,7 +106,8 @@ pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, 
     read(paths, options, ContentKinds::TRACES).map(|(traces, _)| traces)
 }
 
-/// Read traces like [`read_paths`], and files that contain only memory data, each once.
+/// Read traces from files, archives and directories, and memory traces from files with only memory data, each file
+/// once.
 ///
 /// # Errors
 /// Same as [`read_paths`], if neither is found.
@@ -113,6 +115,7 @@ pub fn read_traces_and_memory(paths: &[PathBuf], options: &ReadOptions) -> Resul
     read(paths, options, ContentKinds::TRACES_AND_MEMORY)
 }
 
+/// Read all inputs in parallel, then complete runs of several files, and drop redundant copies of a profile.
 fn read(
     paths: &[PathBuf],
     options: &ReadOptions,
@@ -178,6 +181,7 @@ pub fn files(directory: &Path, leave_out: &[PathBuf]) -> Result<Vec<(PathBuf, St
     Ok(jobs.into_iter().map(|job| (job.path, job.label)).collect())
 }
 
+/// An input to read, with its label.
 struct Job {
     path: PathBuf,
     label: String,
@@ -193,6 +197,7 @@ impl Job {
     }
 }
 
+/// Reading jobs of the inputs; a directory becomes the files in it that may be traces, or is one input itself.
 fn expand(paths: &[PathBuf], leave_out: &[PathBuf]) -> Result<Vec<Job>, Error> {
     let mut jobs = Vec::new();
     for path in paths {

@@ -32,6 +32,7 @@ pub(crate) fn with_local<T: Send>(stream: impl Read, consume: impl FnOnce(Blocks
     })
 }
 
+/// Read a stream to its end, or to an error, and send it in blocks of 1 MiB; return early if the receiver is dropped.
 fn produce(mut stream: impl Read, sender: &Sender<io::Result<Vec<u8>>>, recycled: &Receiver<Vec<u8>>) {
     loop {
         let mut block = recycled.try_recv().unwrap_or_default();

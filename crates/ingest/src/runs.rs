@@ -56,6 +56,7 @@ impl PendingFile {
         Ok(Self { source, path: path.to_owned(), label: label.to_owned(), kept, broken })
     }
 
+    /// Folder of the input that contains the file; `.` for a path without a folder.
     fn folder(&self) -> &Path {
         match self.path.parent() {
             Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
@@ -64,10 +65,12 @@ impl PendingFile {
         }
     }
 
+    /// Name of the file's run by the rules of its format; the file's own label without such a rule.
     fn run(&self) -> &str {
         (self.source.run_of)(&self.label).unwrap_or(&self.label)
     }
 
+    /// Open the file or its copy from the beginning; the stream with its size in bytes.
     fn open(&mut self) -> io::Result<(Box<dyn Read + '_>, u64)> {
         match &mut self.kept {
             Kept::File => {
@@ -84,6 +87,7 @@ impl PendingFile {
     }
 }
 
+/// File name of a path; empty if the path has none.
 fn name(path: &Path) -> std::borrow::Cow<'_, str> {
     path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default()
 }
@@ -143,6 +147,7 @@ pub(crate) fn read(parts: Vec<PendingFile>, options: &ReadOptions) -> Result<Run
     Ok(runs)
 }
 
+/// Read the files of one run together; missing and damaged files are counted in the first trace.
 fn read_run(label: &str, parts: &mut [PendingFile], options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let Some(source) = parts.first().map(|part| part.source) else { return Ok(Vec::new()) };
     let Reader::Traces(read) = source.read else { return Ok(Vec::new()) };

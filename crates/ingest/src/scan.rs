@@ -132,6 +132,7 @@ impl<'a> Cursor<'a> {
         self.string_end_far(from + SHORT)
     }
 
+    /// Position of the closing quote from `from` on, found by vectorized search, and true after any backslash.
     fn string_end_far(&self, from: usize) -> Result<(usize, bool), Fail> {
         let mut at = from;
         let mut escaped = false;
@@ -160,6 +161,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Read a string with unescaped quotes, up to the first quote after which the object visibly continues.
     #[cold]
     fn string_slow(&mut self, start: usize) -> Result<RawStr<'a>, Fail> {
         const LONGEST: usize = 64 << 10;
@@ -222,6 +224,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Read an integer of at most 18 digits, the text of any other number, or an invalid word.
     #[inline]
     fn number_or_odd(&mut self) -> Result<RawValue<'a>, Fail> {
         let start = self.at;
@@ -341,6 +344,7 @@ impl<'a> Cursor<'a> {
 /// Limit on the length of keys without their opening quote.
 const LONGEST_PLAIN_KEY: usize = 40;
 
+/// Check if a key is short and consists of letters, digits, `_`, `-` and spaces.
 fn is_plain_key(raw: &[u8]) -> bool {
     !raw.is_empty()
         && raw.len() <= LONGEST_PLAIN_KEY

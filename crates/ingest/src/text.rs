@@ -40,6 +40,7 @@ pub(crate) struct TextReader {
     spellings: Vec<u8>,
 }
 
+/// Hash of a raw spelling and its form (string or JSON value).
 fn hash(form: Form, raw: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(raw);
@@ -48,18 +49,19 @@ fn hash(form: Form, raw: &[u8]) -> u64 {
 }
 
 impl TextReader {
-    /// Intern the text of a JSON string, and report its repairs.
+    /// Intern the decoded text of a JSON string, and return its ID with the repairs (bits of [`dirt`]).
     #[inline]
     pub(crate) fn string(&mut self, strings: &mut StringTable, raw: RawStr<'_>) -> (StrId, u8) {
         self.intern(strings, raw.raw, Form::Str)
     }
 
-    /// Intern an array or object as compact, valid JSON text.
+    /// Intern an array or object as compact, valid JSON text, and return its ID with the repairs (bits of [`dirt`]).
     #[inline]
     pub(crate) fn json(&mut self, strings: &mut StringTable, raw: &[u8]) -> (StrId, u8) {
         self.intern(strings, raw, Form::Json)
     }
 
+    /// Return the ID and repairs of a raw spelling, which is decoded only at its first occurrence.
     #[inline]
     fn intern(&mut self, strings: &mut StringTable, raw: &[u8], form: Form) -> (StrId, u8) {
         let hash_value = hash(form, raw);
@@ -71,6 +73,7 @@ impl TextReader {
         }
     }
 
+    /// Decode a new raw spelling, intern its text, and store the spelling for later lookups.
     #[cold]
     fn insert(&mut self, strings: &mut StringTable, raw: &[u8], form: Form, hash_value: u64) -> (StrId, u8) {
         let (text, dirt) = match form {
@@ -94,6 +97,7 @@ impl TextReader {
     }
 }
 
+/// Raw spelling of an entry: the stored copy, or the interned text if both are equal.
 fn spelling<'a>(entry: &Entry, spellings: &'a [u8], strings: &'a StringTable) -> &'a [u8] {
     match entry.spelling {
         Some((from, to)) => &spellings[from as usize..to as usize],
@@ -137,7 +141,7 @@ pub(crate) fn decode(raw: &[u8]) -> (String, u8) {
     (out, dirt)
 }
 
-/// Decode an escape sequence (without its backslash) to a character and the number of its bytes.
+/// Decode an escape sequence (without its backslash) to a character and the number of its bytes; `None` if invalid.
 fn unescape(rest: &str) -> Option<(char, usize)> {
     let c = match rest.as_bytes().first()? {
         b'"' => '"',
@@ -154,6 +158,7 @@ fn unescape(rest: &str) -> Option<(char, usize)> {
     Some((c, 1))
 }
 
+/// Decode `uXXXX`, or a surrogate pair, to a character and the number of its bytes. A lone surrogate becomes U+FFFD.
 fn unescape_unicode(rest: &str) -> Option<(char, usize)> {
     let unit = |at: usize| rest.get(at..at + 4).and_then(|hex| u32::from_str_radix(hex, 16).ok());
     let high = unit(1)?;

@@ -10,8 +10,7 @@ fn is_known(head: &[u8]) -> bool {
     !matches!(sources::detect(&Content::Bytes { head, stream: &mut io::empty() }), Ok(None))
 }
 
-/// Check if a file that begins like this may be a trace or profile. Memory files in a folder of traces are neither,
-/// except compressed ones, which are refused later.
+/// Check if a file with these first bytes can be a trace or profile; false for unknown formats and plain memory files.
 pub(crate) fn could_be_read(head: &[u8]) -> bool {
     let source = sources::detect(&Content::Bytes { head, stream: &mut io::empty() });
     !matches!(source, Ok(None | Some(Source { read: Reader::Memory(_), .. })))
@@ -25,7 +24,7 @@ pub(crate) const READS: &str = "give a trace of torch.profiler or another Chrome
 /// First bytes of Riegeli files.
 const RIEGELI: &[u8] = &[0x83, 0xaf, 0x70, 0xd1, 0x0d, 0x88, 0x4a, 0x3f];
 
-/// Error for formats that are recognized but not supported.
+/// Error with advice for a recognized but unsupported format, by file name and first bytes; `None` for other files.
 pub(crate) fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
     let (found, advice) = if !is_known(head) && was_converted_as_text(head) {
         (

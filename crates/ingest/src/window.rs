@@ -70,7 +70,7 @@ impl<R: Read> Window<R> {
         fitting
     }
 
-    /// Move an empty window over text that does not come from the reader.
+    /// Advance the stream offset of an empty window by `n` bytes of text that does not come from the reader.
     pub(crate) fn skip(&mut self, n: usize) {
         debug_assert_eq!(self.from, self.filled, "only an empty window can be moved");
         self.base += n as u64;

@@ -28,7 +28,7 @@ const COPY_FROM: u64 = 3;
 const KERNEL: u64 = 4;
 const FREE: u64 = 5;
 
-/// Check if a directory contains the files of DrGPUM's collector, or some of them.
+/// Check if a directory contains at least one file of DrGPUM's collector.
 pub(super) fn is_drgpum(directory: &Path) -> bool {
     [LIVENESS, SIZES, STREAMS].into_iter().any(|name| directory.join(name).is_file())
 }
@@ -85,6 +85,7 @@ pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> 
 /// Accesses of one operation: object and type.
 type Operation = Vec<(u64, u64)>;
 
+/// Parse the texts of the three files into a memory trace; invalid lines are counted.
 fn parse(label: &str, liveness: &str, sizes: &str, streams: &str) -> MemoryTrace {
     let mut trace =
         MemoryTrace { label: label.to_owned(), has_accesses: true, saw_end: true, ..MemoryTrace::default() };
@@ -134,6 +135,7 @@ fn numbers(line: &str) -> Vec<u64> {
     line.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
 
+/// Conversion of numbered operations to calls and objects of a memory trace.
 struct Writer {
     trace: MemoryTrace,
     device: MemoryDeviceId,
@@ -142,6 +144,7 @@ struct Writer {
 }
 
 impl Writer {
+    /// Add an operation to the trace: its allocations, one call with all accesses, and its frees.
     fn operation(&mut self, number: u64, operation: &Operation, stream: u64) {
         let stream = self.trace.stream(self.device, stream);
         let start_ns = i64::try_from(number).unwrap_or(i64::MAX);
@@ -182,6 +185,7 @@ impl Writer {
         );
     }
 
+    /// Description of the object with this number, not yet added to the trace; a missing size is counted and becomes 0.
     fn new_object(&mut self, object: u64, call: NewCall) -> NewObject {
         let bytes = self.sizes.get(&object).copied();
         if bytes.is_none() {
@@ -207,6 +211,7 @@ impl Writer {
     }
 }
 
+/// Call kind of an operation by the types of its accesses: kernel, else copy, else set.
 fn kind_of(operation: &Operation) -> MemoryCallKind {
     let has = |expected: u64| operation.iter().any(|(_, kind)| *kind == expected);
     match (has(KERNEL), has(COPY_TO), has(COPY_FROM)) {

@@ -34,7 +34,7 @@ enum Form {
     Drgpum,
 }
 
-/// Detect a snapshot of PyTorch's allocator.
+/// Detect a snapshot of PyTorch's allocator: a pickle, a `_memory_viz` page, or JSON.
 pub(crate) fn sniff_snapshot(content: &Content<'_>) -> Sniff {
     sniff(content, |form| match form {
         Form::Pickle => Sniff::Yes("the file is a pickle"),
@@ -85,6 +85,7 @@ pub(crate) fn sniff_drgpum(content: &Content<'_>) -> Sniff {
     }
 }
 
+/// Result of `sniff_form` for the memory format of a file; [`Sniff::No`] for folders and all other formats.
 fn sniff(content: &Content<'_>, sniff_form: impl Fn(Form) -> Sniff) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
     form(head).map_or(Sniff::No, sniff_form)
@@ -245,6 +246,7 @@ impl Read for CountingReader<'_> {
     }
 }
 
+/// Read an uncompressed memory file in the format that its first bytes (`head`) show.
 fn read_plain(label: &str, head: &[u8], stream: &mut dyn Read) -> Result<MemoryTrace, Error> {
     let path = Path::new(label);
     match form(head).ok_or_else(|| no_memory(label, head))? {
@@ -283,6 +285,7 @@ fn read_plain(label: &str, head: &[u8], stream: &mut dyn Read) -> Result<MemoryT
     }
 }
 
+/// Convert a parsed pickle or JSON document to a memory trace, as snapshot, timeline or execution trace.
 fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<MemoryTrace, Error> {
     if snapshot::is_snapshot(&values, root) {
         return Ok(snapshot::read(label, values, root));
@@ -307,6 +310,7 @@ fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<
     Err(unsupported(path, "the input is not a memory snapshot (it lacks the keys segments and device_traces)", advice))
 }
 
+/// Read a stream to its end as UTF-8 text of at most 2 GiB.
 fn whole_text(path: &Path, stream: &mut dyn Read) -> Result<String, Error> {
     let mut bytes = Vec::new();
     stream.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(|source| Error::Io { path: path.to_owned(), source })?;
@@ -317,6 +321,7 @@ fn whole_text(path: &Path, stream: &mut dyn Read) -> Result<String, Error> {
         .map_err(|error| malformed(path, "the text is not valid UTF-8", error.utf8_error().valid_up_to() as u64))
 }
 
+/// Memory format of a file by its first bytes; `None` for traces, profiles and all other files.
 fn form(head: &[u8]) -> Option<Form> {
     if let [0x80, ..] = head {
         return Some(Form::Pickle);

@@ -39,6 +39,7 @@ struct Target {
 }
 
 impl Target {
+    /// Error if the values exceed the memory limit; examined only on every 4096th call.
     fn check<E: Error>(&mut self) -> Result<(), E> {
         self.until_check -= 1;
         if self.until_check > 0 {

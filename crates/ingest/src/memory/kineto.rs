@@ -40,6 +40,7 @@ pub fn from_trace(source: &Trace) -> Option<MemoryTrace> {
     Some(reader.finish())
 }
 
+/// Live objects, balance and totals of one device during the conversion.
 #[derive(Default)]
 struct Device {
     live: AddressMap,
@@ -64,6 +65,7 @@ fn frame_kind(kind: EventKind) -> FrameKind {
     }
 }
 
+/// Conversion of the `[memory]` events of a trace to a memory trace.
 struct Reader<'a> {
     source: &'a Trace,
     trace: MemoryTrace,
@@ -87,6 +89,7 @@ impl<'a> Reader<'a> {
         Self { source, trace, devices: Vec::new(), frames, paths, twins, without_address: 0 }
     }
 
+    /// Memory device for a number of c10's `DeviceType` and a device index; created on first use.
     fn device(&mut self, kind: i64, id: i64) -> MemoryDeviceId {
         // Numbers of c10's DeviceType.
         let name = match kind {
@@ -105,6 +108,7 @@ impl<'a> Reader<'a> {
         device
     }
 
+    /// Add a memory event: an allocation for `bytes` of at least 0, else a free.
     fn event(&mut self, event: EventId, device: MemoryDeviceId, bytes: i64, address: Option<u64>) {
         let track = self.source.events.track[event.index()];
         let thread = self.source.tracks.get(track).tid.as_int().map_or(0, i64::cast_unsigned);
@@ -138,6 +142,8 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Add an allocation. Live objects that overlap its address range are freed first, because their frees were not
+    /// recorded.
     fn allocation(&mut self, object: NewObject, call: NewCall, has_address: bool) {
         let state = &mut self.devices[object.device.index()];
         if !has_address {
@@ -157,6 +163,7 @@ impl<'a> Reader<'a> {
         state.live.insert(object.address, object.bytes, id);
     }
 
+    /// Add a free of the object at the address, else of the newest object of that size; unknown objects count as older.
     fn free(&mut self, size: u64, address: Option<u64>, device: MemoryDeviceId, call: NewCall) {
         let state = &mut self.devices[device.index()];
         let found = match address {
@@ -174,6 +181,7 @@ impl<'a> Reader<'a> {
         self.trace.release(object, call);
     }
 
+    /// Store the allocator's totals after an event, and count those that disagree with the sum of the events.
     fn totals(&mut self, event: EventId, device: MemoryDeviceId, allocated: Option<i64>, reserved: Option<i64>) {
         let Some(allocated) = allocated.and_then(|bytes| u64::try_from(bytes).ok()) else { return };
         let reserved = reserved.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
@@ -193,8 +201,8 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Innermost span around an event. Traces of 2021 write the thread of operators as text and that of memory events
-    /// as a number: the span is then searched on the thread with that number as text.
+    /// Innermost span around an event; if the event has no parent, searched on the thread with the same ID as text.
+    /// Traces of 2021 write the thread of operators as text and that of memory events as a number.
     fn enclosing_span(&mut self, event: EventId) -> EventId {
         let events = &self.source.events;
         let parent = events.parent[event.index()];
@@ -212,7 +220,7 @@ impl<'a> Reader<'a> {
         std::iter::once(last).chain(self.source.ancestors(last)).find(holds).unwrap_or(parent)
     }
 
-    /// Track of the thread with the same ID as text: thread `"12"` of the process for thread 12.
+    /// Track of the thread with the same ID as text (thread `"12"` for thread 12 of the process); `None` without one.
     fn track_with_text_key(&mut self, track: TrackId) -> Option<TrackId> {
         let tracks = &self.source.tracks;
         *self.twins.entry(track).or_insert_with(|| {
@@ -226,7 +234,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Name of the innermost operator that encloses an event.
+    /// Name of the innermost operator among the span `inner` and its ancestors; [`StrId::NONE`] without one.
     fn operator(&mut self, inner: EventId) -> StrId {
         let mut around =
             inner.some().into_iter().chain(inner.some().into_iter().flat_map(|e| self.source.ancestors(e)));
@@ -235,7 +243,7 @@ impl<'a> Reader<'a> {
             .map_or(StrId::NONE, |event| self.source.events.name[event.index()])
     }
 
-    /// Call path of a memory event: the frames of the events around it, and its own.
+    /// Call path of a span for memory calls: the frames of its ancestors, outermost first, and its own.
     fn path(&mut self, event: EventId) -> MemoryStackId {
         let mut open = Vec::new();
         let mut at = event;
@@ -256,8 +264,8 @@ impl<'a> Reader<'a> {
         stack
     }
 
-    /// Frame of an event: `train.py(88): step` is a Python frame, any other text is a name. Events with one name share
-    /// a frame.
+    /// Call-path frame of a span, shared by all spans of one name: Python for names such as `train.py(88): step`, else
+    /// by kind.
     fn frame(&mut self, event: EventId) -> FrameId {
         let name = self.source.events.name[event.index()];
         if let Some(frame) = self.frames.get(&name) {
@@ -275,6 +283,7 @@ impl<'a> Reader<'a> {
         frame
     }
 
+    /// Complete the trace: memory that only the totals contain, one phase per step, and the diagnostics.
     fn finish(mut self) -> MemoryTrace {
         for (at, state) in self.devices.iter().enumerate() {
             // Total before the first event, less the older objects that the events show.

@@ -62,8 +62,10 @@ pub fn read(reader: impl Read, limits: Limits) -> Result<(Values, Value), Pickle
     }
 }
 
+/// Result of an instruction; the error is the reason as a message.
 type Step<T = ()> = Result<T, String>;
 
+/// Stack machine that interprets the instructions of a pickle.
 struct Machine<R> {
     input: Input<R>,
     values: Values,
@@ -85,6 +87,7 @@ struct Machine<R> {
 const CHECK_EVERY: u32 = 4096;
 
 impl<R: Read> Machine<R> {
+    /// Check the protocol, interpret all instructions up to `STOP`, and return the root value.
     fn run(&mut self) -> Step<Value> {
         let first = self.input.byte().map_err(|e| ended(&e))?;
         if first != opcodes::PROTO {
@@ -112,6 +115,7 @@ impl<R: Read> Machine<R> {
         }
     }
 
+    /// Root value at `STOP`: the only value on the stack; otherwise an error.
     fn result(&mut self) -> Step<Value> {
         match (&self.marks[..], &self.stack[..]) {
             ([], [value]) => Ok(*value),
@@ -120,6 +124,7 @@ impl<R: Read> Machine<R> {
         }
     }
 
+    /// Error if values, strings, stack and memo exceed the memory limit.
     fn check_memory(&self) -> Step {
         let taken = self.values.memory()
             + self.input.text_bytes()
@@ -130,6 +135,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
+    /// Execute one instruction, including the bytes of its operands.
     fn step(&mut self, opcode: u8) -> Step {
         match opcode {
             b'N' => self.push(Value::NONE),
@@ -183,21 +189,24 @@ impl<R: Read> Machine<R> {
         self.input.array().map_err(|e| ended(&e))
     }
 
-    /// Lowest stack position that may be popped: that after the innermost open mark.
+    /// Lowest stack position that instructions may pop: the height at the innermost open mark, or 0.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
 
+    /// Top value of the stack, without removing it; an error if no value is above the innermost mark.
     fn top(&self) -> Step<Value> {
         if self.stack.len() > self.floor() { Ok(self.stack[self.stack.len() - 1]) } else { Err(underflow()) }
     }
 
+    /// Remove the top value of the stack; an error if no value is above the innermost mark.
     fn drop_top(&mut self) -> Step {
         self.top()?;
         self.stack.pop();
         Ok(())
     }
 
+    /// Read the operand of an integer instruction, and push the integer.
     fn integer(&mut self, opcode: u8) -> Step {
         let value = match opcode {
             b'K' => i128::from(self.byte()?),
@@ -230,6 +239,7 @@ impl<R: Read> Machine<R> {
         Ok(i128::from_le_bytes(bytes))
     }
 
+    /// Read the operand of a string or bytes instruction, and push the interned text.
     fn text(&mut self, opcode: u8) -> Step {
         let length = match opcode {
             0x8c | b'U' | b'C' => u64::from(self.byte()?),
@@ -252,6 +262,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
+    /// Replace the top values of the stack with a list, tuple or dict of them.
     fn container(&mut self, opcode: u8) -> Step {
         let (kind, from) = match opcode {
             b']' => (NodeKind::List, self.stack.len()),
@@ -306,6 +317,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
+    /// Node of a list, tuple or dict value; `None` for any other value.
     fn node_of(&self, value: Value) -> Option<NodeId> {
         self.values.as_list(value).or_else(|| self.values.as_dict(value))
     }
@@ -326,6 +338,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
+    /// `BINGET`, `LONG_BINGET`: push the memo entry whose number follows.
     fn load_memo(&mut self, opcode: u8) -> Step {
         let number = if opcode == b'h' { u32::from(self.byte()?) } else { u32::from_le_bytes(self.array()?) };
         let found = self.memo.get(number as usize).or_else(|| self.far_memo.get(&number)).copied();
@@ -353,14 +366,17 @@ impl<R: Read> Machine<R> {
     }
 }
 
+/// Error message for an instruction that takes more values than the stack holds.
 fn underflow() -> String {
     "the pickle is damaged: an instruction takes more values than the stack holds".to_owned()
 }
 
+/// Error message for too many values in a pickle.
 fn full() -> String {
     "the pickle has more than 2^32 values, or more than 2^28 in one list or dict".to_owned()
 }
 
+/// Error message for a pickle that cannot be read further: truncated, or an I/O error.
 fn ended(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::UnexpectedEof => {

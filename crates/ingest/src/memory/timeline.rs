@@ -37,6 +37,7 @@ pub(super) fn is_sums_document(values: &Values, root: Value) -> bool {
     first(times).is_some_and(|time| values.as_int(time).is_some()) && first(sizes).is_some_and(is_list)
 }
 
+/// Numbers of a row: time in ns, action, bytes, category; `None` for any other value.
 fn row(values: &Values, value: Value) -> Option<[i128; 4]> {
     let items = values.items(values.as_list(value)?);
     let numbers: Vec<i128> = items.iter().filter_map(|item| values.as_int(*item)).collect();
@@ -68,6 +69,7 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
     trace
 }
 
+/// Conversion of the rows of a timeline to a memory trace.
 struct Reader {
     trace: MemoryTrace,
     device: stackline_model::MemoryDeviceId,
@@ -86,6 +88,7 @@ impl Reader {
         Self { trace, device, live: FxHashMap::default(), changing: None, time_ns: 0 }
     }
 
+    /// Apply a row: add an older object, allocate, change a category, or free; invalid rows are only counted.
     fn row(&mut self, [time, action, bytes, category]: [i128; 4]) {
         let category =
             usize::try_from(category).ok().filter(|at| *at < CATEGORIES.len()).unwrap_or(CATEGORIES.len() - 1);
@@ -137,10 +140,12 @@ impl Reader {
         self.trace.kind_changes.push(MemoryKindChange { object, before, kind });
     }
 
+    /// Check if an object of this size in bytes and category is alive.
     fn is_live(&self, size: u64, category: usize) -> bool {
         self.live.get(&(size, category)).is_some_and(|objects| !objects.is_empty())
     }
 
+    /// Count a row whose size is impossible for its action.
     fn wrong_size(&mut self, action: i128, bytes: i128) {
         let example = match action {
             PREEXISTING => format!("an object from before the recording has a size of {bytes} bytes"),

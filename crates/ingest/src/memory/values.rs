@@ -73,6 +73,7 @@ impl Node {
         [Storage::Items, Storage::Long, Storage::Packed, Storage::Shared][(self.word >> COUNT_BITS & 3) as usize]
     }
 
+    /// Number of items; for a packed dict the number of its key set.
     fn count(self) -> u32 {
         self.word & MOST_ITEMS
     }
@@ -107,6 +108,7 @@ struct SharedItems {
 }
 
 impl SharedItems {
+    /// Items of this shared list, out of the table of all items.
     fn items_in(self, items: &[Value]) -> &[Value] {
         &items[self.start as usize..(self.start + self.count) as usize]
     }
@@ -149,10 +151,12 @@ impl Value {
         Self(BYTES | u64::from(id.0) << TAG_BITS)
     }
 
+    /// Value of a tag and an index into the table of that tag.
     fn at(tag: u64, index: usize) -> Self {
         Self(tag | (index as u64) << TAG_BITS)
     }
 
+    /// Bits above the tag: an index, a string number or a constant.
     fn payload(self) -> usize {
         (self.0 >> TAG_BITS) as usize
     }
@@ -230,8 +234,8 @@ impl Values {
         self.items(dict).chunks_exact(2).map(|pair| (pair[0], pair[1])).chain(packed)
     }
 
-    /// Value of a string key. In very large dicts only the last `MOST_KEYS` entries are searched: the formats have
-    /// some twenty, and a damaged file may refer to a large dict many times.
+    /// Value of a string key in a dict; `None` if missing. Only the last `MOST_KEYS` entries are searched, because a
+    /// damaged file may refer to a large dict many times.
     pub fn get(&self, dict: NodeId, key: StrId) -> Option<Value> {
         let key_text = Value::text(key);
         let node = self.nodes[dict.0 as usize];
@@ -395,7 +399,7 @@ impl Values {
         self.extend_items(node, more)
     }
 
-    /// Convert a packed dict to one with its own keys.
+    /// Store the entries of a packed dict as plain items, so that the dict can grow; `None` if the table is full.
     fn unpack(&mut self, node: NodeId) -> Option<()> {
         let old = self.nodes[node.0 as usize];
         let first = u32::try_from(self.items.len()).ok()?;
@@ -406,7 +410,7 @@ impl Values {
         Some(())
     }
 
-    /// Give a list its own copy of shared items.
+    /// Give a list its own copy of shared items, so that the list can grow; `None` if the table is full.
     fn unshare(&mut self, node: NodeId) -> Option<()> {
         let old = self.nodes[node.0 as usize];
         let first = u32::try_from(self.items.len()).ok()?;
@@ -417,6 +421,7 @@ impl Values {
         Some(())
     }
 
+    /// Append items to a node in the table of all items; a node without space moves to the end with twice the capacity.
     fn extend_items(&mut self, node: NodeId, more: &[Value]) -> Option<()> {
         let old = self.nodes[node.0 as usize];
         let (start, len) = (old.start, old.count());

@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Decode the first base64 pickle in an HTML page of PyTorch's memory visualizer, or in its JSON list of files. `None` if there is none.
+/// Decode the first base64 pickle in a `_memory_viz` page or in its JSON list of files; `None` if there is none.
 pub(super) fn pickle_in(text: &str) -> Option<Vec<u8>> {
     let from = text.find("\"base64\"")? + "\"base64\"".len();
     let rest = text[from..].trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;

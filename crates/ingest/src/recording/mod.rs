@@ -124,6 +124,7 @@ fn start_and_pid(file: &[u8]) -> (i64, u32) {
     }
 }
 
+/// Merge all records of one stream into the call tree; problems and the end of the process are counted in its report.
 fn add_stream(builder: &mut CallingContextTreeBuilder, name: &str, file: &[u8], ends: &Ends) {
     let Some(mut reader) = open_stream(name, file, builder.report()) else { return };
     let mut stream = Stream::default();

@@ -76,6 +76,7 @@ struct Row {
 const NO_ROW: u32 = u32::MAX;
 
 impl LastStats {
+    /// Store the latest statistics of a thread's node and metric; earlier ones of the same metric are replaced.
     fn put(&mut self, thread: u32, node: u32, metric: Metric, stats: Stats) {
         let last = entry(entry(&mut self.last, thread, Vec::new()), node, NO_ROW);
         let mut at = *last;
@@ -120,6 +121,7 @@ impl Stream {
         }
     }
 
+    /// Apply a record of the known process; an error if the record refers to an undefined ID.
     fn apply(
         &mut self,
         builder: &mut CallingContextTreeBuilder,
@@ -232,6 +234,7 @@ impl Stream {
         }
     }
 
+    /// Add a thread to the call tree, or update the description of a known one.
     fn thread(
         &mut self,
         builder: &mut CallingContextTreeBuilder,
@@ -279,10 +282,12 @@ impl Stream {
         }
     }
 
+    /// Text of the call tree for a text ID of the stream; an error if undefined.
     fn text(&self, id: u32) -> Result<StrId, Dangling> {
         self.texts.get(id).copied()
     }
 
+    /// Frame of the call tree for a frame key of the stream; an error if the key refers to an undefined ID.
     fn frame(
         &self,
         builder: &mut CallingContextTreeBuilder,
@@ -400,10 +405,12 @@ pub(super) fn note_outage(report: &mut ReadReport, name: &str, time: (i64, i64),
     }
 }
 
+/// Lowercase hexadecimal digits of a build ID.
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Metric of the call tree for a recorded one; `None` for metrics of newer recorders.
 fn metric_of(builder: &mut CallingContextTreeBuilder, metric: Metric) -> Option<CallMetric> {
     Some(match metric {
         Metric::OperatorTime => CallMetric::OperatorTime,
@@ -424,11 +431,13 @@ fn metric_of(builder: &mut CallingContextTreeBuilder, metric: Metric) -> Option<
     })
 }
 
+/// Statistics for the call tree, with the sum of squares limited to the tree's maximum.
 fn stats_of(stats: &Stats) -> CallStats {
     let Stats { count, sum, min, max, sum_of_squares } = *stats;
     CallStats { count, sum, min, max, sum_of_squares: sum_of_squares.min(MAX_SUM_OF_SQUARES) }
 }
 
+/// Convert the recorder's measured overhead, with fractions in parts per million.
 fn call_overhead(overhead: &stackline_recording::Overhead) -> CallOverhead {
     let ppm = |fraction: f64| (fraction * 1e6).round() as i64;
     CallOverhead {
@@ -442,6 +451,7 @@ fn call_overhead(overhead: &stackline_recording::Overhead) -> CallOverhead {
     }
 }
 
+/// Description of a process for the call tree, from its first record; later records add the rest.
 fn call_process(process: &Process) -> CallProcess {
     CallProcess {
         pid: process.pid,

@@ -35,6 +35,7 @@ type Forward = (i64, TrackId, i64, EventId);
 /// A backward operator: sequence number, the profiler's number of the forward thread, and the event.
 type Backward = (i64, i64, EventId);
 
+/// Pairs of a forward and a backward operator with one sequence number, preferably on the recorded forward thread.
 fn by_sequence_number(trace: &Trace) -> Vec<(EventId, EventId, StrId)> {
     let (mut forward, backward) = operators_with_sequence_number(trace);
     forward.sort_unstable();
@@ -71,6 +72,7 @@ fn operators_with_sequence_number(trace: &Trace) -> (Vec<Forward>, Vec<Backward>
     (forward, backward)
 }
 
+/// PID of the process on whose track an event lies.
 fn pid(trace: &Trace, event: EventId) -> Key {
     trace.tracks.pid(trace.events.track[event.index()])
 }

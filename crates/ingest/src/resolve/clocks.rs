@@ -62,6 +62,7 @@ fn example(clocks: &Clocks, violations: &BTreeMap<i32, u64>) -> String {
     clock.map(|clock| format!("device {}: {}", clock.device, bounds(&clock.after_shift()))).unwrap_or_default()
 }
 
+/// Text about the bounds on a clock's offset, or about their contradiction.
 fn bounds(clock: &DeviceClock) -> String {
     match (clock.least_ns, clock.most_ns) {
         (Some(least), Some(most)) if least > most => {

@@ -126,6 +126,7 @@ struct Contradiction {
     most: Option<i64>,
 }
 
+/// Shifts of all devices by their launches and waits, else by the order of launches, and contradictions.
 fn find(trace: &Trace, host: (i64, i64)) -> Found {
     let group = GROUP_NS.max(host.1.saturating_sub(host.0));
     let Work { mut launched, unlinked } = work(trace);
@@ -171,8 +172,8 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     found
 }
 
-/// Determine the shift of a device in ns, and if it is only a limit; an error if its launches and waits contradict each
-/// other. `unsure` has the delays of waits that may wait for less than the device's work.
+/// Shift of a device in ns, and true if only a limit; `None` without evidence, an error if launches contradict waits.
+/// `unsure` has delays of waits that may wait for a part of the work.
 fn decide(
     device: &Device<'_>,
     (waits, unsure): (&[i64], &[i64]),
@@ -207,9 +208,7 @@ fn share_shifts(shifts: &mut BTreeMap<i32, Shift>, limited: &[i32]) {
     }
 }
 
-/// Check if waits contradict a shift: with it, a tenth of them (at least [`MIN_OPERATIONS`]), or a quarter (at least two),
-/// would return before the end of their work, and did not before. Such a clock jumped, or its times are wrong in
-/// another way.
+/// Check if waits contradict a shift: with it, a tenth or a quarter of them would newly return before their work ends.
 fn contradicts(waits: &[i64], by: i64) -> bool {
     let is_early = |late: i64| late < -LEAST_NS;
     let against = waits.iter().filter(|&&late| !is_early(late) && is_early(late.saturating_sub(by))).count();
@@ -236,6 +235,7 @@ struct Work {
     unlinked: BTreeMap<i32, Vec<(i64, i64)>>,
 }
 
+/// Times of the operations of each device, with and without their launch calls.
 fn work(trace: &Trace) -> Work {
     let mut found = Work::default();
     for gpu in trace.gpu.ids() {

@@ -101,13 +101,13 @@ pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets, is_garbled: bool) {
     }
 }
 
-/// First and last time of the shortest range of sorted times that contains `held` of them.
+/// First and last time of the shortest range of sorted times that contains `held` of them; `None` for fewer times.
 fn shortest_range(starts: &[i64], held: usize) -> Option<(i64, i64)> {
     let ends = |w: &[i64]| Some((*w.first()?, *w.last()?));
     starts.windows(held.max(1)).filter_map(ends).min_by_key(|(first, last)| last.saturating_sub(*first))
 }
 
-/// Byte offset of the first sign that the trace file is damaged.
+/// Byte offset of the first sign that the trace file is damaged; `None` without a sign.
 fn first_sign(trace: &Trace) -> Option<u64> {
     let is_sign = |code: &str| SIGNS.iter().any(|s| s.code == code);
     let problems = trace.report.problems.iter().filter(|p| is_sign(&p.code));

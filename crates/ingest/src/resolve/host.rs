@@ -46,6 +46,7 @@ pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     marked.report(diagnostics::IMPLAUSIBLE_HOST_TIME, places, &mut trace.report);
 }
 
+/// Mark events as implausible, which excludes them from all totals.
 fn exclude(trace: &mut Trace, events: &[EventId]) {
     for event in events {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
@@ -59,6 +60,7 @@ fn is_on_host(trace: &Trace, event: EventId) -> bool {
         && trace.tracks.get(trace.events.track[event.index()]).kind == TrackKind::Thread
 }
 
+/// Spans of CPU threads with a known kind.
 fn host(trace: &Trace) -> impl Iterator<Item = EventId> {
     trace.events.ids().filter(|&event| is_on_host(trace, event))
 }
@@ -102,6 +104,7 @@ fn outside_of_recording(trace: &Trace) -> Option<Vec<EventId>> {
     Some(outside)
 }
 
+/// Host records that begin before or end after a recording by more than the tolerance for their kind.
 fn outside_recording_range(trace: &Trace, (begin, end): (i64, i64)) -> Vec<EventId> {
     let length = end.saturating_sub(begin);
     let is_outside = |event: &EventId| {
@@ -237,6 +240,7 @@ struct LengthCheck<'t> {
     found: Vec<EventId>,
 }
 
+/// Check if a kind is that of an operator or GPU API call, which return before their callers do.
 fn is_call(kind: EventKind) -> bool {
     kind == EventKind::Operator || kind.is_api_call()
 }
@@ -291,6 +295,7 @@ fn is_left_open<'e>(trace: &Trace, event: EventId, mut callers: impl Iterator<It
         && callers.all(|caller| trace.kind(*caller) == EventKind::PythonFunction)
 }
 
+/// Check if a span is a profiler step.
 fn is_step(trace: &Trace, event: EventId) -> bool {
     trace.kind(event) == EventKind::Annotation && trace.name(event).starts_with(STEP_PREFIX)
 }
@@ -301,6 +306,7 @@ fn is_of_gpu(trace: &Trace, event: EventId) -> bool {
     trace.kind(event).is_api_call() && (name.starts_with("cu") || name.starts_with("hip"))
 }
 
+/// Check if a span is an operator, Python function or annotation, which no GPU runtime calls.
 fn is_code(trace: &Trace, event: EventId) -> bool {
     matches!(trace.kind(event), EventKind::Operator | EventKind::PythonFunction | EventKind::Annotation)
 }

@@ -55,6 +55,7 @@ fn ended(trace: &Trace, by_start: &[EventId], is_open: impl Fn(&EventId) -> bool
     ended
 }
 
+/// Text of a call path (innermost first), with the names of its trace and thread.
 fn path_in_words(trace: &Trace, track: TrackId, path: &[EventId]) -> String {
     let track = trace.tracks.get(track);
     let tid = trace.key_text(track.tid);

@@ -136,14 +136,17 @@ fn calls(trace: &Trace, correlation: &[i64]) -> Vec<Call> {
     calls
 }
 
+/// Check if an event is a GPU API call on a CPU thread.
 fn is_call(trace: &Trace, event: EventId) -> bool {
     trace.kind(event).is_api_call() && trace.tracks.get(trace.events.track[event.index()]).kind == TrackKind::Thread
 }
 
+/// PID of the process on whose track an event lies.
 fn pid(trace: &Trace, event: EventId) -> Key {
     trace.tracks.pid(trace.events.track[event.index()])
 }
 
+/// Device number and process of the track on which an event lies.
 fn device_of(trace: &Trace, event: EventId) -> Device {
     (trace.tracks.get(trace.events.track[event.index()]).device, pid(trace, event))
 }

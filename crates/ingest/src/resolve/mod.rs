@@ -47,7 +47,8 @@ const PASSES_BEFORE_CLOCKS: [Pass; 7] = [
 /// Passes that require the shifted times of devices.
 const PASSES_AFTER_CLOCKS: [Pass; 3] = [plausible::mark, plausible::mark_covering, stream_order::mark];
 
-/// Fill all derived data, and seal the trace.
+/// Run all passes over a complete trace: mark wrong times, shift device clocks, fill nesting, launches, steps and
+/// links.
 pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &ByteOffsets, options: &ReadOptions) {
     for pass in PASSES_BEFORE_CLOCKS {
         // The caller then drops the trace.

@@ -61,6 +61,7 @@ fn cycle_length<K: PartialEq>(kinds: &[K], is_cycle: impl Fn(&[K]) -> bool) -> O
     })
 }
 
+/// Check if all hashes differ from each other.
 fn are_distinct(kinds: &[u64]) -> bool {
     kinds.iter().collect::<FxHashSet<_>>().len() == kinds.len()
 }

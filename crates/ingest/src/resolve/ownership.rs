@@ -50,6 +50,7 @@ pub(super) fn fill_contexts(trace: &mut Trace) {
     }
 }
 
+/// Context without operator, frame, module and annotation, outside of all steps (`u32::MAX`).
 fn no_context() -> LaunchContext {
     LaunchContext { step: u32::MAX, ..LaunchContext::default() }
 }
@@ -59,6 +60,7 @@ fn names_with_prefix(trace: &Trace, prefix: &str) -> Vec<bool> {
     trace.strings.iter().map(|s| s.starts_with(prefix)).collect()
 }
 
+/// Context of an event (`anchor`): the innermost operator, frame, module and annotation around the event, and its step.
 fn launch_context(trace: &Trace, anchor: EventId, index: &StepIndex, [modules, steps]: [&[bool]; 2]) -> LaunchContext {
     let mut found = no_context();
     let start = trace.events.start[anchor.index()];
@@ -86,7 +88,7 @@ fn launch_context(trace: &Trace, anchor: EventId, index: &StepIndex, [modules, s
     found
 }
 
-/// Operators by external ID, if any GPU operation lacks its launch.
+/// Operators by external ID, without IDs that several processes share; empty if each GPU operation has a launch.
 fn operators_by_external_id(trace: &Trace) -> FxHashMap<i64, EventId> {
     if trace.gpu.launch.iter().all(|l| l.is_some()) {
         return FxHashMap::default();

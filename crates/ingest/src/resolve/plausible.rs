@@ -54,6 +54,7 @@ pub(super) fn mark_covering(trace: &mut Trace, places: &ByteOffsets) {
     marked.report(diagnostics::IMPLAUSIBLE_LENGTH, places, &mut trace.report);
 }
 
+/// GPU operations that outlast many later ones of their stream, except on streams with many such operations.
 fn covering(trace: &Trace) -> Vec<EventId> {
     let correlation = launches::correlation(trace);
     let is_work = |e: &EventId| trace.kind(*e).is_gpu_work() && trace.events.is_timed(*e);
@@ -85,7 +86,7 @@ fn covers(trace: &Trace, correlation: &impl Fn(EventId) -> i64, work: &[EventId]
     whole.take(COVERED).count() == COVERED
 }
 
-/// Time range of the events of CPU threads, in ns.
+/// Time range of the events of CPU threads, in ns; `None` without such events.
 fn host_span(trace: &Trace) -> Option<(i64, i64)> {
     let on_host = |e: &EventId| {
         let kind = trace.kind(*e);

@@ -52,6 +52,7 @@ fn are_early(launched: &[Launched]) -> bool {
     has_several_calls(early()) && early().count() * 100 >= launched.len() && early().count() >= prompt
 }
 
+/// Check if the operations have launch calls with at least [`LINKED`] different correlation IDs.
 fn has_several_calls<'a>(launched: impl Iterator<Item = &'a Launched>) -> bool {
     launched.map(|l| l.id).collect::<FxHashSet<i64>>().len() >= LINKED
 }

@@ -34,18 +34,19 @@ pub(super) fn fill_metadata(trace: &mut Trace, places: &ByteOffsets) {
     }
 }
 
+/// Check if the metadata has a key that Kineto writes.
 fn is_kineto(meta: &stackline_model::TraceMeta) -> bool {
     ["schemaVersion", "deviceProperties", "distributedInfo", "traceName"].iter().any(|k| meta.entry(k).is_some())
 }
 
-/// Rank in the last component of a name.
+/// Rank in the last component of a trace's name; `None` without one.
 fn rank_in_name(name: &str) -> Option<i64> {
     let file = name.rsplit(['/', '\\', ':']).next()?;
     RankInName::of_rank(file).map(|rank| rank.number)
 }
 
 /// Worker in the name of a file of `torch.profiler.tensorboard_trace_handler`: `host_7` of
-/// `host_7.1700000000.pt.trace.json`.
+/// `host_7.1700000000.pt.trace.json`; `None` for other names.
 #[must_use]
 pub fn worker_in_name(name: &str) -> Option<&str> {
     let (before, _) = name.rsplit_once(".pt.trace.json")?;

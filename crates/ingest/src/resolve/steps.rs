@@ -30,12 +30,12 @@ enum Mark {
     End,
 }
 
-/// Parse a step mark of torch.profiler, such as `ProfilerStep#5`.
+/// Parse a step mark of torch.profiler, such as `ProfilerStep#5`; `None` for other names.
 fn profiler_mark(name: &str) -> Option<Mark> {
     Some(Mark::Numbered(name.strip_prefix(names::STEP_PREFIX)?.parse().ok()?))
 }
 
-/// Parse a step mark of a training framework or inference engine, by the span's name.
+/// Parse a step mark of a training framework or inference engine, by the span's name; `None` for other names.
 fn framework_mark(framework: &Framework, name: &str) -> Option<Mark> {
     Some(match framework.step_role(name)? {
         StepRole::Whole => Mark::Step,
@@ -43,7 +43,7 @@ fn framework_mark(framework: &Framework, name: &str) -> Option<Mark> {
     })
 }
 
-/// Parse a step mark of a torch.optim optimizer, by the span's name.
+/// Parse the span of a torch.optim optimizer as the end of a step, by the span's name; `None` for other names.
 fn optimizer_mark(name: &str) -> Option<Mark> {
     (name == "Optimizer.step" || name.starts_with(OPTIMIZER_STEP)).then_some(Mark::End)
 }
@@ -192,6 +192,7 @@ fn set_lengths(trace: &mut Trace) {
     trace.steps = steps;
 }
 
+/// Step mark for a name that matches the user's pattern, numbered by the first numeric group; `None` without a match.
 fn pattern_mark(pattern: &Regex, name: &str) -> Option<Mark> {
     let groups = pattern.captures(name)?;
     let number = groups.iter().skip(1).flatten().find_map(|group| group.as_str().parse().ok());
@@ -221,6 +222,7 @@ fn marks(trace: &Trace, reading: impl Fn(&str) -> Option<Mark>) -> Vec<(EventId,
     all.filter(|&(event, _)| is_span(trace, event) && trace.kind(event) != EventKind::PythonFunction).collect()
 }
 
+/// Spans of CPU threads with a step number as argument (`step_num`), as marks.
 fn numbered_by_argument(trace: &Trace) -> Vec<(EventId, Mark)> {
     let column = trace.attr(xprof::STEP_NUMBER);
     let number = |event| match column.get(event)? {

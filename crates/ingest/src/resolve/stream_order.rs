@@ -44,6 +44,8 @@ fn operations_by_stream(trace: &Trace) -> BTreeMap<TrackId, Vec<Launched>> {
     streams.into_iter().filter_map(|(track, (process, stream))| process.map(|_| (track, stream))).collect()
 }
 
+/// Operations that start over 1 s after those launched later, or before those launched earlier. Sorts the stream by
+/// launch.
 fn out_of_order(stream: &mut [Launched]) -> Vec<EventId> {
     stream.sort_unstable();
     let middle = |neighbors: &[Launched]| {

@@ -39,7 +39,7 @@ pub(super) fn set_numbers(trace: &mut Trace) {
     }
 }
 
-/// Number of a process or thread key, or the number at the end of the key's text.
+/// Number of a process or thread key, or the number at the end of the key's text; `None` without one.
 fn key_number(trace: &Trace, key: Key) -> Option<i64> {
     match key {
         Key::Int(number) => Some(number),

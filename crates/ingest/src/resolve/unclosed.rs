@@ -65,6 +65,8 @@ fn recording_ends(trace: &Trace) -> Vec<i64> {
 /// An open span: its end, and true for a Python frame.
 type Open = (i64, bool);
 
+/// Cut the unclosed spans of a track at the end of their caller, and append them to `cut` with their recorded
+/// durations.
 fn cut_spans_of_track(events: &mut EventTable, order: &[EventId], stop: i64, cut: &mut Vec<(EventId, i64)>) {
     let mut open: Vec<Open> = Vec::new();
     for &event in order {

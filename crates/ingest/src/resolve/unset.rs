@@ -36,7 +36,8 @@ const REPEATED: usize = 4;
 const CHECKED_KINDS: [EventKind; 5] =
     [EventKind::Kernel, EventKind::Memcpy, EventKind::Memset, EventKind::Operator, EventKind::Runtime];
 
-/// Mark records with unset times. Runs before any other use of times.
+/// Mark records whose start or duration the profiler never filled in as implausible, and count them. Runs before any
+/// other use of times.
 pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let mut starts = unset_starts(trace);
     starts.extend(zeros_before_launch(trace));
@@ -157,7 +158,7 @@ fn suspects(trace: &Trace) -> Vec<i64> {
     found
 }
 
-/// Usual length of a recording: twice the range of the middle nine tenths of sorted times.
+/// Usual length of a recording in ns: twice the range of the middle nine tenths of sorted times; `None` without times.
 fn usual_length(sorted: &[i64]) -> Option<i64> {
     let cut = sorted.len() / 20;
     let (first, last) = (*sorted.get(cut)?, *sorted.get(sorted.len() - 1 - cut)?);

@@ -46,6 +46,7 @@ enum NamePattern {
 use NamePattern::{Any, Numbered, Parts, Prefix};
 
 impl NamePattern {
+    /// Check if the name of a process or thread fits the pattern.
     fn matches(self, text: &str) -> bool {
         match self {
             Any => true,
@@ -201,8 +202,8 @@ fn operations_with_children(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventI
     found
 }
 
-/// Operations of [`Copies`] that rows of streams of their device, or an earlier such row, also contain: same name, same
-/// time, same number.
+/// Operations of [`Copies`] rows that a stream row of their device, or an earlier such row, contains with the same name
+/// and time.
 fn duplicate_operations(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
     if !roles.contains(&Some(Copies)) {
         return Vec::new();
@@ -261,10 +262,12 @@ pub(crate) fn step_row(trace: &Trace) -> Option<(TrackId, Option<i64>)> {
         .min_by_key(|&(track, device)| (device.is_none(), device, track))
 }
 
+/// Name of a process; empty if it has none.
 fn text<'t>(strings: &'t StringTable, process: &Process) -> &'t str {
     process.name.some().map_or("", |id| strings.get(id))
 }
 
+/// Event kind in a row of this role; in rows of operations a copy, fill or kernel by the event's name.
 fn kind(role: Role, name: &str) -> EventKind {
     let starts = |names: &[&str]| names.iter().any(|prefix| name.starts_with(prefix));
     match role {
@@ -277,7 +280,7 @@ fn kind(role: Role, name: &str) -> EventKind {
     }
 }
 
-/// Device number from the name of a process that is a device row.
+/// Device number in the process name of a track; `None` if the process is not a device.
 pub(crate) fn device_number(trace: &Trace, track: &Track) -> Option<i64> {
     let name = text(&trace.strings, &trace.tracks.processes[track.process.index()]);
     let rule = ROWS.iter().find(|(process, ..)| !matches!(process, Any) && process.matches(name));

@@ -107,7 +107,7 @@ fn none(_: &str) -> Option<&str> {
     None
 }
 
-/// Detect the format of an input by its content.
+/// Detect the format of an input by its content; `None` if no format matches.
 ///
 /// # Errors
 /// If several formats match with certainty: a sentence that names them.
@@ -120,11 +120,12 @@ pub fn detect(content: &Content<'_>) -> Result<Option<&'static Source>, String> 
     }
 }
 
-/// Check if a folder is a single input.
+/// Check if a folder as a whole is the input of a format, such as DrGPUM.
 pub(crate) fn is_one_input(folder: &Path) -> bool {
     ALL.iter().any(|source| matches!((source.sniff)(&Content::Directory(folder)), Sniff::Yes(_)))
 }
 
+/// Format that matches with certainty, else the first that may match; an error if several match with certainty.
 fn most_certain<'s>(sources: &'s [Source], content: &Content<'_>) -> Result<Option<&'s Source>, String> {
     let answers = sources.iter().map(|source| (source, (source.sniff)(content)));
     let (mut sure, mut maybe) = (Vec::new(), None);

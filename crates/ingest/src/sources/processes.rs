@@ -58,8 +58,8 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// Trace of the process with this PID. Rows without a PID (exports with few columns) belong to the only possible
-    /// process.
+    /// Trace of the process with this PID, created if new. Rows without a PID (exports with few columns) belong to the
+    /// only possible process.
     pub(crate) fn trace_of(&mut self, pid: Option<i64>) -> &mut ProcessTrace {
         let pid = pid.or_else(|| self.only_process()).unwrap_or(UNKNOWN);
         self.by_pid.entry(pid).or_insert_with(|| ProcessTrace::new(pid))
@@ -77,7 +77,8 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// PID for an event without one: the only process, or the only one with a call of the event's correlation ID.
+    /// Process of an event without a PID: the only process, or the only caller of the event's correlation ID; else
+    /// [`UNKNOWN`].
     fn process_of(&mut self, event: &Event<'_>) -> i64 {
         if let Some(only) = self.only_process() {
             return only;
@@ -316,6 +317,7 @@ impl ProcessTrace {
         streams.filter_map(|track| tracks.processes[track.process.index()].pid.as_int())
     }
 
+    /// Label of the process: its name and PID, or a description if it has no name.
     fn name(&self) -> String {
         let process = self.trace.tracks.processes.iter().find(|process| process.pid == Key::Int(self.pid));
         match process.and_then(|process| process.name.some()) {
@@ -328,7 +330,8 @@ impl ProcessTrace {
         }
     }
 
-    /// Append an event. Its offset is the number of earlier events.
+    /// Append an event to the trace of the process; invalid times are counted. The event's offset is the number of
+    /// earlier events.
     fn push(&mut self, event: &Event<'_>) -> EventId {
         let trace = &mut self.trace;
         let (start, dur, mut bits) = times(event, &mut trace.report);

@@ -71,6 +71,7 @@ fn after<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     commas(text).find_map(|at| text[at..].strip_prefix(key))
 }
 
+/// Check if a name contains `::`, as names of operators do.
 fn has_namespace(name: &str) -> bool {
     let bytes = name.as_bytes();
     memchr::memchr_iter(b':', bytes).any(|at| bytes.get(at + 1) == Some(&b':'))

@@ -33,7 +33,7 @@ pub(crate) fn rows(
     processes.note_damage(table, read);
 }
 
-/// Read a string table into a map from numbers to strings; `columns` are those of the number and the string.
+/// Read a string table into a map from numbers to strings of at most 64 KiB; `columns` are those of number and string.
 pub(crate) fn texts(file: &Database, table: &str, columns: [&str; 2], processes: &mut Processes<'_>) -> Texts {
     let mut texts = Texts::default();
     rows(file, table, &columns, processes, |row, _| {

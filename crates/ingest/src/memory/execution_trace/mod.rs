@@ -55,6 +55,7 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
     trace
 }
 
+/// Conversion of operators and storage lifetimes to the objects, calls and accesses of a memory trace.
 struct Writer<'a> {
     nodes: &'a Nodes,
     lives: &'a StorageLifetimes,
@@ -65,6 +66,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// Add an object to the trace for each lifetime that began before the trace.
     fn allocate_preexisting(&mut self) {
         self.objects = vec![MemoryObjectId::NONE; self.lives.all.len()];
         for life in 0..self.lives.all.len() {
@@ -75,6 +77,7 @@ impl Writer<'_> {
         }
     }
 
+    /// Description of a lifetime's memory object, not yet added to the trace: size, device, type, shape and name.
     fn object(&mut self, life: usize, operator: StrId) -> NewObject {
         let life = &self.lives.all[life];
         let device = self.trace.device(&life.tensor.device);
@@ -85,6 +88,8 @@ impl Writer<'_> {
         NewObject { bytes: life.bytes, device, stream, dtype, shape, name, operator, ..NewObject::default() }
     }
 
+    /// Add one operator: allocations of new objects, one call with all accesses, and inferred frees of objects used
+    /// last here.
     fn leaf(&mut self, at: usize, uses: &[Use]) {
         let node = &self.nodes.all[at];
         let name = self.trace.strings.intern(&node.name);
@@ -117,8 +122,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Check if a lifetime that begins in a node ends within the operator that called this node: it is that operator's
-    /// undeclared workspace.
+    /// Check if a lifetime that begins in node `at` ends within the operator around this node: an undeclared workspace.
     fn is_within_operator(&self, at: usize, life: usize) -> bool {
         let caller = self.nodes.parent(at).filter(|caller| self.nodes.all[*caller].name.contains("::"));
         let last = self.lives.all[life].last;
@@ -127,12 +131,13 @@ impl Writer<'_> {
         })
     }
 
+    /// Memory call with the number of calls so far as its time, because execution traces record no times.
     fn call(&self, stream: stackline_model::MemoryStreamId, name: StrId, stack: MemoryStackId) -> NewCall {
         let start_ns = i64::try_from(self.trace.calls.len()).unwrap_or(i64::MAX);
         NewCall { start_ns, stream, name, stack, ..NewCall::default() }
     }
 
-    /// Call path: the enclosing operators and the operator itself.
+    /// Call path of a node: the enclosing nodes, outermost first, and the node itself.
     fn path(&mut self, leaf: usize) -> MemoryStackId {
         let mut open = Vec::new();
         let mut at = Some(leaf);
@@ -154,7 +159,7 @@ impl Writer<'_> {
     }
 }
 
-/// Kind of memory operation of an operator: fills and copies between host and device are distinguished from kernels.
+/// Kind of an operator's memory operation: fill, copy between host and device, or kernel for everything else.
 fn kind(node: &Node, uses: &[Use], lives: &StorageLifetimes) -> MemoryCallKind {
     let device = |used: &Use| lives.all[used.life].tensor.device.as_str();
     let on_host = |used: &&Use| device(used) == "cpu";

@@ -48,9 +48,8 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Operators that access memory themselves, in the order of their ends. These are operators without inner operators
-    /// that access memory, and operators with tensors that no inner operator mentions. For example, `aten::mul` has the
-    /// copy of its number below it, but not the product.
+    /// Nodes without inner memory access, and accessing nodes with a tensor that no inner node mentions, in order of
+    /// their ends. For example, `aten::mul` has the copy of its number below it, but not the product.
     pub(super) fn accessing_operators(&self, touches: impl Fn(&Node) -> bool) -> Vec<AccessingOperator> {
         let mut works_below = vec![false; self.all.len()];
         let mut end: Vec<usize> = (0..self.all.len()).collect();
@@ -156,6 +155,7 @@ struct SearchBudget {
     damaged: u64,
 }
 
+/// Parse one node, and count its damaged tensors in `budget`; `None` without an ID or a name.
 fn node(values: &Values, dict: NodeId, budget: &mut SearchBudget) -> Option<Node> {
     let int = |key: &str| values.find(dict, key).and_then(|value| values.as_int(value));
     let text = |value: Value| values.as_text(value).map(|id| values.strings.get(id).to_owned());
@@ -183,8 +183,7 @@ fn attribute(values: &Values, dict: NodeId, attribute_name: &str) -> Option<Valu
         .find_map(|attribute| values.find(attribute, "value"))
 }
 
-/// Tensors of a node by argument, for its inputs or outputs (`what`). They are in `inputs` and `input_types`, or within
-/// `inputs` in Chakra's layout.
+/// Tensors of a node by argument, for `what` = `input` or `output`, in PyTorch's or in Chakra's layout.
 fn tensors(values: &Values, dict: NodeId, what: &str, budget: &mut SearchBudget) -> Vec<Tensors> {
     let list = |dict: NodeId, key: &str| values.find(dict, key).and_then(|value| values.as_list(value));
     let both = values.find(dict, &format!("{what}s"));
@@ -220,7 +219,7 @@ struct TensorSearch<'a> {
 }
 
 impl TensorSearch<'_> {
-    /// Collect the tensors in the nested argument lists of an execution-trace node.
+    /// Collect the tensors of one argument from its nested lists, with the shapes of the same nesting.
     fn collect(&mut self, value: Value, shape: Option<Value>, depth: u32) {
         let Some(list) = self.values.as_list(value) else { return };
         if let Some(tensor) = tensor(self.values, list, shape, self.kind) {
@@ -251,7 +250,7 @@ fn is_one_tensor(values: &Values, list: NodeId) -> bool {
     items.len() == 6 && items.iter().all(is_plain) && values.as_text(items[5]).is_some()
 }
 
-/// Parse `[tensor, storage, offset, elements, bytes per element, device]`; `None` if a number is impossible.
+/// Parse a tensor `[tensor, storage, offset, elements, bytes per element, device]`; `None` if a number is impossible.
 fn tensor(values: &Values, list: NodeId, shape: Option<Value>, kind: &str) -> Option<Tensor> {
     let [_, storage, offset, elements, size, device] = values.items(list) else { return None };
     let number = |value: Value| values.as_int(value).and_then(|value| u64::try_from(value).ok());

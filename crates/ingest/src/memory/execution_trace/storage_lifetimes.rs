@@ -44,8 +44,8 @@ pub(super) struct StorageLifetimes {
 }
 
 impl StorageLifetimes {
-    /// Determine the memory objects that an operator uses, with at most one use per object. Operators must be passed in
-    /// the order of their ends.
+    /// Determine the memory objects that an operator uses, and begin the lifetimes of new ones; at most one use per
+    /// object. Operators must be passed in the order of their ends.
     pub(super) fn uses(&mut self, nodes: &Nodes, operator: &AccessingOperator) -> Vec<Use> {
         let node = &nodes.all[operator.at];
         let is_own = |tensor: &&Tensor| !operator.below.contains(&tensor.storage);
@@ -122,6 +122,8 @@ impl StorageLifetimes {
         tensor.is_from_begin && life.is_none_or(|life| tensor.bytes >= life.bytes)
     }
 
+    /// Index of the current lifetime of a tensor's storage, extended to the tensor's bytes; begins one older than the
+    /// trace if none.
     fn find(&mut self, tensor: &Tensor) -> usize {
         match self.now.get(&tensor.storage) {
             Some(life) => {
@@ -133,6 +135,8 @@ impl StorageLifetimes {
         }
     }
 
+    /// Begin a new lifetime of a tensor's storage, and return its index. `first` is the operator that returned the
+    /// storage.
     fn begin(&mut self, tensor: &Tensor, first: Option<i128>) -> usize {
         self.all.push(StorageLifetime { tensor: tensor.clone(), bytes: tensor.bytes, first, last: 0 });
         self.now.insert(tensor.storage, self.all.len() - 1);
@@ -183,6 +187,7 @@ fn overwrites(name: &str) -> bool {
     ["aten::zero_", "aten::fill_", "aten::copy_"].contains(&name)
 }
 
+/// Check if an operator only allocates or resizes memory without writing it, by its name.
 fn only_allocates(name: &str) -> bool {
     ["aten::empty", "aten::new_empty", "aten::resize_"].iter().any(|begin| name.starts_with(begin))
 }

@@ -84,6 +84,7 @@ impl<R: Read> Input<R> {
         String::from_utf8_lossy(&text).into_owned()
     }
 
+    /// Replace the used buffer with the next bytes of the reader; the end of the file is an error.
     fn refill(&mut self) -> io::Result<()> {
         self.base += self.filled as u64;
         (self.at, self.filled) = (0, 0);

@@ -12,7 +12,7 @@ const EXTERNAL_BYTES: &str =
 const SETS: &str =
     "the instruction makes a set or byte array; a memory snapshot contains only numbers, strings, lists and dicts";
 
-/// Name of a refused instruction, and the reason.
+/// Name of a refused instruction, and the reason; `None` for supported and unknown instructions.
 pub(super) fn refused(opcode: u8) -> Option<(&'static str, &'static str)> {
     Some(match opcode {
         b'c' => ("GLOBAL", RUNS_CODE),

@@ -15,6 +15,7 @@ use stackline_model::caching_allocator::{SMALL_REQUEST, SMALL_SEGMENT};
 use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemorySegmentEvent, MemorySegmentEventKind};
 use std::collections::BTreeMap;
 
+/// Device and address.
 type Place = (MemoryDeviceId, u64);
 
 /// Allocator layout at one moment: large segments and live objects, by device and address.
@@ -30,6 +31,7 @@ struct Layout {
 type LargerBlocks = Vec<(MemoryObjectId, u64)>;
 
 impl Layout {
+    /// Add or remove a segment according to an event; `Map` and `Unmap` have no effect.
     fn apply(&mut self, event: &MemorySegmentEvent) {
         match event.kind {
             MemorySegmentEventKind::Allocate => self.add_segment((event.device, event.address), event.bytes),
@@ -38,20 +40,21 @@ impl Layout {
         }
     }
 
+    /// Add a segment, unless it is so small that it belongs to the pool for small blocks.
     fn add_segment(&mut self, place: Place, bytes: u64) {
         if bytes > SMALL_SEGMENT {
             self.segments.insert(place, bytes);
         }
     }
 
-    /// Check if the block of another object, which begins before this address, covers it.
+    /// Check if the block of an object that begins at a lower address covers this address.
     fn is_taken(&self, place: Place) -> bool {
         let before = self.objects.range(..place).next_back();
         before.is_some_and(|((device, at), (_, bytes))| *device == place.0 && at.saturating_add(*bytes) > place.1)
     }
 
-    /// Size in bytes of the block of an object at an address, if it is slightly larger than the object. The block
-    /// extends to the next object or to the end of the segment.
+    /// Size in bytes of the block of an object, up to the next object or the segment's end; `None` unless slightly
+    /// larger than `bytes`.
     fn block(&self, place: Place, bytes: u64) -> Option<u64> {
         let ((device, segment), size) = self.segments.range(..=place).next_back()?;
         let end = segment.saturating_add(*size);
@@ -67,8 +70,8 @@ impl Layout {
 }
 
 impl Reader<'_> {
-    /// Set the size of objects to that of their allocator blocks, for blocks that segments of the snapshot do not
-    /// contain.
+    /// Enlarge objects to the inferred size of their allocator blocks, except objects whose blocks the snapshot lists.
+    /// Snapshots with expandable segments stay unchanged.
     pub(super) fn infer_block_sizes(&mut self) {
         let settings = &self.trace.allocator_settings;
         if settings.expandable || self.trace.segments.iter().any(|segment| segment.expandable) {
@@ -79,7 +82,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Objects with larger blocks; `None` if the order of events contradicts the rules.
+    /// Objects whose inferred blocks are larger than the request, with bytes; `None` if the order of events contradicts
+    /// the rules.
     fn larger_blocks(&self) -> Option<LargerBlocks> {
         let (calls, objects) = (&self.trace.calls, &self.trace.objects);
         let known: FxHashSet<MemoryObjectId> = self.trace.blocks.iter().map(|block| block.object).collect();

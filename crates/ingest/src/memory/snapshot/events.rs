@@ -16,6 +16,7 @@ pub(super) struct Live {
     devices: Vec<DeviceState>,
 }
 
+/// Live objects, freed addresses and confirmed objects of one device while events are read.
 #[derive(Default)]
 pub(super) struct DeviceState {
     pub(super) objects: AddressMap,
@@ -67,7 +68,8 @@ struct Event {
 }
 
 impl Reader<'_> {
-    /// Read the allocator events of the devices (name and event list of each) from a PyTorch snapshot, in time order.
+    /// Read the allocator events of the devices (name and event list of each) in time order, and return the objects
+    /// that stay live.
     pub(super) fn events(&mut self, lanes: &[(String, NodeId)]) -> Live {
         let mut live = Live::default();
         let mut seen = FxHashSet::default();
@@ -110,7 +112,7 @@ impl Reader<'_> {
         reserve!(self.trace.objects, events / 2, kind allocated_by freed_by);
     }
 
-    /// Advance past the earliest event of all devices, and return its event list and its time in ns.
+    /// Advance past the earliest event of all devices, and return its event list and its time in ns; `None` at the end.
     fn next_event<'l>(&mut self, lanes: &'l mut [Lane]) -> Option<(&'l Lane, i64)> {
         let mut first: Option<(usize, i64)> = None;
         for (at, lane) in lanes.iter().enumerate() {
@@ -138,11 +140,13 @@ impl Reader<'_> {
         Some((&lanes[at], time))
     }
 
+    /// Time of an event in ns, from the microseconds in the file; `None` without a valid time.
     fn time(&self, event: NodeId) -> Option<i64> {
         let time = self.values.as_int(self.field(event, self.keys.time_us)?)?;
         i64::try_from(time).ok()?.checked_mul(1000)
     }
 
+    /// Apply an allocator event by its action; invalid and unknown events are only counted.
     fn event(&mut self, dict: NodeId, device: MemoryDeviceId, time_ns: i64, state: &mut DeviceState) {
         let keys = self.keys;
         let action = self.text(dict, keys.action);
@@ -181,10 +185,12 @@ impl Reader<'_> {
         }
     }
 
+    /// Size in bytes of a failed request, which may exceed the memory of any machine.
     fn request(&self, dict: NodeId) -> Option<u64> {
         self.values.as_int(self.field(dict, self.keys.size)?).and_then(|bytes| u64::try_from(bytes).ok())
     }
 
+    /// Add an allocated object; live objects that it overlaps are freed first, because their frees are missing.
     fn allocation(&mut self, event: &Event, state: &mut DeviceState) {
         let old: Vec<MemoryObjectId> =
             state.objects.find_all(event.address, event.size.max(1)).map(|(object, _)| object).collect();
@@ -230,6 +236,8 @@ impl Reader<'_> {
         if text == self.keys.not_given || self.trace.strings.get(text).is_empty() { StrId::NONE } else { text }
     }
 
+    /// Free the object at an event's address; an unknown object counts as older than the trace, or the free as
+    /// unmatched.
     fn free(&mut self, event: &Event, state: &mut DeviceState) {
         let object = match state.objects.remove(event.address) {
             Some(object) => {
@@ -273,6 +281,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Add an allocation, free, mapping or unmapping of a segment to the trace.
     fn segment_event(&mut self, event: &Event, kind: MemorySegmentEventKind) {
         self.trace.segment_events.push(MemorySegmentEvent {
             kind,
@@ -286,6 +295,7 @@ impl Reader<'_> {
         });
     }
 
+    /// Add a failed request to the trace; the event's address is the free memory of the device in bytes.
     fn out_of_memory(&mut self, event: &Event) {
         self.trace.out_of_memory.push(OutOfMemory {
             before: MemoryCallId::new(self.trace.calls.len()),

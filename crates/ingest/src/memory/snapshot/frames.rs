@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::native_names::{autograd_node, operator};
 use stackline_model::{Frame, FrameId, FrameKind, MemoryStackId, StrId};
 
+/// Caches: call paths by frame list, frames by dict, and allocating operators by call path.
 #[derive(Default)]
 pub(super) struct Frames {
     lists: FxHashMap<ItemsId, MemoryStackId>,
@@ -34,6 +35,7 @@ impl Reader<'_> {
         stack
     }
 
+    /// Frame of a dict in a frame list, converted once; `None` if the value is not a dict.
     fn frame(&mut self, frame: Value) -> Option<FrameId> {
         let dict = self.values.as_dict(frame)?;
         if let Some(frame) = self.frames.frames.get(&dict) {

@@ -82,15 +82,18 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Value at a key of a snapshot's dict; `None` if the key is missing.
     fn field(&self, dict: NodeId, key: StrId) -> Option<Value> {
         self.values.get(dict, key)
     }
 
+    /// Text at a key of a snapshot's dict; [`StrId::NONE`] if it is missing or not a text.
     fn text(&self, dict: NodeId, key: StrId) -> StrId {
         self.field(dict, key).and_then(|value| self.values.as_text(value)).unwrap_or(StrId::NONE)
     }
 
-    /// Size, address or stream number in a snapshot. A negative number in Python is an address above 2^63.
+    /// Size, address or stream number at a key of a dict; `None` if missing. A negative number in Python is an address
+    /// above 2^63.
     fn number(&self, dict: NodeId, key: StrId) -> Option<u64> {
         let value = self.values.as_int(self.field(dict, key)?)?;
         u64::try_from(value).ok().or_else(|| i64::try_from(value).ok().map(i64::cast_unsigned))
@@ -125,7 +128,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Add the totals of the segments, and check events and segments for consistency.
+    /// Add the allocated and reserved bytes of each device, count problems between events and segments, and return the
+    /// trace.
     fn finish(mut self, live: &Live) -> MemoryTrace {
         let after = self.trace.calls.ids().next_back().into();
         let time_ns = self.trace.calls.start_ns.last().copied().unwrap_or(0);

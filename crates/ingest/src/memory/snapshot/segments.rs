@@ -41,6 +41,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Count a damaged segment or block, with its description.
     fn count_damaged(&mut self, what: &str) {
         diagnostics::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, what);
     }
@@ -75,6 +76,7 @@ impl Reader<'_> {
         Ok((number, address..end))
     }
 
+    /// Add a segment with the address range `place` and its blocks to the trace.
     fn segment(&mut self, dict: NodeId, number: u16, place: Range<u64>, live: &mut Live) {
         let keys = self.keys;
         let device = self.trace.device(&format!("cuda:{number}"));
@@ -97,6 +99,7 @@ impl Reader<'_> {
         });
     }
 
+    /// Add the blocks of a segment to the trace, and connect active blocks with their memory objects.
     fn blocks(
         &mut self,
         dict: NodeId,
@@ -167,7 +170,8 @@ impl Reader<'_> {
         (requested, self.stack(dict))
     }
 
-    /// Requested size, limited by the size of the block.
+    /// Requested bytes at a key; `None` if missing, or if larger than the block of `given` bytes, which counts as
+    /// damage.
     fn requested_bytes(&mut self, dict: NodeId, key: StrId, given: u64) -> Option<u64> {
         self.field(dict, key)?;
         let requested = self.size(dict, key).filter(|requested| *requested <= given);
@@ -208,7 +212,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Live memory object in an active block of a snapshot, created if the events have none.
+    /// Live object at the start of an active block, created if the events have none; none if the address lies inside
+    /// another object.
     fn block_object(
         &mut self,
         block: &MemoryBlock,

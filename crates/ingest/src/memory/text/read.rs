@@ -1,13 +1,16 @@
 //! Parser of memory text, a line-based notation of memory traces (docs/formats/memory-text.md).
 
+mod options;
+
 use super::lex::{Placed, Token, lex};
 use super::{FIRST_DEVICE, FLAGS, TextError, range_error};
 use crate::diagnostics;
 use crate::memory::MOST_BYTES;
+use options::Options;
 use rustc_hash::FxHashMap;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryCallId, MemoryCallKind, MemoryDeviceId,
-    MemoryObjectId, MemoryObjectKind, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
+    MemoryObjectId, MemoryStreamId, MemoryTrace, NewCall, NewObject, call_flags,
 };
 
 /// Read a memory trace from memory text. `label` is the name that users see.
@@ -40,17 +43,7 @@ struct Part {
     evidence: Option<AccessEvidence>,
 }
 
-/// Options of a statement, for its call and its object.
-struct Options {
-    call: NewCall,
-    object: NewObject,
-    evidence: AccessEvidence,
-    /// Device of the object.
-    device: MemoryDeviceId,
-    has_stream: bool,
-    has_time: bool,
-}
-
+/// Parser of the tokens of a text, with the trace so far and the live objects by name.
 struct Reader {
     tokens: Vec<Placed>,
     at: usize,
@@ -85,10 +78,12 @@ impl Reader {
         }
     }
 
+    /// Next token, without taking it; [`Token::End`] at the end of the text.
     fn peek(&self) -> &Token {
         self.tokens.get(self.at).map_or(&Token::End, |placed| &placed.token)
     }
 
+    /// Take the next token if it is this one, and return true if it was taken.
     fn take(&mut self, token: &Token) -> bool {
         let found = self.peek() == token;
         self.at += usize::from(found);
@@ -102,6 +97,7 @@ impl Reader {
         Err(TextError { line, column, what })
     }
 
+    /// Take a word, quoted or not; an error that begins with `expectation` for any other token.
     fn word(&mut self, expectation: &str) -> Result<String, TextError> {
         if let Token::Word(word) | Token::Quoted(word) = self.peek() {
             let word = word.clone();
@@ -111,6 +107,7 @@ impl Reader {
         self.error(0, format!("{expectation}, found {}", self.peek().shown()))
     }
 
+    /// Take this punctuation mark; an error for any other token.
     fn mark(&mut self, mark: char) -> Result<(), TextError> {
         if self.take(&Token::Mark(mark)) {
             return Ok(());
@@ -118,6 +115,7 @@ impl Reader {
         self.error(0, format!("expected `{mark}`, found {}", self.peek().shown()))
     }
 
+    /// Take a word and parse it as an integer; an error that begins with `expectation` for any other token.
     fn number<T: std::str::FromStr>(&mut self, expectation: &str) -> Result<T, TextError> {
         let word = self.word(expectation)?;
         match word.parse() {
@@ -126,6 +124,7 @@ impl Reader {
         }
     }
 
+    /// Parse one statement with its options, and add its calls and objects to the trace.
     fn statement(&mut self) -> Result<(), TextError> {
         if self.trace.saw_end {
             return self.error(0, "a statement follows `end`; remove it, or move `end` to the last line".to_owned());
@@ -134,7 +133,7 @@ impl Reader {
         match first.as_str() {
             "a" | "o" => self.object(first == "a")?,
             "f" => {
-                let object = if self.is_name() { self.freed()? } else { MemoryObjectId::NONE };
+                let object = if self.is_name() { self.take_freed()? } else { MemoryObjectId::NONE };
                 if object.is_none() {
                     diagnostics::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, "a free without an object");
                 }
@@ -146,7 +145,7 @@ impl Reader {
             "d" => self.copy(MemoryCallKind::CopyToHost, &[AccessMode::Read])?,
             "c" => self.copy(MemoryCallKind::CopyOnDevice, &[AccessMode::Write, AccessMode::Read])?,
             "k" => self.kernel()?,
-            "e" | "w" | "y" => self.synchronisation(&first)?,
+            "e" | "w" | "y" => self.synchronization(&first)?,
             "device" => {
                 let name = self.word("expected the name of a device")?;
                 self.device = Some(self.device_named(&name));
@@ -168,7 +167,8 @@ impl Reader {
         if name.is_empty() { MemoryDeviceId::NONE } else { self.trace.device(name) }
     }
 
-    fn freed(&mut self) -> Result<MemoryObjectId, TextError> {
+    /// Parse the name of the object that a statement frees, and remove the object from the live ones.
+    fn take_freed(&mut self) -> Result<MemoryObjectId, TextError> {
         let name = self.word("expected the name of the object to free")?;
         match self.live.remove(&name) {
             Some(object) => {
@@ -195,10 +195,13 @@ impl Reader {
         }
     }
 
+    /// Error at the last token for the name of an object that is not live.
     fn not_alive<T>(&self, name: &str) -> Result<T, TextError> {
         self.error(1, format!("object `{name}` is not allocated at this line; allocate it first with: a {name} BYTES"))
     }
 
+    /// Parse an object's name, size and options, and add the object as `allocated` by a call or as older than the
+    /// trace.
     fn object(&mut self, allocated: bool) -> Result<(), TextError> {
         let name = self.word("expected the name of the object")?;
         if self.live.contains_key(&name) {
@@ -223,6 +226,7 @@ impl Reader {
         Ok(())
     }
 
+    /// Parse a fill or copy, with one object per mode or with lists of accesses, and add its call.
     fn copy(&mut self, kind: MemoryCallKind, modes: &[AccessMode]) -> Result<(), TextError> {
         let mut parts = Vec::new();
         if self.peek() != &Token::Mark('>') {
@@ -248,6 +252,7 @@ impl Reader {
         Ok(())
     }
 
+    /// Parse a kernel's name, access lists and options, and add its call.
     fn kernel(&mut self) -> Result<(), TextError> {
         let name = self.word("expected the name of the kernel")?;
         let name = self.trace.strings.intern(&name);
@@ -287,6 +292,7 @@ impl Reader {
         self.trace.seal_call();
     }
 
+    /// Add one access to the last call; `evidence` and the extent `unsaid` apply if the text states none.
     fn access(&mut self, part: &Part, mode: AccessMode, evidence: AccessEvidence, unsaid: AccessExtent) {
         let evidence = part.evidence.unwrap_or(evidence);
         let accesses = &mut self.trace.accesses;
@@ -324,6 +330,7 @@ impl Reader {
         flag && !matches!(after, Some(Token::Mark(',' | '>' | '['))) || after == Some(&Token::Mark('='))
     }
 
+    /// Parse one accessed object: a live object's name, with optional byte ranges and evidence.
     fn part(&mut self) -> Result<Part, TextError> {
         let name = self.word("expected the name of an object")?;
         let Some(object) = self.live.get(&name).copied() else { return self.not_alive(&name) };
@@ -343,6 +350,7 @@ impl Reader {
         Ok(part)
     }
 
+    /// Parse the byte ranges of an access after the bracket, up to the closing bracket; empty for `[:]`, all bytes.
     fn ranges(&mut self, object: MemoryObjectId) -> Result<Vec<ByteRange>, TextError> {
         let mut ranges: Vec<ByteRange> = Vec::new();
         if self.take(&Token::Mark(':')) {
@@ -367,7 +375,8 @@ impl Reader {
         }
     }
 
-    fn synchronisation(&mut self, what: &str) -> Result<(), TextError> {
+    /// Parse and add a statement `e` (record an event), `w` (wait for an event) or `y` (host wait), given by `what`.
+    fn synchronization(&mut self, what: &str) -> Result<(), TextError> {
         let name = if what == "y" { String::new() } else { self.word("expected a synchronization event")? };
         let waited = self.events.get(&name).copied();
         if what == "w" && waited.is_none() {
@@ -387,114 +396,5 @@ impl Reader {
             self.events.insert(name, id);
         }
         Ok(())
-    }
-
-    fn options(&mut self) -> Result<Options, TextError> {
-        let (device, stream) = (self.device(), self.stream(0));
-        let start_ns = i64::try_from(self.trace.calls.len()).unwrap_or(i64::MAX);
-        let call = NewCall { start_ns, stream, ..NewCall::default() };
-        let object = NewObject { device, ..NewObject::default() };
-        let evidence = AccessEvidence::Instrumented;
-        let mut options = Options { call, object, evidence, device, has_stream: false, has_time: false };
-        loop {
-            if self.take(&Token::Mark('@')) {
-                let key = self.number("expected a stream number")?;
-                options.call.stream = self.stream(key);
-                options.has_stream = true;
-                continue;
-            }
-            let Token::Word(key) = self.peek().clone() else {
-                if options.has_time {
-                    self.count_decreasing_time(&options.call);
-                }
-                return Ok(options);
-            };
-            self.at += 1;
-            match FLAGS.iter().find(|(name, _)| *name == key) {
-                Some((_, flag)) => options.call.flags |= flag,
-                None => self.option(&key, &mut options)?,
-            }
-        }
-    }
-
-    fn option(&mut self, key: &str, options: &mut Options) -> Result<(), TextError> {
-        if !self.take(&Token::Mark('=')) {
-            return self.error(1, format!("`{key}` is not an option; see docs/formats/memory-text.md for all options"));
-        }
-        let object = &mut options.object;
-        match key {
-            "t" => (options.call.start_ns, options.has_time) = (self.number("expected a time in ns")?, true),
-            "dur" => options.call.duration_ns = self.number("expected a duration in ns")?,
-            "address" => object.address = self.number("expected an address")?,
-            "requested" => object.requested = self.number("expected the number of requested bytes")?,
-            "at" => options.call.stack = self.frame(options)?,
-            "via" => options.evidence = self.evidence()?,
-            "on" => {
-                let name = self.word("expected the name of a device")?;
-                options.device = self.device_named(&name);
-            }
-            "call" => {
-                let name = self.word("expected the name of the memory call")?;
-                options.call.name = self.trace.strings.intern(&name);
-            }
-            "kind" => {
-                let name = self.word("expected the kind of the memory object")?;
-                match MemoryObjectKind::from_name(&name) {
-                    Some(kind) => object.kind = kind,
-                    None => {
-                        return self
-                            .error(1, format!("`{name}` is not a kind of memory object; use parameter, gradient, activation or another kind listed in docs/formats/memory-text.md"));
-                    }
-                }
-            }
-            _ => self.text_option(key, options)?,
-        }
-        Ok(())
-    }
-
-    /// Count a call that starts before an earlier call of its stream.
-    fn count_decreasing_time(&mut self, call: &NewCall) {
-        let latest = self.latest_ns.entry(call.stream).or_insert(call.start_ns);
-        if call.start_ns < *latest {
-            let example = format!("{} ns", latest.saturating_sub(call.start_ns));
-            diagnostics::MEMORY_CLOCK_BACK.count(&mut self.trace.report, None, &example);
-        }
-        *latest = call.start_ns.max(*latest);
-    }
-
-    fn evidence(&mut self) -> Result<AccessEvidence, TextError> {
-        let name = self.word("expected the kind of evidence for the memory accesses")?;
-        match AccessEvidence::ALL.into_iter().find(|known| known.name() == name) {
-            Some(evidence) => Ok(evidence),
-            None => self
-                .error(1, format!("`{name}` is not evidence; use instrumented, operator-level, may-access or opaque")),
-        }
-    }
-
-    fn text_option(&mut self, key: &str, options: &mut Options) -> Result<(), TextError> {
-        let object = &mut options.object;
-        let place: &mut StrId = match key {
-            "name" => &mut object.name,
-            "pool" => &mut object.pool,
-            "dtype" => &mut object.dtype,
-            "shape" => &mut object.shape,
-            "module" => &mut object.module,
-            "operator" => &mut object.operator,
-            _ => return self.error(2, format!("unknown option `{key}`")),
-        };
-        let value = self.word("expected the value of the option")?;
-        *place = self.trace.strings.intern(&value);
-        Ok(())
-    }
-
-    fn frame(&mut self, options: &Options) -> Result<stackline_model::MemoryStackId, TextError> {
-        let file = self.word("expected a file name")?;
-        self.mark(':')?;
-        let line = self.number("expected a line number")?;
-        self.mark(':')?;
-        let function = self.word("expected a function name")?;
-        let (file, function) = (self.trace.strings.intern(&file), self.trace.strings.intern(&function));
-        let frame = stackline_model::Frame::of_line(function, file, line, &self.trace.strings);
-        Ok(self.trace.stacks.intern(options.call.stack, frame))
     }
 }

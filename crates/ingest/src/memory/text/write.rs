@@ -79,6 +79,7 @@ fn quoted(name: &str) -> String {
     format!("\"{escaped}\"")
 }
 
+/// Writer of the statements of a trace, with the current device of the text.
 struct Writer<'a> {
     trace: &'a MemoryTrace,
     text: String,
@@ -132,6 +133,7 @@ impl Writer<'_> {
         self.older = self.older.max(end);
     }
 
+    /// Write a `device` statement, unless this device is the current one or has no name.
     fn on_device(&mut self, device: MemoryDeviceId) {
         let name = self.trace.devices.get(device.index()).map_or("", |device| self.trace.strings.get(device.name));
         if name != self.device && !name.is_empty() {
@@ -140,6 +142,7 @@ impl Writer<'_> {
         }
     }
 
+    /// Write the line of a call: its statement, stream, time, flags and call path.
     fn call(&mut self, call: MemoryCallId) {
         let (trace, row) = (self.trace, call.index());
         let stream = trace.streams.get(trace.calls.stream[row].index());
@@ -167,6 +170,7 @@ impl Writer<'_> {
         self.text.push('\n');
     }
 
+    /// Write the statement of a call with its objects, without the options for stream, time, flags and call path.
     fn statement(&mut self, call: MemoryCallId) {
         let (trace, row) = (self.trace, call.index());
         let name = quoted(trace.strings.get(trace.calls.name[row]));
@@ -222,6 +226,7 @@ impl Writer<'_> {
         self.append(format_args!("{statement} {}", event(row)));
     }
 
+    /// Write the statement `a` or `o` of an object with its size and options.
     fn object(&mut self, statement: &str, object: MemoryObjectId) {
         let (objects, row) = (&self.trace.objects, object.index());
         let label = self.labels[row].clone();
@@ -282,11 +287,13 @@ impl Writer<'_> {
         self.write_evidence(evidence);
     }
 
+    /// Write the accesses of a call as lists; `unsaid` is the extent of an access without byte ranges in the text.
     fn lists(&mut self, call: MemoryCallId, unsaid: AccessExtent) {
         let accesses = self.accesses(call);
         self.lists_of(&accesses, unsaid);
     }
 
+    /// Write accesses as lists of reads, writes and accesses of unknown mode, separated by `>`.
     fn lists_of(&mut self, accesses: &[MemoryAccess], unsaid: AccessExtent) {
         // In the order of the reader: reads first, then pure writes.
         let mut accesses = accesses.to_vec();
@@ -306,12 +313,14 @@ impl Writer<'_> {
         self.write_evidence(evidence);
     }
 
+    /// Write the evidence of a call's accesses, unless it is the default (instrumented).
     fn write_evidence(&mut self, evidence: AccessEvidence) {
         if evidence != AccessEvidence::Instrumented {
             self.append(format_args!(" via={}", evidence.name()));
         }
     }
 
+    /// Write one access: label, byte ranges unless the extent is `unsaid`, and its evidence if other than the call's.
     fn part(&mut self, access: MemoryAccess, unsaid: AccessExtent, evidence: AccessEvidence) {
         let (trace, object) = (self.trace, access.object.index());
         let label = quoted(&self.labels[object]);
@@ -339,6 +348,7 @@ impl Writer<'_> {
         }
     }
 
+    /// Write the frames of a call path as `at=` options, outermost first.
     fn frames(&mut self, stack: MemoryStackId) {
         let mut frames: Vec<_> = self.trace.stacks.frames_of(stack).collect();
         frames.reverse();

@@ -49,6 +49,8 @@ impl Packed {
         Some((keys, start))
     }
 
+    /// Number of the key set of alternating keys and values, added if new; `None` for repeated or other keys than
+    /// strings.
     fn keys_of(&mut self, items: &[Value]) -> Option<u32> {
         let keys = || items.iter().step_by(2);
         if self.keys.get(self.last as usize).is_some_and(|last| last.len() == items.len() / 2 && last.iter().eq(keys()))
@@ -75,13 +77,14 @@ impl Packed {
         Some(number)
     }
 
-    /// Value of a key of the dict whose values begin at `start`.
+    /// Value of a key in the dict with key set number `keys` and values from byte `start` on; `None` if the key is
+    /// missing.
     pub(super) fn get(&self, keys: u32, start: u32, searched_key: Value) -> Option<Value> {
         let at = self.keys.get(keys as usize)?.iter().position(|key| *key == searched_key)?;
         self.values(start).nth(at)
     }
 
-    /// All entries of the dict whose values begin at `start`.
+    /// All entries of the dict with key set number `keys` and values from byte `start` on.
     pub(super) fn entries(&self, keys: u32, start: u32) -> Vec<(Value, Value)> {
         let keys = self.keys.get(keys as usize).map_or(&[][..], |keys| keys);
         keys.iter().copied().zip(self.values(start)).collect()

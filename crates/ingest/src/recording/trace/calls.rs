@@ -391,6 +391,7 @@ impl ThreadCalls {
         Some(Sequence { number: self.last_number, forward_thread: i64::try_from(forward_thread).ok()? })
     }
 
+    /// Add a call that starts `start_delta_ns` after the last call's end; `None` if the node or time is invalid.
     fn call(
         &mut self,
         node: u32,
@@ -409,6 +410,7 @@ impl ThreadCalls {
         Some(())
     }
 
+    /// Add a sample `delta_ns` after the thread's last one; `None` for an unknown node or invalid time.
     fn sample(&mut self, node: u32, delta_ns: i64, metric: Metric, value: u64) -> Option<()> {
         let at = time(self.last_sample, delta_ns)?;
         self.last_sample = at;
@@ -420,6 +422,7 @@ impl ThreadCalls {
         Some(())
     }
 
+    /// Add a memory access, with differences to the last one; `None` for an unknown node or an invalid time.
     fn touch(&mut self, node: u32, delta_ns: i64, kind: TouchKind, (delta, bytes): (i64, u64)) -> Option<()> {
         let (before, last) = self.last_touch;
         let (at, address) = (time(before, delta_ns)?, last.wrapping_add_signed(delta));
@@ -456,6 +459,7 @@ impl ThreadCalls {
     }
 }
 
+/// Time in ns at a difference from another time; `None` if so large that the stream must be damaged.
 fn time(from: i64, delta: i64) -> Option<i64> {
     from.checked_add(delta).filter(|time| (-MAX_NS..=MAX_NS).contains(time))
 }
@@ -465,13 +469,12 @@ fn is_of_calls(what: &str) -> bool {
     ["calls_", "samples_", "threads_"].iter().any(|prefix| what.starts_with(prefix))
 }
 
-/// Store a value in a table at its ID. IDs are dense, except for at most `lost` ones that skipped bytes may have
-/// defined. A later value replaces an earlier one.
+/// Store a value at its ID, replacing an earlier one; `None` if more than `lost` earlier IDs are undefined.
 fn store<T: Default>(table: (&mut Vec<T>, &mut FxHashSet<u32>), id: u32, lost: usize, value: T) -> Option<()> {
     store_with(table, id, lost, value, T::default)
 }
 
-/// Store a value like [`store`], with placeholders at missing IDs; `None` if more than `lost` IDs would be missing.
+/// Store a value at its ID, with placeholders at undefined earlier IDs; `None` if these are more than `lost`.
 fn store_with<T>(
     (table, holes): (&mut Vec<T>, &mut FxHashSet<u32>),
     id: u32,

@@ -62,11 +62,13 @@ impl Identity {
         }
     }
 
+    /// Check if the identity is a module whose position in the model is unknown.
     fn lacks_path(self) -> bool {
         matches!(self, Self::Module { path: None, .. })
     }
 }
 
+/// An element of the open stack, with its time range so far.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     element: Element,
@@ -114,6 +116,7 @@ pub(super) fn infer(
     (inference.found, depths)
 }
 
+/// State of the inference for one thread: running calls, open stack and found frames.
 struct Inference<'a> {
     calls: &'a Calls,
     thread: &'a ThreadCalls,
@@ -274,15 +277,18 @@ impl Inference<'_> {
         running.next().is_none()
     }
 
+    /// Check if a call-tree node of the thread is a backward node.
     fn is_backward(&self, node: u32) -> bool {
         matches!(self.key(node), Some(FrameKey::Backward { .. } | FrameKey::ShapedBackward { .. }))
     }
 
+    /// Frame of a call-tree node of the thread; `None` for an unknown node.
     fn key(&self, node: u32) -> Option<&FrameKey> {
         self.calls.frames.get(self.thread.nodes.get(node as usize)?.1 as usize)
     }
 
-    /// Change the open stack to the one around a call or sample in this time range.
+    /// Replace the open stack by that around a call or sample in this time range, and close ended frames. `call` is the
+    /// node of a call.
     fn change_stack(&mut self, (start, end): (i64, i64), call: Option<u32>, elements: &[Element]) {
         let mut same = 0;
         let mut moved = false;

@@ -23,6 +23,7 @@ fn path_text(calls: &Calls, thread: &ThreadCalls, node: u32) -> Vec<String> {
     frames.filter_map(|&(_, frame)| calls.frames.get(frame as usize)).map(|frame| words(calls, frame)).collect()
 }
 
+/// Text of a frame: function with file and line, name of an operator, span or module, or address of native code.
 fn words(calls: &Calls, frame: &FrameKey) -> String {
     match *frame {
         FrameKey::Python { function, file, line, .. } => {

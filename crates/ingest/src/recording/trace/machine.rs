@@ -45,6 +45,8 @@ impl MachineProcess {
         Self { loads, boot: calls.boot, rank: calls.process.rank, value }
     }
 
+    /// JSON value of the process with at most `most_loads` load samples; `own` is true for processes of the trace
+    /// itself.
     fn entry(&self, own: bool, most_loads: usize) -> Value {
         let loads = thin_out(&self.loads, most_loads).map(|load| json!([load.at, load.ran_ns, load.waited_ns]));
         let mut value = self.value.clone();
@@ -67,7 +69,8 @@ fn usable_milli(processors: &Processors) -> Option<u32> {
     [allowed, processors.quota_milli].into_iter().flatten().min()
 }
 
-/// Name and JSON text of the metadata entry for the trace of a rank; `None` without data.
+/// Name and JSON text of the metadata entry for the trace of a rank, with all processes of its machine; `None` without
+/// data.
 pub(super) fn entry(all: &[MachineProcess], rank: Option<u32>) -> Option<(String, String)> {
     let is_known =
         |described: &&MachineProcess| described.value.get("machine").is_some() || described.value.get("cost").is_some();

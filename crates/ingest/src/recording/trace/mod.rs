@@ -41,6 +41,7 @@ struct Stream {
 }
 
 impl Stream {
+    /// Read the individual calls of one stream, with a separate read report; no calls if the stream is unreadable.
     fn read(name: &str, file: &[u8], ends: &Ends) -> Self {
         let mut report = ReadReport::default();
         let (start, pid) = start_and_pid(file);
@@ -188,6 +189,7 @@ fn offsets(processes: &[Calls]) -> Vec<i64> {
     processes.iter().map(first).collect()
 }
 
+/// Build and resolve the trace of one rank from its processes, each with the offset to ns since the base.
 fn trace(
     name: String,
     base_ns: i64,
@@ -226,10 +228,12 @@ fn trace(
 }
 
 impl Calls {
+    /// Check if any thread of the process has individual calls.
     fn has_calls(&self) -> bool {
         self.threads.iter().any(|thread| !thread.calls.is_empty())
     }
 
+    /// Check if any thread of the process has individual calls or samples.
     fn has_events(&self) -> bool {
         self.threads.iter().any(|thread| !thread.calls.is_empty() || !thread.samples.is_empty())
     }

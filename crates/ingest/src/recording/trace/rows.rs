@@ -116,6 +116,7 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Track of a thread in the trace, with the recorded name of the thread.
     fn track(&mut self, pid: Key, thread: &ThreadCalls) -> TrackId {
         let track = self.trace.tracks.track(pid, Key::Int(thread.thread.tid.into()), TrackKind::Thread);
         if !thread.thread.name.is_empty() {
@@ -124,6 +125,7 @@ impl<'a> Rows<'a> {
         track
     }
 
+    /// Add the steps, inferred frames and calls of a thread to the trace, ordered by start and depth.
     fn spans(&mut self, calls: &Calls, tree: usize, steps: &[Step], track: TrackId) {
         let (thread, seen) = (&calls.threads[tree], sampled_spans(calls, &self.shown, tree));
         let (mut inferred, mut depths) = frames::infer(calls, tree, &seen, &[]);
@@ -198,6 +200,7 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Add the samples of a thread to the trace as events without duration, each with its call path.
     fn samples(&mut self, calls: &Calls, tree: usize, track: TrackId) {
         let thread = &calls.threads[tree];
         for &Sample { at, node, metric, value } in &thread.samples {
@@ -229,6 +232,7 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Append an event with attributes to the trace. `start` is a time of the process; the offset is added here.
     fn push(&mut self, row: Row, start: i64, dur: i64, track: TrackId, attrs: &[(&str, AttrValue)]) -> EventId {
         let Row { name, category, kind, phase, flags } = row;
         let category = self.trace.strings.intern(category);
@@ -308,6 +312,7 @@ impl<'a> Rows<'a> {
         self.trace.strings.intern(&text)
     }
 
+    /// Name of a frame. `line_of` selects the line of a Python function from its first and its running line.
     fn name(&self, calls: &Calls, frame: u32, line_of: impl Fn(u32, u32) -> u32) -> String {
         let Some(key) = calls.frames.get(frame as usize) else { return "(unknown)".to_owned() };
         match *key {
@@ -338,6 +343,7 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Category of a frame in the trace's stacks.
 fn category(key: Option<&FrameKey>) -> &'static str {
     match key {
         Some(FrameKey::Python { .. }) => "python",

@@ -166,6 +166,7 @@ fn span_name(calls: &Calls, thread: &ThreadCalls, call: &Call) -> Option<u32> {
     }
 }
 
+/// Check if the text with this ID is the name of an optimizer step.
 fn is_optimizer(calls: &Calls, name: u32) -> bool {
     calls.text(name).starts_with(OPTIMIZER_STEP)
 }

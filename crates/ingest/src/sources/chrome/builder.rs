@@ -214,6 +214,7 @@ impl Builder {
         kind
     }
 
+    /// Track of this kind for the process and thread of the scratch record, added if new.
     fn track(&mut self, kind: TrackKind) -> TrackId {
         let (pid, tid) = (self.raw.head.pid, if kind == TrackKind::Counter { Key::None } else { self.raw.head.tid });
         if let Some((p, t, k, track)) = self.last_track
@@ -226,6 +227,7 @@ impl Builder {
         track
     }
 
+    /// Start of the scratch record in ns, and flags; 0 and `NO_TIME` for a missing or invalid time.
     fn start(&mut self, offset: u64) -> (i64, u8) {
         match self.raw.head.ts {
             Time::At(t) => (t.ns, 0),
@@ -238,6 +240,7 @@ impl Builder {
         }
     }
 
+    /// Append an event with the attributes and stack of the scratch record.
     fn push(&mut self, event: NewEvent, offset: u64) -> EventId {
         let id = self.trace.events.push(event);
         self.places.push(offset);
@@ -272,6 +275,7 @@ impl Builder {
         }
     }
 
+    /// Convert the scratch record to an event with a duration.
     fn complete(&mut self, index: u32, offset: u64, phase: Phase) {
         let kind = self.kind();
         let (start, mut bits) = self.start(offset);
@@ -304,6 +308,7 @@ impl Builder {
         );
     }
 
+    /// Convert the scratch record to an event without a duration: instant, counter or sample.
     fn point(&mut self, index: u32, offset: u64, phase: Phase) {
         let (start, bits) = self.start(offset);
         let kind = match (phase, self.kind()) {
@@ -325,6 +330,7 @@ impl Builder {
         );
     }
 
+    /// Convert the scratch record to a span that stays open until its end record.
     fn begin(&mut self, index: u32, offset: u64) {
         let kind = self.kind();
         let (start, bits) = self.start(offset);
@@ -337,6 +343,7 @@ impl Builder {
         self.open.entry(track).or_default().push(id);
     }
 
+    /// End the innermost open span on the thread or stream of the scratch record.
     fn end(&mut self, offset: u64) {
         let kind = self.kind();
         // End records often have neither name nor category, so the thread's track is tried first.
@@ -350,6 +357,7 @@ impl Builder {
         self.end_span(found, offset);
     }
 
+    /// Convert the scratch record to an asynchronous span that stays open until the end record with its ID.
     fn begin_async(&mut self, index: u32, offset: u64) {
         let (start, bits) = self.start(offset);
         let kind = match self.kind() {
@@ -365,6 +373,7 @@ impl Builder {
         self.open_async.entry((category, self.raw.head.id, self.raw.head.id_is_local)).or_default().push(id);
     }
 
+    /// End the last open asynchronous span with the scratch record's ID, preferably of the same process.
     fn end_async(&mut self, offset: u64) {
         let key = (self.raw.head.category, self.raw.head.id, self.raw.head.id_is_local);
         let (name, pid, is_local) = (self.raw.head.name, self.raw.head.pid, self.raw.head.id_is_local);
@@ -405,6 +414,7 @@ impl Builder {
         }
     }
 
+    /// Collect the scratch record as a point of a flow arrow; a record without a time is dropped.
     fn flow(&mut self, offset: u64) {
         let phase = match self.raw.head.phase {
             b's' => FlowPhase::Start,
@@ -419,6 +429,7 @@ impl Builder {
         self.flows.push(FlowPoint { pid, tid, id, category, at, phase });
     }
 
+    /// Apply a metadata record: name, labels or display order of a process or thread.
     fn metadata(&mut self) {
         let mut text = StrId::NONE;
         let mut number = None;

@@ -61,6 +61,7 @@ impl EventReader<'_> {
         }
     }
 
+    /// Add a diagnostic of the current record, at a position in the slice.
     fn problem(&mut self, code: Code, at: usize) {
         self.builder.pending.push((code, self.base + at as u64));
     }
@@ -74,6 +75,7 @@ impl EventReader<'_> {
         }
     }
 
+    /// Skip and count extra commas, and return the byte that follows.
     #[cold]
     fn skip_commas(&mut self, cursor: &mut Cursor<'_>) -> Result<u8, Fail> {
         loop {
@@ -106,6 +108,7 @@ impl EventReader<'_> {
         }
     }
 
+    /// Skip and count foreign text, up to the next key or the end of the object.
     #[cold]
     fn skip_foreign(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
         let from = cursor.at;
@@ -118,6 +121,7 @@ impl EventReader<'_> {
         Ok(())
     }
 
+    /// Skip foreign text between a value and the next comma or the end of the object.
     #[inline]
     fn expect_end_of_value(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
         match cursor.peek()? {
@@ -126,6 +130,7 @@ impl EventReader<'_> {
         }
     }
 
+    /// Read the value of a record's member into the scratch record. `seen` has a bit for each member so far.
     fn member(&mut self, cursor: &mut Cursor<'_>, key: RawStr<'_>, seen: &mut u32) -> Result<(), Fail> {
         if key.escaped {
             let (text, _) = crate::text::decode(key.raw);
@@ -205,6 +210,7 @@ impl EventReader<'_> {
         Ok(())
     }
 
+    /// Read the value of an unknown member as the attribute `$KEY` of the scratch record.
     fn extra(&mut self, cursor: &mut Cursor<'_>, key: RawStr<'_>) -> Result<(), Fail> {
         cursor.peek()?;
         let at = cursor.at;
@@ -214,6 +220,7 @@ impl EventReader<'_> {
         Ok(())
     }
 
+    /// Append the attribute `$KEY` to the scratch record.
     fn push_extra(&mut self, key: &[u8], value: AttrValue) {
         let builder = &mut *self.builder;
         let id = builder.keys.outer(key, &mut builder.trace.strings);
@@ -239,6 +246,7 @@ impl EventReader<'_> {
         Ok(())
     }
 
+    /// Attribute for a JSON value; text that is not JSON is counted, and a value such as `nan` becomes null.
     #[inline]
     fn attr_value(&mut self, value: RawValue<'_>, at: usize) -> AttrValue {
         match value {
@@ -262,6 +270,7 @@ impl EventReader<'_> {
         }
     }
 
+    /// Attribute for the text of a number; an integer beyond 64 bits stays text.
     #[inline]
     fn number(&mut self, text: &[u8]) -> AttrValue {
         parse_number(text).unwrap_or_else(|| {
@@ -270,6 +279,7 @@ impl EventReader<'_> {
         })
     }
 
+    /// Intern a string, and add diagnostics of its repairs.
     #[inline]
     fn string(&mut self, raw: RawStr<'_>, at: usize) -> StrId {
         let builder = &mut *self.builder;
@@ -283,6 +293,7 @@ impl EventReader<'_> {
         id
     }
 
+    /// Add the diagnostics for the repairs of a text (bits of [`dirt`]).
     #[cold]
     fn dirty(&mut self, marks: u8, at: usize) {
         for code in codes_of(marks) {
@@ -322,6 +333,7 @@ impl EventReader<'_> {
         }
     }
 
+    /// Time in ns from a JSON value in µs; invalid and larger than `limit` (in ns) counts as bad.
     #[inline]
     fn time(&mut self, value: RawValue<'_>, at: usize, limit: u64) -> Time {
         let parsed = match value {
@@ -360,6 +372,7 @@ pub(super) fn codes_of(marks: u8) -> impl Iterator<Item = Code> {
     codes.into_iter().filter(move |(bit, _)| marks & bit != 0).map(|(_, code)| code)
 }
 
+/// Phase letter of a record; 0 if the value is not a text.
 fn phase_letter(value: RawValue<'_>) -> u8 {
     match value {
         RawValue::Str(raw) if raw.escaped => crate::text::decode(raw.raw).0.bytes().next().unwrap_or(0),

@@ -66,7 +66,7 @@ pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
     diagnostics::DANGLING_FLOW.count_many(&mut trace.report, dangling, None, "");
 }
 
-/// Event to which a flow point belongs: the innermost one of its track around its time.
+/// Event to which a flow point belongs: the innermost one of its track around its time; `None` if there is none.
 fn bind(trace: &Trace, point: &FlowPoint) -> Option<EventId> {
     [TrackKind::Thread, TrackKind::Stream, TrackKind::Async].into_iter().find_map(|kind| {
         let track = trace.tracks.find(point.pid, point.tid, kind)?;
@@ -74,7 +74,7 @@ fn bind(trace: &Trace, point: &FlowPoint) -> Option<EventId> {
     })
 }
 
-/// Innermost event of a track that covers the time (both ends included).
+/// Innermost event of a track that covers the time (both ends included); `None` if none does.
 fn innermost(trace: &Trace, track: TrackId, at: i64) -> Option<EventId> {
     let events = trace.track_events(track);
     let after = events.partition_point(|e| trace.events.start[e.index()] <= at);

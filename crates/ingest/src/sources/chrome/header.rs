@@ -62,6 +62,7 @@ fn next_member(bytes: &[u8], from: usize, last: bool) -> Option<usize> {
     None
 }
 
+/// Read one member; the next state if the event list begins or the object ends, else `None`.
 fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<Option<ReaderState>, Fail> {
     // Diagnostics are counted once the member is complete: a member at the window's end is read again.
     let mut met = Vec::new();
@@ -112,6 +113,7 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
     Ok(None)
 }
 
+/// Count the diagnostics of a member, with its key as the example.
 fn count(builder: &mut Builder, met: Vec<Code>, at: u64, key: &str) {
     for code in met {
         code.count(&mut builder.trace.report, Some(at), key);

@@ -53,7 +53,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     }
 }
 
-/// Read the Chrome trace JSON of an input.
+/// Read Chrome trace JSON into one trace.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     match content {
         Content::Bytes { stream, .. } => read(name, stream, options).map(|trace| vec![trace]),
@@ -132,7 +132,8 @@ pub(crate) fn read(name: &str, mut input: impl Read, options: &ReadOptions) -> R
     }
 }
 
-/// Read a trace. The result does not depend on the positions at which the text is cut into pieces.
+/// Run the parser of each state over the text, and finish the trace. The result does not depend on the positions at
+/// which the text is cut into pieces.
 fn read_text(name: &str, text: &mut impl TextSource, options: &ReadOptions) -> Result<Trace, Error> {
     let mut builder = Builder::new(name);
     let mut place = ReaderState::Start;
@@ -222,6 +223,8 @@ fn read_trailing(text: &mut impl TextSource, place: ReaderState, builder: &mut B
     }
 }
 
+/// Find the first bracket of the document, count foreign text before it, and enter its state; an error for empty or
+/// other text.
 fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builder) -> Result<Step, Error> {
     let mut cursor = Cursor::new(bytes);
     let _ = cursor.peek();
@@ -341,6 +344,7 @@ fn handle_damaged(bytes: &[u8], base: u64, at: usize, vain: usize, tail: SliceCo
     Step::Go(ReaderState::Lost { member, before: None }, at + 1)
 }
 
+/// Count a value in the event list that is not an object, or foreign text, and return the next state.
 #[cold]
 fn not_an_event(bytes: &[u8], base: u64, at: usize, tail: SliceContext, builder: &mut Builder) -> Step {
     let member = tail.member;

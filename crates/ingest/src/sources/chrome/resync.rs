@@ -74,10 +74,12 @@ fn bounded_text(bytes: &[u8], at: usize) -> &[u8] {
     &bytes[..bytes.len().min(at + LOOK_AHEAD)]
 }
 
+/// Last byte that is not white space.
 fn previous(bytes: &[u8]) -> Option<u8> {
     bytes.iter().rev().copied().find(|&b| !is_space(b))
 }
 
+/// Check if a brace begins an event record: no colon precedes the brace, and the first key is one of a record.
 fn is_record(bytes: &[u8], at: usize, previous: Option<u8>) -> bool {
     if previous == Some(b':') {
         return false;
@@ -86,6 +88,7 @@ fn is_record(bytes: &[u8], at: usize, previous: Option<u8>) -> bool {
     matches!(cursor.key(), Ok((key, false)) if FIRST_KEYS.iter().any(|k| k.as_bytes() == key.raw))
 }
 
+/// Check if a bracket ends the event list, by the text before the bracket and the end or top-level key after it.
 fn is_list_end(bytes: &[u8], at: usize, previous: Option<u8>, member: bool) -> bool {
     if !matches!(previous, Some(b'}' | b',')) {
         return false;

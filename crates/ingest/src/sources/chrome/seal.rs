@@ -10,7 +10,7 @@ use stackline_model::format::duration;
 use stackline_model::{AttrTable, EventId, Trace, TrackKind, flags};
 
 impl Builder {
-    /// Apply thread metadata to all tracks of that process and thread ID.
+    /// Set the name and sort index of each track from the metadata of its process and thread ID.
     fn name_tracks(&mut self) {
         let tracks = &mut self.trace.tracks;
         for track in &mut tracks.tracks {
@@ -34,7 +34,7 @@ impl Builder {
         }
     }
 
-    /// Run the passes over the complete trace, and seal it.
+    /// Run the passes over the complete trace, and seal it; a document without any records is an error.
     pub(super) fn finish(mut self, name: &str, options: &ReadOptions) -> Result<Trace, Error> {
         if !self.saw_events && self.trace.report.records == 0 && !self.trace.meta.entries.is_empty() {
             return Err(super::header::no_events(name, &self.trace));
@@ -74,6 +74,7 @@ impl Builder {
         Ok(trace)
     }
 
+    /// Extend unfinished spans to the last plausible time of a host event, and count them.
     fn close_open(&mut self) {
         // GPU records are not used, because their times may be absurd and would extend host spans.
         let events = &self.trace.events;
@@ -128,7 +129,8 @@ impl Builder {
     }
 }
 
-/// Count the last record of a truncated file, with its time.
+/// Report the last record of a truncated or damaged file with its time from the trace's start; other files stay as they
+/// are.
 fn note_last_record(trace: &mut Trace) {
     let breaks =
         [diagnostics::TRUNCATED, diagnostics::DAMAGED_STREAM, diagnostics::TOO_DAMAGED, diagnostics::TOO_LARGE_ENTRY];

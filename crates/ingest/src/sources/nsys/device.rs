@@ -37,6 +37,7 @@ struct Common {
 }
 
 impl Common {
+    /// Read the columns [`COMMON`] from the start of a row.
     fn new(row: &Row<'_>) -> Self {
         let [start, end, device, context, stream, correlation, global] = std::array::from_fn(|column| row.i64(column));
         let stream = stream.filter(|&stream| stream != NO_ID);
@@ -48,6 +49,7 @@ impl Common {
         (Key::Int(self.device.unwrap_or(0)), Key::Int(self.stream.unwrap_or(-1)), TrackKind::Stream)
     }
 
+    /// Event arguments for the device, context, stream and correlation ID.
     fn arguments(&self) -> [(&'static str, Value<'static>); 4] {
         [
             ("device", Value::Int(self.device)),
@@ -57,6 +59,7 @@ impl Common {
         ]
     }
 
+    /// Add an event of this row to the trace of its process, with the common arguments and `more`.
     fn push(
         &self,
         processes: &mut Processes<'_>,
@@ -82,6 +85,7 @@ pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
     waits(export, processes);
 }
 
+/// Read the kernels, with grid, block, registers and shared memory as arguments.
 fn kernels(export: &Export<'_>, processes: &mut Processes<'_>) {
     let own = [
         "demangledName",
@@ -128,6 +132,7 @@ fn kernels(export: &Export<'_>, processes: &mut Processes<'_>) {
     });
 }
 
+/// JSON argument of an event; without a value if there is no text.
 fn json(text: Option<&str>) -> Value<'_> {
     text.map_or(Value::Int(None), Value::Json)
 }
@@ -140,10 +145,12 @@ const DIRECTIONS: [&str; 14] =
 const MEMORY: [&str; 8] =
     ["Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown"];
 
+/// Entry of a table of names at a number from the file; `Unknown` for other numbers.
 fn named<'n>(names: &[&'n str], number: Option<i64>) -> &'n str {
     number.and_then(|number| names.get(usize::try_from(number).ok()?).copied()).unwrap_or("Unknown")
 }
 
+/// Read the copies, named by direction and kinds of memory like Kineto's.
 fn copies(export: &Export<'_>, processes: &mut Processes<'_>) {
     let own = ["copyKind", "srcKind", "dstKind", "bytes", "graphNodeId"];
     export.rows(COPIES, &[&COMMON[..], &own].concat(), processes, |row, processes| {
@@ -156,6 +163,7 @@ fn copies(export: &Export<'_>, processes: &mut Processes<'_>) {
     });
 }
 
+/// Read the fills, named by kind of memory like Kineto's.
 fn fills(export: &Export<'_>, processes: &mut Processes<'_>) {
     let own = ["memKind", "bytes", "graphNodeId"];
     export.rows(FILLS, &[&COMMON[..], &own].concat(), processes, |row, processes| {
@@ -167,7 +175,7 @@ fn fills(export: &Export<'_>, processes: &mut Processes<'_>) {
     });
 }
 
-/// Size and rate of a copy or fill. Bytes per ns are GB/s.
+/// Arguments of a copy or fill: bytes, bandwidth in GB/s (bytes per ns), graph node ID.
 fn bytes(common: &Common, bytes: Option<i64>, node: Option<i64>) -> [(&'static str, Value<'static>); 3] {
     let length = match common.times {
         (Some(start), Some(end)) => end.checked_sub(start).filter(|&ns| ns > 0),
@@ -177,6 +185,7 @@ fn bytes(common: &Common, bytes: Option<i64>, node: Option<i64>) -> [(&'static s
     [("bytes", Value::Int(bytes)), ("memory bandwidth (GB/s)", Value::Float(rate)), ("graph node id", Value::Int(node))]
 }
 
+/// Read the launches of whole CUDA graphs, each as one kernel, because their kernels have no records.
 fn graphs(export: &Export<'_>, processes: &mut Processes<'_>) {
     let own = ["graphId", "graphExecId"];
     export.rows(GRAPHS, &[&COMMON[..], &own].concat(), processes, |row, processes| {
@@ -203,6 +212,7 @@ fn store_event_records(export: &Export<'_>, processes: &mut Processes<'_>) {
 /// Kinds of waits by `syncType` (`ENUM_CUPTI_SYNC_TYPE`), in Kineto's spelling.
 const SYNCS: [&str; 5] = ["Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync"];
 
+/// Read the synchronization records, with the recorded CUDA event for which a stream waits.
 fn waits(export: &Export<'_>, processes: &mut Processes<'_>) {
     let own = ["syncType", "eventId", "eventSyncId"];
     export.rows(WAITS, &[&COMMON[..], &own].concat(), processes, |row, processes| {

@@ -45,6 +45,7 @@ impl Span<'_> {
     }
 }
 
+/// Read the CUDA runtime and driver calls; the return value becomes an argument only for errors.
 fn calls(export: &Export<'_>, processes: &mut Processes<'_>) {
     let columns = ["start", "end", "globalTid", "correlationId", "nameId", "eventClass", "returnValue"];
     export.rows(CALLS, &columns, processes, |row, processes| {
@@ -74,6 +75,7 @@ fn is_driver_call(name: &str) -> bool {
     name.strip_prefix("cu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
 }
 
+/// Read the traced calls of the operating system (OSRT).
 fn system_calls(export: &Export<'_>, processes: &mut Processes<'_>) {
     export.rows(SYSTEM_CALLS, &["start", "end", "globalTid", "nameId"], processes, |row, processes| {
         let global = row.i64(2).unwrap_or(0);
@@ -97,6 +99,7 @@ const OVERHEADS: [&str; 9] = [
     "Command Buffer Full",
 ];
 
+/// Read the overhead spans of a table, named by their text or type.
 fn overhead(export: &Export<'_>, table: &str, processes: &mut Processes<'_>) {
     let columns = ["start", "end", "globalTid", "nameId", "overheadType"];
     export.rows(table, &columns, processes, |row, processes| {

@@ -59,7 +59,7 @@ fn gpus(export: &Export<'_>, processes: &mut Processes<'_>) -> Gpus {
     gpus
 }
 
-/// Fill the metadata of a trace from an Nsight Systems export.
+/// Fill the metadata of the trace of process `pid`: version of the export, start time, properties of its GPUs.
 pub(super) fn describe(export: &Export<'_>, gpus: &Gpus, pid: i64, trace: &mut Trace) {
     let mut entries: Vec<(String, String)> = Vec::new();
     let _ = export.file.rows("META_DATA_EXPORT", &["name", "value"], |row| {

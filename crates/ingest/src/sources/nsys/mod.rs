@@ -138,11 +138,12 @@ impl<'f> Export<'f> {
         Self { file, tables, passed_over, texts: Texts::default() }
     }
 
-    /// Name of a table in this version of Nsight Systems.
+    /// Name in the file of a table, in the selected version; `None` if the file has no version of the table.
     fn table(&self, name: &str) -> Option<&'f str> {
         self.tables.get(name).copied().or_else(|| versions(self.file, name).next())
     }
 
+    /// String of the export with this ID; `None` if missing.
     fn text(&self, id: Option<i64>) -> Option<&str> {
         self.texts.get(&id?).map(|text| &**text)
     }

@@ -12,7 +12,7 @@ use stackline_model::{EventKind, Phase};
 pub(super) const TABLES: &[&str] = &[EVENTS];
 const EVENTS: &str = "NVTX_EVENTS";
 
-/// Phase of an `eventType` (`ENUM_NSYS_EVENT_TYPE`). All others define domains, categories and names.
+/// Phase of a range or mark by its `eventType` (`ENUM_NSYS_EVENT_TYPE`); `None` for definitions of domains and names.
 fn phase_of(event_type: i64) -> Option<Phase> {
     match event_type {
         34 | 65 => Some(Phase::Instant),

@@ -34,7 +34,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     if are_stacks && !lines.is_empty() { Sniff::Maybe } else { Sniff::No }
 }
 
-/// Parse a line into its frames and its number of samples or other value.
+/// Parse a line into its frames, separated by `;`, and its value; `None` without a number at the end of the line.
 fn parse_line(line: &str) -> Option<(&str, f64)> {
     let (frames, value) = line.trim_end().rsplit_once([' ', '\t'])?;
     // Words such as `nan` are not values.
@@ -79,6 +79,7 @@ struct Stacks {
 }
 
 impl Stacks {
+    /// Read all stacks of a text; invalid lines and a damaged stream are counted.
     fn read(&mut self, stream: &mut dyn Read, profile: &mut Profile, options: &ReadOptions) -> Result<(), Error> {
         let mut reader = BufReader::with_capacity(256 << 10, stream);
         let mut line = Vec::new();
@@ -109,6 +110,7 @@ impl Stacks {
         }
     }
 
+    /// Path number of frames that are separated by `;`, outermost first; new frame names get numbers.
     fn path(&mut self, frames: &str, profile: &mut Profile) -> Path {
         // py-spy writes a line without frames for stacks that it could not unwind.
         frames.split(';').filter(|name| !name.is_empty()).fold(0, |path, name| {

@@ -112,10 +112,12 @@ pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<
     Ok(tree(&document))
 }
 
+/// Element of a column at a row; `None` for a row outside of the column.
 fn at<T>(column: &[T], row: i64) -> Option<&T> {
     column.get(usize::try_from(row).ok()?)
 }
 
+/// Convert a parsed profile to a calling context tree, with one thread after another.
 fn tree(document: &Document) -> CallingContextTree {
     let start_unix_ns = (document.meta.start_time * 1e6) as i64;
     let process = |pid: Whole| CallProcess {
@@ -141,6 +143,7 @@ fn tree(document: &Document) -> CallingContextTree {
     profile.finish(|number| frames.get(number as usize).copied().unwrap_or_default())
 }
 
+/// A thread with the tables that all threads share, and its ID in the call tree.
 struct OfThread<'d> {
     thread: &'d Thread,
     shared: &'d Tables,
@@ -159,6 +162,7 @@ macro_rules! table {
 }
 
 impl<'d> OfThread<'d> {
+    /// Add the thread's stacks and sample values to the profile, and the texts of its frames to `frames`.
     fn read(&self, interval: f64, profile: &mut Profile, frames: &mut Vec<FrameText<'d>>) {
         let (metric, scale) = self.metric(interval, profile);
         let (prefixes, of_stack) = (table!(self, stack_table.prefix), table!(self, stack_table.frame));
@@ -215,12 +219,14 @@ impl<'d> OfThread<'d> {
         }
     }
 
+    /// String with this number, from the thread's own strings or the shared ones; empty if missing.
     fn text(&self, id: Option<i64>) -> &'d str {
         let own = &self.thread.tables.string_array;
         let texts = if own.is_empty() { &self.shared.string_array } else { own };
         id.and_then(|id| at(texts, id)).map_or("", |text| text)
     }
 
+    /// Texts and lines of a row of the frame table; empty or 0 where a table has no value.
     fn frame(&self, row: i64) -> FrameText<'d> {
         let value_at = |column: &[Whole], row: i64| at(column, row).and_then(|value| value.0);
         let line = |number: Option<i64>| number.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);

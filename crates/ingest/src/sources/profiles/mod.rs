@@ -73,7 +73,7 @@ impl Profile {
         self.builder.thread(CallThread { process: self.process, tid, torch_id: 0, name })
     }
 
-    /// Path number for a frame appended to the path `parent`.
+    /// Number of the path that extends `parent` by a frame, added if new.
     pub(super) fn child(&mut self, parent: Path, frame: u32) -> Path {
         let next = u32::try_from(self.paths.len() + 1).unwrap_or(u32::MAX);
         let path = *self.by_frame.entry((parent, frame)).or_insert(next);
@@ -88,7 +88,7 @@ impl Profile {
         frames.fold(0, |path, frame| self.child(path, frame))
     }
 
-    /// Add a value of a thread and metric at the end of a path.
+    /// Add a value of a thread and metric at the end of a path; zeros are ignored.
     pub(super) fn add(&mut self, path: Path, thread: CallThreadId, metric: CallMetric, value: u64) {
         if value > 0 {
             let path = if path == 0 { self.child(0, NO_FRAMES) } else { path };
@@ -114,7 +114,7 @@ impl Profile {
         }
     }
 
-    /// Largest frame number that the paths of the profile use.
+    /// Largest frame number that the paths of the profile use; `None` without frames.
     pub(super) fn largest_frame(&self) -> Option<u32> {
         self.paths.iter().map(|&(_, frame)| frame).filter(|&frame| frame != NO_FRAMES).max()
     }
@@ -217,6 +217,7 @@ fn split_location(name: &str) -> FrameText<'_> {
     if is_file { FrameText { function, file, line, ..FrameText::default() } } else { plain }
 }
 
+/// Frame of the call tree for the texts of a profile's frame: Python by its file name, else native.
 fn call_frame(frame: &FrameText<'_>, builder: &mut CallingContextTreeBuilder) -> Frame {
     let placed = if frame.file.is_empty() { split_location(frame.function) } else { *frame };
     let line = if placed.line > 0 { placed.line } else { frame.line };
@@ -231,6 +232,7 @@ fn call_frame(frame: &FrameText<'_>, builder: &mut CallingContextTreeBuilder) ->
     Frame::Native { library, build_id: StrId::NONE, offset: 0, function, file, line, inlined: 0 }
 }
 
+/// Check if a file name denotes Python code, such as `train.py` or `<string>`.
 fn is_python(file: &str) -> bool {
     let is_script = [".py", ".pyx", ".ipynb"].iter().any(|end| file.ends_with(end));
     is_script

@@ -125,6 +125,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<
     Ok(tree(&document))
 }
 
+/// Convert a decoded profile to a calling context tree; frames without a function are named by their address.
 fn tree(document: &Document) -> CallingContextTree {
     let texts: Vec<String> =
         document.string_table.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect();

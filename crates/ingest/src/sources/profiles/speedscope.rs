@@ -71,12 +71,14 @@ struct SharedFrame {
 }
 
 impl SharedFrame {
+    /// Texts and line of the shared frame.
     fn frame(&self) -> FrameText<'_> {
         let file = self.file.as_deref().unwrap_or_default();
         FrameText { function: &self.name, file, line: self.line.unwrap_or(0), ..FrameText::default() }
     }
 }
 
+/// Receiver of a file: the shared frames, and the call tree of its profiles.
 struct Document {
     frames: Vec<SharedFrame>,
     profile: Profile,
@@ -209,6 +211,7 @@ impl<'de> Fields<'de> for Stack<'_> {
 }
 
 impl Document {
+    /// Add one profile as a thread: sampled stacks with weights, or events that open and close frames.
     fn put(
         &mut self,
         name: &str,

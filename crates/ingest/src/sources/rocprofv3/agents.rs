@@ -16,7 +16,7 @@ pub(super) enum Agent {
 }
 
 impl Agent {
-    /// Parse `Agent 4`, `GPU 0`, `CPU 1`, or a number alone, as in CSV tables.
+    /// Parse `Agent 4`, `GPU 0`, `CPU 1`, or a number alone, as in CSV tables; `None` without a number.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (word, number) = text.rsplit_once(' ').unwrap_or(("", text));
         let number = number.parse().ok()?;

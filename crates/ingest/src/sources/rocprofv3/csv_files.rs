@@ -89,6 +89,7 @@ pub(super) fn table(head: &[u8]) -> Option<Table> {
     table_of(|column| columns.iter().any(|own| own.eq_ignore_ascii_case(column)))
 }
 
+/// First known table whose distinguishing columns are all present; `None` if there is none.
 fn table_of(has: impl Fn(&str) -> bool) -> Option<Table> {
     TABLES.iter().find(|(needed, _)| needed.iter().all(|column| has(column))).map(|&(_, table)| table)
 }
@@ -152,6 +153,7 @@ struct CsvTable<'a> {
 }
 
 impl<'a> CsvTable<'a> {
+    /// Open a CSV file and detect its table from the header; damaged and unknown files are counted and give `None`.
     fn new(file: File<'a>, processes: &mut Processes<'_>) -> Option<Self> {
         let mut rows = ReaderBuilder::new().flexible(true).from_reader(file.stream);
         let header = match rows.byte_headers() {
@@ -220,6 +222,7 @@ struct Row<'r, const N: usize> {
 }
 
 impl<const N: usize> Row<'_, N> {
+    /// Text in the requested column with this index; empty if missing.
     fn text(&self, column: usize) -> &str {
         let field = self.at[column].and_then(|at| self.record.get(at)).unwrap_or_default();
         std::str::from_utf8(field).unwrap_or_default().trim()
@@ -229,10 +232,12 @@ impl<const N: usize> Row<'_, N> {
         self.text(column).parse().ok()
     }
 
+    /// CPU or GPU in the requested column with this index; `None` if missing or invalid.
     fn agent(&self, column: usize) -> Option<Agent> {
         Agent::parse(self.text(column))
     }
 
+    /// Sizes in x, y and z from three successive columns; `None` if one is missing.
     fn sizes(&self, first: usize) -> Option<[i64; 3]> {
         Some([self.i64(first)?, self.i64(first + 1)?, self.i64(first + 2)?])
     }
@@ -254,11 +259,13 @@ const KERNEL: [&str; 12] = [
     "Accum_VGPR_Count",
 ];
 
+/// Columns [`KERNEL`], followed by the table's own columns.
 fn of_kernel<const M: usize, const N: usize>(own: [&'static str; M]) -> [&'static str; N] {
     std::array::from_fn(|at| KERNEL.get(at).copied().unwrap_or_else(|| own[at - KERNEL.len()]))
 }
 
 impl Run {
+    /// Read the GPUs of the agent table, and number them in the order of their nodes.
     fn agents(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let columns = [
             "Node_Id",
@@ -294,7 +301,8 @@ impl Run {
         gpus.iter().enumerate().for_each(|(number, &(node, ..))| self.agents.add_alias(node, number as i64));
     }
 
-    /// Process that a row of a CSV table belongs to, by its identifier or PID.
+    /// Process of a row: by its identifier, which creates a process at first use; else by a PID from tables or the
+    /// file's name.
     fn process_of(&mut self, guid: &str, pid: Option<i64>, processes: &mut Processes<'_>) -> Option<i64> {
         // The process in tables takes precedence over the name of the file.
         self.known = self.known.or(pid);
@@ -310,6 +318,7 @@ impl Run {
         Some(key)
     }
 
+    /// Read API calls, marks and ranges into the traces of their processes.
     fn calls(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let columns = [
             "Domain",
@@ -335,6 +344,7 @@ impl Run {
         });
     }
 
+    /// Read memory copies into the traces of their processes.
     fn copies(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let columns = [
             "Direction",
@@ -376,6 +386,7 @@ impl Run {
         }
     }
 
+    /// Read kernels into the traces of their processes, with the counter values of their dispatch.
     fn kernels(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let columns: [&str; 19] = of_kernel([
             "Stream_Id",
@@ -401,7 +412,7 @@ impl Run {
         });
     }
 
-    /// Read counter values for the kernels of another table.
+    /// Read counter values by dispatch number; the kernel table, which is read later, takes them.
     fn counters(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let counters = &mut self.counters;
         file.for_each_row(["Dispatch_Id", "Counter_Name", "Counter_Value"], processes, |row, processes| {

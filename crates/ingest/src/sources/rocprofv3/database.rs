@@ -44,6 +44,7 @@ pub(super) fn is_recording(file: &Database) -> bool {
     identifiers(file).next().is_some()
 }
 
+/// Identifiers of the recorded processes: the suffixes of their table names.
 fn identifiers(file: &Database) -> impl Iterator<Item = &str> {
     file.tables().filter_map(|table| table.strip_prefix(AGENTS))
 }
@@ -109,6 +110,7 @@ const PLACE: [&str; 10] =
     ["pid", "tid", "agent_id", "queue_id", "stream_id", "start", "end", "track_id", "start_id", "end_id"];
 
 impl<'f> ProcessTables<'f> {
+    /// Read the lookup tables of the process with this identifier.
     fn new(file: &'f Database, identifier: &'f str, processes: &mut Processes<'_>) -> Self {
         let texts = format!("rocpd_string{identifier}");
         let texts = tables::texts(file, &texts, ["id", "string"], processes);
@@ -138,6 +140,7 @@ impl<'f> ProcessTables<'f> {
         }
     }
 
+    /// String with this ID; empty if missing.
     fn text(&self, id: Option<i64>) -> &str {
         id.and_then(|id| self.texts.get(&id)).map_or("", |text| text)
     }
@@ -167,6 +170,7 @@ impl<'f> ProcessTables<'f> {
         self.tracks = tracks;
     }
 
+    /// Read the GPUs to which rows refer, by agent ID.
     fn agents(&mut self, processes: &mut Processes<'_>) {
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -200,6 +204,7 @@ impl<'f> ProcessTables<'f> {
         self.agents = agents;
     }
 
+    /// Read the names and registers of kernels, by symbol ID.
     fn symbols(&mut self, processes: &mut Processes<'_>) {
         let mut symbols = FxHashMap::default();
         let columns = ["id", "display_name", "kernel_name", "arch_vgpr_count", "accum_vgpr_count"];
@@ -212,6 +217,7 @@ impl<'f> ProcessTables<'f> {
         self.symbols = symbols;
     }
 
+    /// Read the domain, correlation ID and message of events, by event ID.
     fn events(&mut self, processes: &mut Processes<'_>) {
         #[derive(Deserialize)]
         struct Marked {
@@ -227,6 +233,7 @@ impl<'f> ProcessTables<'f> {
         self.events = events;
     }
 
+    /// Read the counter values of kernels, by the ID of the counted event.
     fn counters(&mut self, processes: &mut Processes<'_>) {
         let mut names: FxHashMap<i64, Box<str>> = FxHashMap::default();
         self.rows("rocpd_info_pmc", &["id", "name"], processes, |row, _| {
@@ -257,6 +264,7 @@ impl<'f> ProcessTables<'f> {
         (track, (time(5, 8), time(6, 9)))
     }
 
+    /// Domain, correlation ID and message of the event with this ID; `None` if missing.
     fn about(&self, event: Option<i64>) -> Option<&EventInfo> {
         self.events.get(&event?)
     }
@@ -272,6 +280,7 @@ impl<'f> ProcessTables<'f> {
         }
     }
 
+    /// Add the API calls, ranges and marks to the trace of their process.
     fn calls(&self, processes: &mut Processes<'_>) {
         let columns = [&PLACE[..], &["name_id", "event_id", "timestamp", "timestamp_id"]].concat();
         for table in ["rocpd_region", "rocpd_sample"] {
@@ -292,6 +301,7 @@ impl<'f> ProcessTables<'f> {
         }
     }
 
+    /// Add the kernels with their counter values to the trace of their process.
     fn kernels(&mut self, processes: &mut Processes<'_>) {
         let own = [
             "kernel_id",
@@ -330,6 +340,7 @@ impl<'f> ProcessTables<'f> {
         count_without_kernel(counters.len(), processes);
     }
 
+    /// Add the copies to the trace of their process.
     fn copies(&self, processes: &mut Processes<'_>) {
         let columns = [&PLACE[..], &["name_id", "event_id", "src_agent_id", "dst_agent_id", "size"]].concat();
         self.rows("rocpd_memory_copy", &columns, processes, |row, processes| {

@@ -34,7 +34,7 @@ impl Counters {
     }
 }
 
-/// Total number of vector registers of a work-item, accumulation registers included.
+/// Total number of vector registers of a work-item, accumulation registers included; `None` if unknown.
 pub(super) fn registers(vector: Option<i64>, accumulation: Option<i64>) -> Option<i64> {
     Some(vector?.saturating_add(accumulation.unwrap_or(0)))
 }
@@ -71,7 +71,7 @@ pub(super) struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
-    /// Add the kernel to the trace of its process.
+    /// Add the kernel to the trace of its process, with the grid in groups instead of work-items.
     pub(super) fn push(&self, pid: Option<i64>, processes: &mut Processes<'_>) {
         let name = if self.name.is_empty() { "kernel without a name" } else { self.name };
         // Grids have sizes in work-items here, but in groups for all analyses.
@@ -99,6 +99,7 @@ impl Kernel<'_> {
     }
 }
 
+/// Add a complete event to the trace of a process.
 fn push_span(
     processes: &mut Processes<'_>,
     pid: Option<i64>,
@@ -132,7 +133,7 @@ const COPIES: &[(&str, &str)] = &[
 ];
 
 impl Copy<'_> {
-    /// Add the copy to the trace of its process.
+    /// Add the copy to the trace of its process, on a stream of its GPU; without a GPU on a track of the host.
     pub(super) fn push(&self, pid: Option<i64>, processes: &mut Processes<'_>) {
         let known = COPIES.iter().find(|(direction, _)| self.direction.ends_with(direction));
         let name = known.map_or(self.direction, |(_, name)| name);

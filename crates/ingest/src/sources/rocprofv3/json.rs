@@ -206,6 +206,7 @@ struct KernelSymbol {
 }
 
 impl KernelSymbol {
+    /// Formatted name of the kernel, else its mangled name without `.kd`.
     fn name(&self) -> &str {
         if self.formatted_kernel_name.is_empty() {
             self.kernel_name.strip_suffix(".kd").unwrap_or(&self.kernel_name)
@@ -254,6 +255,7 @@ struct Sizes {
 }
 
 impl Sizes {
+    /// Sizes in x, y and z; `None` if one is missing.
     fn known(self) -> Option<[i64; 3]> {
         Some([self.x.0?, self.y.0?, self.z.0?])
     }
@@ -324,6 +326,7 @@ impl Process {
         processes.trace_of(pid).trace.meta.entries = agents.described();
     }
 
+    /// GPUs of the process, by handle.
     fn agents(&self) -> Agents {
         let mut agents = Agents::default();
         for agent in self.agents.iter().filter(|agent| agent.r#type.0 == Some(2)) {
@@ -350,6 +353,7 @@ impl Process {
         (&domain.kind, name.map_or("", |name| name))
     }
 
+    /// Add the API calls and marks to the trace of the process.
     fn calls(&self, pid: Option<i64>, processes: &mut Processes<'_>) {
         let messages: FxHashMap<i64, &str> =
             self.strings.marker_api.iter().filter_map(|mark| Some((mark.key.0?, &*mark.value))).collect();
@@ -364,6 +368,7 @@ impl Process {
         }
     }
 
+    /// Add the kernels with their counter values; without dispatch records, those listed with the counters are used.
     fn kernels(&self, pid: Option<i64>, agents: &Agents, processes: &mut Processes<'_>) {
         let names: FxHashMap<i64, Box<str>> =
             self.counters.iter().filter_map(|counter| Some((counter.id.handle.0?, (*counter.name).into()))).collect();

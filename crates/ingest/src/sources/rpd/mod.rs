@@ -100,11 +100,12 @@ impl Launch {
 type Launches = FxHashMap<i64, Launch>;
 
 impl Recording<'_> {
+    /// String with this ID; empty if missing.
     fn text(&self, id: Option<i64>) -> &str {
         id.and_then(|id| self.texts.get(&id)).map_or("", |text| text)
     }
 
-    /// Count a row whose name is missing in the file.
+    /// Count a row whose name is missing in the file, and which is named `called` instead.
     fn note_nameless(&self, id: Option<i64>, called: &str, processes: &mut Processes<'_>) {
         if id.is_none_or(|id| !self.texts.contains_key(&id)) {
             tables::note_nameless(&[id], called, processes);

@@ -62,7 +62,7 @@ impl<'p> Writer<'p> {
         (self.trace, self.contexts)
     }
 
-    /// Add the lines of a plane to the trace.
+    /// Add the lines of a plane to the trace, as one process with a thread for each line.
     pub(super) fn plane(&mut self, plane: &Plane<'_>, options: &ReadOptions) -> Result<(), Error> {
         if plane.lines.iter().all(|line| line.events.is_empty()) {
             return Ok(());
@@ -92,8 +92,8 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    /// Track of a line. As in XProf's traces, thread numbers are the low half of the hosts' numbers, unless two would
-    /// be equal.
+    /// Track of a line, named on first use. As in XProf's traces, thread numbers are the low half of the hosts'
+    /// numbers, unless two would be equal.
     fn thread(&mut self, pid: Key, line: &Line<'_>) -> TrackId {
         let short = line.id & i64::from(u32::MAX);
         let is_own = *self.threads.entry((pid, short)).or_insert(line.id) == line.id;
@@ -106,8 +106,8 @@ impl<'p> Writer<'p> {
         track
     }
 
-    /// Process of a plane. All planes called host form one process: older versions have separate planes for CUPTI and
-    /// Python's tracer.
+    /// Process key of a plane, added to the trace if new. All planes called host form one process: older versions have
+    /// separate planes for CUPTI and Python's tracer.
     fn process(&mut self, plane: &Plane<'_>) -> Key {
         let number = |name: &str| name.rsplit(':').next().and_then(|part| part.parse::<i64>().ok());
         let is_taken = |pid: i64, trace: &Trace| {
@@ -132,6 +132,7 @@ impl<'p> Writer<'p> {
         Key::Int(pid)
     }
 
+    /// Add an event to the trace, with its arguments, and source lines and context from its XLA program.
     fn event(&mut self, plane: &Plane<'_>, began_ns: i64, track: TrackId, event: &EventMessage) {
         let nameless;
         let kind = match plane.kinds.get(&event.kind) {
@@ -247,6 +248,7 @@ enum ArgumentValue<'a> {
 }
 
 impl<'a> Arguments<'a> {
+    /// Collect the arguments of an event, then those of its kind, up to the limit.
     fn new(plane: &'a Plane<'_>, event: &'a EventMessage, kind: &'a Kind) -> Self {
         let mut found = Self {
             values: Vec::with_capacity(event.stats.len() + kind.stats.len()),
@@ -263,6 +265,7 @@ impl<'a> Arguments<'a> {
         found
     }
 
+    /// Add an argument, unless the event already has one of this name; XProf's own arguments only set contexts.
     fn add(&mut self, plane: &'a Plane<'_>, stat: &'a Stat) {
         let (name, Some(value)) = (plane.name_of(stat.name), &stat.value) else { return };
         let value = match value {
@@ -303,6 +306,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// Arguments as values of the trace, with the long name of the kind if any.
     fn values(&self) -> Vec<(&'a str, Value<'_>)> {
         let own = self.values.iter().map(|(name, value)| {
             let value = match value {
@@ -326,6 +330,7 @@ pub(super) struct Contexts {
 }
 
 impl Contexts {
+    /// Store an event as producer and consumer of the contexts in its arguments.
     fn note(&mut self, arguments: &Arguments<'_>, event: EventId, start: i64) {
         if let [Some(kind), Some(number)] = arguments.produced {
             self.produced.entry((kind, number)).or_default().push((start, event));

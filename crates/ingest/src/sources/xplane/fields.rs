@@ -28,6 +28,7 @@ impl<'a> Fields<'a> {
         !self.is_broken
     }
 
+    /// Decode the next field; `None` for bytes that are not a field.
     fn field(&mut self) -> Option<(u32, Value<'a>)> {
         let (number, wire) = decode_key(&mut self.rest).ok()?;
         let value = match wire {
@@ -50,6 +51,7 @@ impl<'a> Fields<'a> {
         Some((number, value))
     }
 
+    /// Split off the next `length` bytes; `None` if fewer are left.
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;

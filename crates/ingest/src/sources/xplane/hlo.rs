@@ -147,14 +147,15 @@ impl Module {
         Ok(module)
     }
 
-    /// Find the HLO instruction of this name, or else the one that is compiled to this kernel. In a CUDA graph, all
-    /// kernels run as one instruction.
+    /// Position of the instruction with this name, else of one that compiles to this kernel; `None` without source
+    /// metadata. In a CUDA graph, all kernels run as one instruction.
     pub(super) fn find(&self, instruction: &str, kernel: &str) -> Option<Position> {
         let has_origin = |&position: &Position| self.origin(position).is_some();
         let named = self.by_name.get(instruction).copied().filter(has_origin);
         named.or_else(|| self.by_kernel.get(kernel).copied().filter(has_origin))
     }
 
+    /// Instruction at a position; `None` if the module has no such position.
     fn instruction(&self, (computation, number): Position) -> Option<&Instruction> {
         self.message.computations.get(computation)?.instructions.get(number)
     }
@@ -166,7 +167,7 @@ impl Module {
         own.or_else(|| self.fused(instruction).last().copied())
     }
 
-    /// Source metadata of the instructions that are fused into one.
+    /// Source metadata of the instructions that a fusion contains; empty for any other instruction.
     fn fused(&self, instruction: &Instruction) -> Vec<&Origin> {
         if instruction.opcode != b"fusion" {
             return Vec::new();
@@ -180,7 +181,7 @@ impl Module {
         working.filter_map(|i| i.origin.as_ref()).filter(|origin| origin.is_informative()).collect()
     }
 
-    /// Source operator and source lines of an XLA instruction.
+    /// Source operator, source lines and fused operators of an instruction; `None` without source metadata.
     pub(super) fn source(&self, position: Position) -> Option<Source> {
         let origin = self.origin(position)?;
         let all = self.fused(self.instruction(position)?);
@@ -196,6 +197,7 @@ impl Module {
         Some(Source { operator: text(&origin.operator), places, fused })
     }
 
+    /// Source lines of an instruction, innermost first: those of its stack frames, else its file and line.
     fn places(&self, origin: &Origin) -> Vec<SourceLocation> {
         let no_frames = FrameIndex::default();
         let index = self.message.frames.as_ref().unwrap_or(&no_frames);
@@ -220,6 +222,7 @@ impl Module {
 }
 
 impl Origin {
+    /// Check if the metadata names an operator, a file or a stack frame.
     fn is_informative(&self) -> bool {
         !self.operator.is_empty() || !self.file.is_empty() || self.frame > 0
     }

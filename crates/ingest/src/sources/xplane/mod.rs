@@ -45,6 +45,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     }
 }
 
+/// Check if a protobuf message starts like a plane: an optional ID, then a name with one of the known prefixes.
 fn begins_like_a_plane(message: &[u8]) -> bool {
     let mut fields = Fields::new(message);
     let name = match fields.next() {
@@ -55,7 +56,7 @@ fn begins_like_a_plane(message: &[u8]) -> bool {
     PLANES.iter().any(|begin| name.starts_with(begin.as_bytes()))
 }
 
-/// Read the trace of an XSpace file.
+/// Read an XSpace file into one trace. A truncated file is read as far as possible; a file without events is an error.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let Content::Bytes { stream, .. } = content else { return Ok(Vec::new()) };
     let mut bytes = Vec::new();
@@ -93,6 +94,8 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() { Err(Error::Cancelled) } else { Ok(vec![trace]) }
 }
 
+/// Error for a file without events. The message lists the planes, and says if the file is damaged or the recording is
+/// empty.
 fn no_events(name: &str, space: &Space<'_>, trace: &Trace) -> Error {
     let names: Vec<&str> = space.planes.iter().map(|plane| plane.name.as_str()).collect();
     let broken = [diagnostics::TRUNCATED, diagnostics::DAMAGED_STREAM, diagnostics::DAMAGED_EVENT];
@@ -112,6 +115,8 @@ struct Space<'a> {
 }
 
 impl<'a> Space<'a> {
+    /// Parse the planes and host names of a file. Damage and messages of the profiler are counted in the report of
+    /// `trace`.
     fn parse(bytes: &'a [u8], trace: &mut Trace) -> Self {
         let mut space = Self { planes: Vec::new(), hosts: Vec::new() };
         let mut fields = Fields::new(bytes);
@@ -141,6 +146,7 @@ impl<'a> Space<'a> {
         space
     }
 
+    /// Plane with exactly this name.
     fn plane(&self, name: &str) -> Option<&Plane<'a>> {
         self.planes.iter().find(|plane| plane.name == name)
     }
@@ -174,12 +180,13 @@ const NUMBERS: [(&str, &str); 5] = [
     ("memory_bandwidth", MEMORY_BANDWIDTH),
 ];
 
-/// Properties of a device in Kineto's form. Unrecorded properties have no entry.
+/// Properties of the plane's GPU or TPU in Kineto's form; `None` for other planes. Unrecorded properties have no entry.
 fn device(plane: &Plane<'_>) -> Option<serde_json::Value> {
     gpu(plane).or_else(|| tpu(plane))
 }
 
-/// Properties of a TPU: its planes state the peak rate of the matrix units, which compute products of bfloat16.
+/// Properties of a TPU from its plane: name, memory bandwidth in bytes/s, peak bfloat16 rate in FLOP/s; `None` for
+/// other planes.
 fn tpu(plane: &Plane<'_>) -> Option<serde_json::Value> {
     let id: i64 = plane.name.strip_prefix("/device:TPU:")?.parse().ok()?;
     let rate = |name: &str, unit: f64| Some(plane.float(name)? * unit).filter(|rate| *rate > 0.0 && rate.is_finite());
@@ -193,6 +200,8 @@ fn tpu(plane: &Plane<'_>) -> Option<serde_json::Value> {
     (device.len() > 1).then(|| device.into())
 }
 
+/// Properties of a GPU from its plane (`/device:GPU:N`), in Kineto's form; `None` for other planes or without any
+/// property.
 fn gpu(plane: &Plane<'_>) -> Option<serde_json::Value> {
     let id: i64 = plane.name.strip_prefix("/device:GPU:")?.parse().ok()?;
     let mut device = Map::new();

@@ -95,6 +95,7 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
+    /// Parse a line of a plane. `is_whole` is false for a message that the end of the file cuts, which is not damage.
     fn parse(message: &'a [u8], is_whole: bool) -> Self {
         let mut line = Self::default();
         let mut display_name = String::new();
@@ -159,6 +160,7 @@ impl<'a> Plane<'a> {
         plane
     }
 
+    /// Add an entry of the plane's map of event kinds by number; unreadable entries are counted as damaged.
     fn kind(&mut self, entry: &[u8]) {
         let Some((key, Ok(kind))) = map_entry(entry).map(|(key, value)| (key, EventKindMessage::decode(value))) else {
             self.damaged += 1;
@@ -170,6 +172,7 @@ impl<'a> Plane<'a> {
         self.kinds.insert(key, Kind { name, long_name: long_name.filter(|n| !n.is_empty()), stats: kind.stats });
     }
 
+    /// Add an entry of the plane's map of argument names by number; unreadable entries are counted as damaged.
     fn named(&mut self, entry: &[u8]) {
         match map_entry(entry).map(|(key, value)| (key, NameMessage::decode(value))) {
             Some((key, Ok(name))) => {
@@ -189,7 +192,7 @@ impl<'a> Plane<'a> {
         self.stats.iter().find(|stat| self.name_of(stat.name) == name)?.value.as_ref()
     }
 
-    /// Integer value of the plane's property with this name.
+    /// Integer value of the plane's property with this name; `None` if the property is missing or has another type.
     pub(super) fn int(&self, name: &str) -> Option<i64> {
         match self.stat(name)? {
             StatValue::Unsigned(number) => i64::try_from(*number).ok(),
@@ -198,7 +201,7 @@ impl<'a> Plane<'a> {
         }
     }
 
-    /// Floating-point value of the plane's property with this name.
+    /// Value of the plane's property with this name as a floating-point number, also from an integer; `None` for texts.
     pub(super) fn float(&self, name: &str) -> Option<f64> {
         match self.stat(name)? {
             StatValue::Float(number) => Some(*number),
@@ -208,7 +211,7 @@ impl<'a> Plane<'a> {
         }
     }
 
-    /// Text value of the plane's property with this name.
+    /// Text value of the plane's property with this name; `None` if the property is missing or has another type.
     pub(super) fn words(&self, name: &str) -> Option<String> {
         match self.stat(name)? {
             StatValue::Text(bytes) => Some(text(bytes)),
@@ -218,7 +221,7 @@ impl<'a> Plane<'a> {
     }
 }
 
-/// Decode key and value of an entry of a protobuf map.
+/// Decode the integer key and the bytes of the value of a protobuf map entry; `None` if the entry is damaged.
 fn map_entry(entry: &[u8]) -> Option<(i64, &[u8])> {
     let (mut key, mut message) = (0, &[][..]);
     let mut fields = Fields::new(entry);

@@ -35,6 +35,7 @@ struct Named {
 }
 
 impl<'p> Programs<'p> {
+    /// Index the serialized programs of the planes by number and by name, without decoding them.
     pub(super) fn new(planes: &'p [Plane<'_>]) -> Self {
         let mut found = Self { programs: Vec::new(), by_number: FxHashMap::default(), by_name: FxHashMap::default() };
         for plane in planes.iter().filter(|plane| plane.name == PLANE) {
@@ -58,6 +59,8 @@ impl<'p> Programs<'p> {
         found
     }
 
+    /// Decode the program with this number, else the only one with this name; its index and module, or `None` if
+    /// unreadable.
     fn module(&self, program: Option<i64>, name: Option<&str>) -> Option<(usize, &Module)> {
         // A different number is another program of that name.
         let is_it = |named: &Named| program.is_none() || !named.has_number;
@@ -68,7 +71,7 @@ impl<'p> Programs<'p> {
         Some((at, module))
     }
 
-    /// Number of requested programs that could not be read.
+    /// Number of programs that were looked up but could not be decoded.
     pub(super) fn damaged(&self) -> u64 {
         self.programs.iter().filter(|program| matches!(program.module.get(), Some(None))).count() as u64
     }
@@ -95,7 +98,7 @@ pub(super) struct Found {
     pub(super) source: Rc<Source>,
 }
 
-/// Split a name such as `jit_step(5973)` into program name and number.
+/// Split a name such as `jit_step(5973)` into program name and number; `None` without a number.
 fn split_number(name: &str) -> Option<(&str, i64)> {
     let (name, number) = name.strip_suffix(')')?.rsplit_once('(')?;
     // Program IDs of TPUs use all 64 bits.

@@ -56,10 +56,12 @@ fn value_of<'d>(details: &'d str, key: &str) -> Option<&'d str> {
     details.split_ascii_whitespace().find_map(|part| part.strip_prefix(key)?.strip_prefix(':'))
 }
 
+/// Integer after `key:` in XProf's text of sizes; `None` without the key or a valid number.
 fn number(details: &str, key: &str) -> Option<i64> {
     value_of(details, key)?.parse().ok()
 }
 
+/// Kineto arguments from the details of a kernel: grid, block, registers per thread, shared memory in bytes.
 fn of_kernel(details: &str) -> Vec<(&'static str, Detail)> {
     let mut found = Vec::new();
     for key in ["grid", "block"] {
@@ -84,8 +86,8 @@ fn of_kernel(details: &str) -> Vec<(&'static str, Detail)> {
     found
 }
 
-/// Arguments of a copy: its bytes, and its bandwidth in GB/s (bytes per ns). The size 0 means that the profiler did not
-/// record it.
+/// Kineto arguments of a copy or fill: bytes, and bandwidth in GB/s (bytes per ns). Empty if the size is 0 (not
+/// recorded).
 fn of_copy(details: &str, ns: i64) -> Vec<(&'static str, Detail)> {
     let Some(bytes) = number(details, "size").filter(|&bytes| bytes > 0) else { return Vec::new() };
     let mut found = vec![("bytes", Detail::Int(bytes))];

@@ -27,7 +27,8 @@ const OVERHEADS: &[&str] = &["<UNKNOWN>", "BUFFER_FLUSH", "DRIVER_COMPILER", "IN
 /// Prefix of a call of a JAX-compiled function, followed by the function's name.
 const COMPILED: &str = "PjitFunction(";
 
-/// Set the kinds of host spans, and convert sizes in texts into separate arguments.
+/// Set the kinds of host spans in an XProf profile, and convert sizes in texts into arguments; other traces stay
+/// unchanged.
 pub(super) fn interpret(trace: &mut Trace) {
     if is_xprof(trace) {
         find_kinds(trace);
@@ -100,12 +101,14 @@ fn mark_profiler(trace: &mut Trace) {
     }
 }
 
-/// Event kind of a GPU API call by its name: runtime or driver. XProf also names calls that launch kernels like this.
+/// Event kind of a GPU API call by its name: runtime for `cuda…` and `hip…`, else driver.
 fn call_kind(name: &str) -> EventKind {
     let is_runtime = name.starts_with("cuda") || name.starts_with("hip");
     if is_runtime { EventKind::Runtime } else { EventKind::Driver }
 }
 
+/// Event kind of a host span by its name: Python frame, compiled call, GPU API call or CUPTI overhead; `None` for
+/// others.
 fn kind_by_name(trace: &Trace, event: EventId) -> Option<EventKind> {
     let name = trace.name(event);
     let row = || trace.tracks.get(trace.events.track[event.index()]).name;
@@ -124,7 +127,7 @@ fn kind_by_name(trace: &Trace, event: EventId) -> Option<EventKind> {
     }
 }
 
-/// Inner ones of the calls of compiled functions, which are recorded twice, one within the other.
+/// Duplicates of compiled-function calls: XProf records such a call twice, and the inner one of the two is returned.
 fn repeated_calls(trace: &Trace, kinds: &[(EventId, EventKind)]) -> FxHashSet<EventId> {
     let is_call = |&&(event, _): &&(EventId, EventKind)| trace.name(event).starts_with(COMPILED);
     let calls = kinds.iter().filter(is_call).map(|&(event, _)| event);
@@ -148,7 +151,7 @@ fn repeated_calls(trace: &Trace, kinds: &[(EventId, EventKind)]) -> FxHashSet<Ev
     found
 }
 
-/// Check if the names of processes are those of XProf's planes.
+/// Check if any process has the name of an XProf plane (`/host:…` or `/device:…`).
 fn is_xprof(trace: &Trace) -> bool {
     let names = trace.tracks.processes.iter().filter_map(|process| process.name.some());
     names.map(|name| trace.strings.get(name)).any(|name| name.starts_with("/host:") || name.starts_with("/device:"))

@@ -4,8 +4,8 @@ use super::super::calls::{Calls, NameAssignment, TensorAccess};
 use super::super::files::Files;
 use super::super::steps;
 use super::object_kinds::{ObservedUses, classify};
-use super::operator_effects::{Effect, only_returns_numbers, updates};
-use super::operators::{Input, Operator, Operators};
+use super::operator_effects::{Effect, access_mode, only_returns_numbers};
+use super::operators::{Input, Operator, Operators, last_argument};
 use super::paths::{NodeContext, node_contexts};
 use super::tensor_names::TensorNames;
 use super::tensor_types::{TensorDescription, tensor_descriptions};
@@ -21,8 +21,7 @@ use stackline_recording::TouchKind;
 /// Limit of the recorder on tensors per call.
 const MOST_INPUTS: usize = 4096;
 
-/// Event of the replay. Of events with the same time, ends of operators come last, after the allocation of their
-/// results.
+/// Event of the replay. At equal times, ends of operators come last, after the allocation of their results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ReplayEvent {
     Touch {
@@ -168,10 +167,12 @@ impl AllocationReplay<'_> {
         all
     }
 
+    /// Call path, operator, module and phase of a call-tree node of a thread.
     fn place(&self, thread: usize, node: u32) -> NodeContext {
         self.threads[thread].places[node as usize]
     }
 
+    /// Memory call at a time, on the thread's stream; the time is also stored for finding the calls of steps.
     fn call(&mut self, time: i64, thread: usize, place: NodeContext, name: StrId) -> NewCall {
         self.times.push(time);
         NewCall {
@@ -200,6 +201,7 @@ impl AllocationReplay<'_> {
         self.trace.seal_call();
     }
 
+    /// Append the observed uses of a new object, and the end of the outermost operator around its allocation.
     fn object(&mut self, seen: ObservedUses, outermost_end: i64) {
         self.seen.push(seen);
         self.was_handed.push(false);
@@ -207,6 +209,7 @@ impl AllocationReplay<'_> {
         self.outermost_end.push(outermost_end);
     }
 
+    /// Replay a recorded allocation, free or failed request; a new object ends live objects in its range.
     fn touch(&mut self, time: i64, thread: usize, touch: usize) {
         let TensorAccess { node, address, bytes, kind, .. } = self.threads[thread].touches[touch];
         let place = self.place(thread, node);
@@ -248,6 +251,7 @@ impl AllocationReplay<'_> {
         }
     }
 
+    /// Add a failed request of this many bytes to the trace.
     fn fail(&mut self, time: i64, thread: usize, place: NodeContext, bytes: u64) {
         self.trace.out_of_memory.push(OutOfMemory {
             before: MemoryCallId::new(self.trace.calls.len()),
@@ -272,6 +276,7 @@ impl AllocationReplay<'_> {
         }
     }
 
+    /// Free the object at an address; an object freed within its outermost operator is temporary.
     fn free(&mut self, time: i64, thread: usize, place: NodeContext, address: u64) {
         let name = self.trace.strings.intern("free");
         let call = self.call(time, thread, place, name);
@@ -347,6 +352,7 @@ impl AllocationReplay<'_> {
         object
     }
 
+    /// Add the call of an ended operator, with the accesses to its inputs and to its live results.
     fn end_operator(&mut self, time: i64, thread: usize, operator: usize) {
         let handed = std::mem::take(&mut self.threads[thread].handed[operator]);
         let made = std::mem::take(&mut self.threads[thread].made[operator]);
@@ -372,9 +378,8 @@ impl AllocationReplay<'_> {
         self.note_first_uses(row, time);
     }
 
-    /// Live results of an operator, with their access modes: it wrote those that no other operator took. Results that
-    /// others only filled for an operator with accesses of its own were updated by it, such as a bias to which
-    /// `aten::addmm` adds.
+    /// Live results of an operator with access modes: written if no other operator took them, updated if others only
+    /// filled them. An example is a bias to which `aten::addmm` adds.
     fn results(&self, made: Vec<MemoryObjectId>, touches: bool) -> Vec<(MemoryObjectId, AccessMode)> {
         let mode = |object: MemoryObjectId| match (self.was_handed[object.index()], self.was_used[object.index()]) {
             (false, _) => Some(AccessMode::Write),
@@ -414,6 +419,7 @@ impl AllocationReplay<'_> {
         }
     }
 
+    /// Flag the allocation of an object as internal to one operator of the program.
     fn mark_within(&mut self, object: MemoryObjectId) {
         if let Some(made_by) = self.trace.objects.allocated_by[object.index()].some() {
             self.trace.calls.flags[made_by.index()] |= call_flags::WITHIN_OPERATOR;
@@ -436,7 +442,7 @@ impl AllocationReplay<'_> {
                 continue;
             }
             let whole = input.bytes > 0 && input.bytes >= self.trace.objects.requested[object.index()];
-            let mode = mode(effect, &name, (input, whole), output);
+            let mode = access_mode(effect, &name, (input, whole), output);
             let place = *places.entry(object).or_insert(accesses.len());
             if let Some((_, known, _)) = accesses.get_mut(place) {
                 *known = if *known == mode { mode } else { AccessMode::Both };
@@ -449,10 +455,12 @@ impl AllocationReplay<'_> {
         }
     }
 
+    /// Add an access of the last call, inferred from its operator.
     fn access(&mut self, object: MemoryObjectId, mode: AccessMode, extent: AccessExtent) {
         self.trace.accesses.push(object, mode, AccessEvidence::OperatorLevel, extent);
     }
 
+    /// Check if an object has not been freed so far.
     fn is_alive(&self, object: MemoryObjectId) -> bool {
         self.trace.objects.freed_by[object.index()].is_none()
     }
@@ -473,28 +481,5 @@ impl AllocationReplay<'_> {
             let name = self.trace.strings.intern(&format!("{STEP_PREFIX}{}", step.number));
             self.trace.phases.push(MemoryPhase { name, first, end });
         }
-    }
-}
-
-/// Output argument of an operator that creates no tensor although its name returns one: variants with `out=` take the
-/// result as the last argument, and have the same name as the others.
-fn last_argument(operator: &Operator) -> Option<u8> {
-    operator.inputs.iter().map(|input| input.argument).max().filter(|&argument| argument > 0)
-}
-
-fn mode(effect: Effect, name: &str, (input, whole): (Input, bool), output: Option<u8>) -> AccessMode {
-    match effect {
-        _ if updates(name, input.argument) => AccessMode::Both,
-        Effect::Fills if input.argument == 0 => AccessMode::Write,
-        Effect::Updates if input.argument == 0 => AccessMode::Both,
-        // If a part is written, the rest keeps its content.
-        _ if output == Some(input.argument) => {
-            if whole {
-                AccessMode::Write
-            } else {
-                AccessMode::Both
-            }
-        }
-        _ => AccessMode::Read,
     }
 }

@@ -1,5 +1,8 @@
 //! Effects of operators on their tensors' memory (views, writes, updates), by the operators' names.
 
+use super::operators::Input;
+use stackline_model::AccessMode;
+
 /// Operators that create a view of another tensor's memory, without accesses.
 const VIEWS: &[&str] = &[
     "H",
@@ -138,7 +141,7 @@ const UPDATED: &[(&str, &[u8])] = &[
 ];
 
 /// Check if an operator reads and writes an argument although its name does not show it.
-pub(super) fn updates(name: &str, argument: u8) -> bool {
+fn updates(name: &str, argument: u8) -> bool {
     UPDATED.iter().any(|(known, arguments)| *known == name && arguments.contains(&argument))
 }
 
@@ -182,6 +185,24 @@ pub(super) fn effect(name: &str) -> Effect {
 
 /// Operators that change their first argument, which their names do not show.
 const INPLACE_WITHOUT_MARK: &[&str] = &["__iadd__", "__imul__", "__isub__", "__iand__", "__ior__", "__ixor__"];
+
+/// Access mode of an input by the operator's effect, name and output argument; a partly written output is both.
+pub(super) fn access_mode(effect: Effect, name: &str, (input, whole): (Input, bool), output: Option<u8>) -> AccessMode {
+    match effect {
+        _ if updates(name, input.argument) => AccessMode::Both,
+        Effect::Fills if input.argument == 0 => AccessMode::Write,
+        Effect::Updates if input.argument == 0 => AccessMode::Both,
+        // If a part is written, the rest keeps its content.
+        _ if output == Some(input.argument) => {
+            if whole {
+                AccessMode::Write
+            } else {
+                AccessMode::Both
+            }
+        }
+        _ => AccessMode::Read,
+    }
+}
 
 #[cfg(test)]
 mod tests {

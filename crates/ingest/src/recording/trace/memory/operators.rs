@@ -49,6 +49,7 @@ struct Open {
 }
 
 impl Open {
+    /// Open call that ends no later than its caller.
     fn new(operator: usize, end: i64, callers: &[Self]) -> Self {
         let end = callers.last().map_or(end, |caller| end.min(caller.end));
         Self { operator, end, handed_on: FxHashSet::default() }
@@ -60,6 +61,7 @@ impl Open {
 const SAME_NS: i64 = 5_000;
 
 impl Operators {
+    /// List the operator calls of a thread with their inputs, and find the owner of each allocation.
     pub(super) fn new(calls: &Calls, thread: &ThreadCalls) -> Self {
         let effects: Vec<Option<Effect>> = calls.frames.iter().map(|frame| effect_of(calls, frame)).collect();
         let effect_at = |node: u32| effects.get(thread.nodes.get(node as usize)?.1 as usize).copied().flatten();
@@ -81,6 +83,7 @@ impl Operators {
         operators
     }
 
+    /// Sort the calls by start, the longest first among equal starts.
     fn sort(&mut self) {
         self.list.sort_by_key(|operator| (operator.start, Reverse(operator.end)));
     }
@@ -111,7 +114,8 @@ impl Operators {
         }
     }
 
-    /// Index of the operator call at a call-tree node that began nearest to this time, within a tolerance.
+    /// Index of the operator call at a call-tree node that began nearest to this time; `None` if none is within the
+    /// tolerance.
     fn call_at(&self, node: u32, at: i64) -> Option<usize> {
         let first = self.list.partition_point(|operator| operator.start < at - SAME_NS);
         let near = self.list[first..].iter().take_while(|operator| operator.start <= at + SAME_NS);
@@ -181,6 +185,11 @@ impl Operators {
             }
         }
     }
+}
+
+/// Highest argument number of an operator's inputs, the result in variants with `out=`; `None` if 0.
+pub(super) fn last_argument(operator: &Operator) -> Option<u8> {
+    operator.inputs.iter().map(|input| input.argument).max().filter(|&argument| argument > 0)
 }
 
 /// Effect of an operator; `None` for other frames.

@@ -43,6 +43,7 @@ pub(super) fn node_contexts(
     places
 }
 
+/// Context of a node with the frame `key`, inside of a node with the context `outer`.
 fn inside(
     (calls, files): (&Calls, &Files),
     trace: &mut MemoryTrace,

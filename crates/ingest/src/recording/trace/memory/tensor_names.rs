@@ -19,8 +19,8 @@ pub(super) struct TensorNames {
 }
 
 impl TensorNames {
-    /// Name the memory object at an address. The first of several names is kept, for example if two modules share a
-    /// parameter.
+    /// Name a memory object, or keep the name for the first object at the address. The first of several names is kept,
+    /// for example if two modules share a parameter.
     pub(super) fn set_name(&mut self, object: Option<MemoryObjectId>, address: u64, name: u32) {
         match object {
             Some(object) => {

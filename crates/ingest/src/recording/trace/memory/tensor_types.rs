@@ -19,6 +19,7 @@ pub(super) fn tensor_descriptions(calls: &Calls, trace: &mut MemoryTrace) -> Vec
     calls.frames.iter().map(|frame| of_frame(calls, frame, trace)).collect()
 }
 
+/// Type and sizes of each argument in an operator's frame; empty for frames without recorded inputs.
 fn of_frame(calls: &Calls, frame: &FrameKey, trace: &mut MemoryTrace) -> Vec<TensorDescription> {
     let (FrameKey::ShapedOperator { inputs, .. } | FrameKey::ShapedBackward { inputs, .. }) = frame else {
         return Vec::new();

@@ -54,6 +54,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    /// Remove all records and texts, and keep the memory.
     fn clear(&mut self) {
         self.records.clear();
         self.fields.clear();
@@ -98,10 +99,12 @@ impl Batch {
     }
 }
 
+/// Number in the trace of a worker's text; [`StrId::NONE`] for an unknown text.
 fn id(ids: &[StrId], own: StrId) -> StrId {
     ids.get(own.index()).copied().unwrap_or(StrId::NONE)
 }
 
+/// Head of a record with the trace's text numbers in place of the worker's.
 fn renumbered(head: RecordHead, ids: &[StrId]) -> RecordHead {
     let key = |key: Key| if let Key::Str(text) = key { Key::Str(id(ids, text)) } else { key };
     RecordHead {
@@ -146,6 +149,7 @@ impl Reader {
         Self { builder: Builder::new(""), epoch, sent: 0, text_bytes: 0 }
     }
 
+    /// Read the records of the batch's block into the batch, up to damage or the end of the list.
     fn read(&mut self, batch: &mut Batch) {
         batch.clear();
         let bytes = batch.block.bytes();

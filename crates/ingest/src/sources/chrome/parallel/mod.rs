@@ -51,7 +51,7 @@ impl Plan {
     }
 }
 
-/// Read a trace from decompressed Chrome trace JSON.
+/// Read a trace from decompressed Chrome trace JSON, with the worker threads of the plan.
 pub(super) fn read(name: &str, input: &mut dyn Read, plan: &Plan, options: &ReadOptions) -> Result<Trace, Error> {
     std::thread::scope(|scope| read_text(name, &mut ReadAhead::new(input, *plan, scope), options))
 }
@@ -120,10 +120,12 @@ impl<'scope, 'env, 'r> ReadAhead<'scope, 'env, 'r> {
         }
     }
 
+    /// Check if enough batches were added to the trace that workers should get further blocks.
     fn are_batches_useful(&self) -> bool {
         self.useless < MAX_USELESS + self.useful / USEFUL_PER_USELESS
     }
 
+    /// Queue a block for the workers, which are started with the first block.
     fn send(&mut self, block: Block) -> Slot {
         let jobs = self.jobs.get_or_insert_with(|| {
             let (jobs, queue) = unbounded();
@@ -152,6 +154,7 @@ impl<'scope, 'env, 'r> ReadAhead<'scope, 'env, 'r> {
         }
     }
 
+    /// Take back the block of a batch whose records cannot be used; later batches must number their texts anew.
     fn without_records(&mut self, mut batch: Batch) -> Block {
         // Texts that are new in this batch are unknown in later ones of the worker.
         if batch.epoch == self.epoch {
