@@ -78,7 +78,7 @@ impl Mark {
         Self { line: place.line, module: place.module.clone(), words: title_words(title) }
     }
 
-    /// Sort key: line, then number of the module.
+    /// Sort key: line, then number of the module, then words of the title.
     fn order(&self) -> (Option<u32>, u64, &str) {
         let number = self.module.as_deref().and_then(|module| module.rsplit_once('_')?.1.parse().ok());
         (self.line, number.unwrap_or(0), &self.words)
@@ -116,6 +116,7 @@ pub fn pair(before: &[Mark], now: &[Mark]) -> Vec<Option<usize>> {
     pairs.of
 }
 
+/// Earlier and current findings, with the pairs found so far.
 struct Pairs<'m> {
     before: &'m [Mark],
     now: &'m [Mark],

@@ -131,6 +131,7 @@ impl HtaView {
         view
     }
 
+    /// Reserve memory for a number of rows in each column.
     fn reserve(&mut self, rows: usize) {
         self.event.reserve(rows);
         self.start.reserve(rows);
@@ -178,7 +179,8 @@ impl HtaView {
         }
     }
 
-    /// With two or more profiler steps, drop the calls of the last step and the GPU work of dropped calls.
+    /// With two or more profiler steps, drop calls that begin in the last step or later (or only after it), and GPU
+    /// work without a kept call.
     fn filter_steps(&mut self, trace: &Trace, include_last_step: bool) {
         let Some((last_start, last_end)) = self.last_step(trace) else { return };
         let keeps =

@@ -35,7 +35,8 @@ impl Scope {
         Self { steps, ..Self::default() }
     }
 
-    /// Resolve the scope for an analysis with the given default window.
+    /// Replace the scope by the steps that [`StepSelection`] selects, if `chosen` or the default window of the analysis
+    /// asks for steps; otherwise unchanged.
     #[must_use]
     pub fn resolve(&self, window: DefaultWindow, trace: &Trace) -> Self {
         let of_steps = self.chosen || window == DefaultWindow::Steps;
