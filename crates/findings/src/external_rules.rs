@@ -171,7 +171,7 @@ struct ValidatedFinding {
 }
 
 impl ValidatedFinding {
-    fn candidate(&self, events: Vec<EventId>) -> Candidate {
+    fn to_candidate(&self, events: Vec<EventId>) -> Candidate {
         let finding = self.finding.clone();
         let gain_estimate = match finding.gain {
             Some((low_ns, ns, high_ns)) => GainEstimate::Model { gain: Gain { ns, low_ns, high_ns }, model: STATED },
@@ -232,7 +232,7 @@ impl ExternalRules {
     pub fn page(&self, code: &str) -> Option<String> {
         let is_it =
             |(rule, _): &&(Arc<RuleInfo>, ExternalRule)| rule.code.eq_ignore_ascii_case(code) || rule.name == code;
-        self.rules.iter().find(is_it).map(|(rule, rule_info)| page(rule, rule_info))
+        self.rules.iter().find(is_it).map(|(rule, rule_info)| render_page(rule, rule_info))
     }
 
     fn rule(&self, code: &str) -> Result<Arc<RuleInfo>, String> {
@@ -266,7 +266,7 @@ impl ExternalRules {
     /// Findings of Python rules on call trees, which cannot be replayed: only gains that the rules state are known.
     pub(super) fn findings_of_calls(&self, step_ns: i64) -> Vec<Finding> {
         let finding = |(rule, checked): &(Arc<RuleInfo>, ValidatedFinding)| {
-            let Candidate { title, place, support, confidence, gain_estimate, .. } = checked.candidate(Vec::new());
+            let Candidate { title, place, support, confidence, gain_estimate, .. } = checked.to_candidate(Vec::new());
             let gain = gain_of(&gain_estimate, None, step_ns);
             Finding {
                 rule: Arc::clone(rule),
@@ -297,7 +297,7 @@ impl ExternalRules {
             let events = checked.finding.events.iter().filter(in_trace).map(|&row| EventId(row)).collect();
             RankedCandidate {
                 rule: Arc::clone(rule),
-                candidate: checked.candidate(events),
+                candidate: checked.to_candidate(events),
                 facts: checked.facts.clone(),
             }
         };
@@ -305,7 +305,7 @@ impl ExternalRules {
     }
 }
 
-fn page(rule: &RuleInfo, rule_info: &ExternalRule) -> String {
+fn render_page(rule: &RuleInfo, rule_info: &ExternalRule) -> String {
     let about = if rule_info.doc.is_empty() { &rule.about } else { &rule_info.doc };
     let mut page = format!("# {} {}\n\n{about}\n\n", rule.code, rule.name);
     let mut section = |title: &str, text: &str| page.push_str(&format!("## {title}\n\n{text}\n\n"));
@@ -359,21 +359,21 @@ fn validate(finding: ExternalFinding) -> Result<ValidatedFinding, String> {
     if let Some(edit) = edits.iter().find(|edit| edit.case != Case::Likely) {
         return Err(format!("{edit}: remove the case at the beginning of the edit, such as `case 1:`"));
     }
-    let facts = finding.facts.iter().map(fact).collect::<Result<_, _>>()?;
-    let support = named(&Support::ALL, |support| support.name(), &finding.support, "support")?;
-    let confidence = named(&Confidence::ALL, |confidence| confidence.name(), &finding.confidence, "confidence")?;
+    let facts = finding.facts.iter().map(parse_fact).collect::<Result<_, _>>()?;
+    let support = find_by_name(&Support::ALL, |support| support.name(), &finding.support, "support")?;
+    let confidence = find_by_name(&Confidence::ALL, |confidence| confidence.name(), &finding.confidence, "confidence")?;
     Ok(ValidatedFinding { finding, facts, support, confidence, edits })
 }
 
-fn fact(external: &ExternalFact) -> Result<Fact<String>, String> {
+fn parse_fact(external: &ExternalFact) -> Result<Fact<String>, String> {
     if !external.value.is_finite() {
         return Err(format!("the value of fact {:?} is not a finite number", external.name));
     }
-    let unit = named(&Unit::ALL, |unit| unit.suffix(), &external.unit, "unit")?;
+    let unit = find_by_name(&Unit::ALL, |unit| unit.suffix(), &external.unit, "unit")?;
     Ok(Fact { name: external.name.clone(), value: external.value, unit })
 }
 
-fn named<T: Copy>(all: &[T], name: fn(&T) -> &'static str, requested: &str, what: &str) -> Result<T, String> {
+fn find_by_name<T: Copy>(all: &[T], name: fn(&T) -> &'static str, requested: &str, what: &str) -> Result<T, String> {
     all.iter().find(|one| name(one) == requested).copied().ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(name).collect();
         format!("a finding has the unknown {what} {requested:?}; choose from {}", known.join(", "))

@@ -124,7 +124,7 @@ pub fn find_with(
     Ok(Findings { whole, ..find_in(&exact, selection, (options, others), keep)? })
 }
 
-/// Find, estimate and rank the findings of one time window.
+/// Run all rules in one time window, replay the gains, and rank the findings that pass `keep`; the others are ignored.
 fn find_in(
     exact: &Exact<'_>,
     selection: StepSelection,
@@ -255,6 +255,7 @@ const MIN_BETWEEN_SHARE: f64 = 0.01;
 /// Least number of GPU operations for reliable findings in a trace without steps.
 const MIN_OPERATIONS: usize = 10;
 
+/// Note on too few GPU operations in a trace without steps; `None` if the trace has none, or enough of them.
 fn insufficient_work_note(trace: &Trace) -> Option<String> {
     let count = trace.gpu.len();
     let operations = if count == 1 { "operation" } else { "operations" };
@@ -262,7 +263,7 @@ fn insufficient_work_note(trace: &Trace) -> Option<String> {
     (1..MIN_OPERATIONS).contains(&count).then(note)
 }
 
-/// Limit the upper bound of a gain to the length of a step.
+/// Limit the upper bound of a gain to the length of a step, but not below the gain itself.
 pub(super) fn limit_to_step(gain: Gain, step_ns: i64) -> Gain {
     Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain }
 }
@@ -280,7 +281,7 @@ pub(super) struct RankedCandidate {
     pub(super) facts: Vec<Fact<String>>,
 }
 
-/// Candidates of all rules, and rules that were not checked.
+/// Run all built-in rules: their candidates, and the rules whose requirements the trace does not meet.
 fn ranked_candidates<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>, Vec<SkippedRule>) {
     let (mut proposals, mut unchecked) = (Vec::new(), Vec::new());
     // A requirement is checked among all events: once, not for each rule.
@@ -392,6 +393,7 @@ fn bounded_by_individual_gains(all: Gain, found: &[FindingWithEdits]) -> Gain {
     Gain { low_ns: low.max(surest.min(all.ns)), high_ns: high.max(most), ..all }
 }
 
+/// Convert a candidate and its gain per step to a finding, with lower confidence if the trace misses records.
 fn to_finding(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> Finding {
     let RankedCandidate { rule, candidate, facts } = proposal;
     let edits = edits_to_replay(&candidate).iter().map(|edit| edit.exact_text(trace)).collect();

@@ -47,6 +47,7 @@ const NODE_NS: f64 = 2_400.0;
 /// Bounds for faster and slower hosts.
 const BOUNDS_NS: [f64; 2] = [800.0, 5_000.0];
 
+/// Find operators that create autograd nodes in a program that never trains; at most one candidate.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     if is_training(context) {
         return Vec::new();
@@ -91,7 +92,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     shorter(NODE_NS).map(candidate).into_iter().collect()
 }
 
-/// True if anything in the whole trace indicates that a model is trained.
+/// Test if anything in the whole trace indicates training: backward links or nodes, or an optimizer.
 fn is_training(context: &RuleContext<'_>) -> bool {
     let trace = context.trace();
     let is_of_training = |name: &str| {
