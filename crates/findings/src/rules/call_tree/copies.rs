@@ -66,6 +66,7 @@ struct Forward {
 }
 
 impl Forward {
+    /// Sum the times and flags of each node with those of all nodes below.
     fn new(context: &CallRuleContext<'_>) -> Self {
         let tree = context.tree;
         let backward = below(tree, |node| tree.frame(node).map(Frame::kind) == Some(FrameKind::Backward));
@@ -88,6 +89,7 @@ impl Forward {
     }
 }
 
+/// Candidate for one operator that reorders tensors at one line; `None` if the share of the time is small.
 fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Calls) -> Option<CallCandidate> {
     let context = operators.context;
     let rule = &copy_chains::RULE;
@@ -117,7 +119,8 @@ fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Ca
     })
 }
 
-/// Candidate for calls of an optimizer that fill gradients with zeros, and for the backward passes that add to them.
+/// Candidate for calls of an optimizer that fill gradients with zeros, and backward passes that add to them; `None` for
+/// few.
 fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), sums: &Calls) -> Option<CallCandidate> {
     let context = operators.context;
     let rule = &zeroed_gradients::RULE;

@@ -115,6 +115,7 @@ impl Time {
         self.waits_ns.saturating_sub(self.measured_ns)
     }
 
+    /// Multiply the sampled waits by a factor; other time stays.
     fn scale_waits(&mut self, factor: f64) {
         let sampled = self.sampled_waits_ns();
         let scaled = (sampled as f64 * factor) as u64;
