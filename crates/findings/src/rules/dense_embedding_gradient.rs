@@ -84,6 +84,7 @@ struct Table {
     is_multiplied: bool,
 }
 
+/// Find embedding tables with dense gradients of which a lookup reads few rows; at most one candidate for all.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let operators = context.operators();
     let mut tables = tables(context, &operators);
@@ -96,6 +97,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, &tables).into_iter().collect()
 }
 
+/// Share of a table's rows that a number of looked-up indices can cover, 0 to 1.
 fn used(rows: i64, indices: i64) -> f64 {
     (indices as f64 / rows.max(1) as f64).min(1.0)
 }
@@ -125,7 +127,8 @@ fn tables(context: &RuleContext<'_>, operators: &[EventId]) -> BTreeMap<Shape, T
     tables
 }
 
-/// Add the work of operators on the tables among their inputs.
+/// Add to each table its lookup operator, and the outermost operators that process all rows; mark tables in matrix
+/// products.
 fn add_work(context: &RuleContext<'_>, operators: &[EventId], tables: &mut BTreeMap<Shape, Table>) {
     let trace = context.trace();
     let column = trace.attr("Input Dims");
@@ -195,11 +198,12 @@ fn tables_in_inputs(dims: &str, is_table: impl Fn(Shape) -> bool) -> Vec<(Shape,
     found.into_iter().collect()
 }
 
+/// Sizes of a tensor's dimensions, from its recorded shape; empty for other values.
 fn sizes(shape: &Value) -> Vec<i64> {
     shape.as_array().into_iter().flatten().filter_map(Value::as_i64).collect()
 }
 
-/// One candidate for all embedding tables, as one operator of an optimizer often processes all of them.
+/// One candidate for all embedding tables, as one optimizer operator often processes all; `None` if the share is small.
 fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Option<Candidate> {
     let uses_gpu = context.uses_gpu();
     let works: Vec<(&Shape, &Table, Work)> = tables

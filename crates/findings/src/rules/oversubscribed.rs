@@ -61,6 +61,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Description of the gain model.
 const MODEL: &str = "model: the CPU time in the OpenMP library is removed, and all other CPU time is divided evenly \
      among the processors";
 
@@ -71,11 +72,13 @@ struct Times {
     waiting: f64,
 }
 
+/// Find recorded processes with more computing OpenMP threads than processors.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let Some(recording) = context.recording() else { return Vec::new() };
     sampled(context).into_iter().filter_map(|(pid, team)| candidate(context, recording, (pid, team))).collect()
 }
 
+/// Candidate for one process; `None` with enough processors, or if threads hardly wait for each other.
 fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64, Team)) -> Option<Candidate> {
     let processors = recording.usable_processors(pid)?;
     let computing: Vec<Times> = team.threads.into_values().filter(|times| times.waiting > 0.0).collect();
