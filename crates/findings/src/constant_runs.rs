@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 /// Name prefix of Python's call of `torch.tensor`, which reads its values one by one.
 const TENSOR_OF_VALUES: &str = "<built-in method tensor of ";
 
+/// Sizes of a tensor's dimensions.
 type Shape = Vec<i64>;
 
 /// Shapes of the tensors that a run of operators has produced so far, with the number of tensors of each shape.

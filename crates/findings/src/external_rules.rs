@@ -171,6 +171,8 @@ struct ValidatedFinding {
 }
 
 impl ValidatedFinding {
+    /// Convert the finding to a candidate with these events of the trace, and the gain that the rule states or its
+    /// edits.
     fn to_candidate(&self, events: Vec<EventId>) -> Candidate {
         let finding = self.finding.clone();
         let gain_estimate = match finding.gain {
@@ -235,11 +237,14 @@ impl ExternalRules {
         self.rules.iter().find(is_it).map(|(rule, rule_info)| render_page(rule, rule_info))
     }
 
+    /// Find the declared rule of a message by its code; an error message if the code was not declared.
     fn rule(&self, code: &str) -> Result<Arc<RuleInfo>, String> {
         let known = self.rules().find(|rule| rule.code == code);
         known.cloned().ok_or_else(|| format!("there is no rule {code:?}"))
     }
 
+    /// Register a declared rule; an error message for an invalid, reserved or duplicate code, or an unknown
+    /// requirement.
     fn add_rule(&mut self, rule: ExternalRule) -> Result<(), String> {
         let ExternalRule { code, name, about, advice, source, .. } = rule.clone();
         let is_code = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -305,6 +310,7 @@ impl ExternalRules {
     }
 }
 
+/// Render the page of a Python rule as Markdown.
 fn render_page(rule: &RuleInfo, rule_info: &ExternalRule) -> String {
     let about = if rule_info.doc.is_empty() { &rule.about } else { &rule_info.doc };
     let mut page = format!("# {} {}\n\n{about}\n\n", rule.code, rule.name);
@@ -328,6 +334,7 @@ fn render_page(rule: &RuleInfo, rule_info: &ExternalRule) -> String {
     page.trim_end().to_owned() + "\n"
 }
 
+/// Error message for an unknown requirement of a rule, with the known ones.
 fn unknown_requirement(code: &str, need: &str) -> String {
     let known = Requirement::ALL.map(Requirement::name).join(", ");
     format!("{code} requires {need:?}, which is not a known requirement; choose from {known}")
@@ -339,6 +346,7 @@ fn is_reserved_code(code: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
 }
 
+/// Check a finding, and parse its facts, support, confidence and edits; an error message if any is invalid.
 fn validate(finding: ExternalFinding) -> Result<ValidatedFinding, String> {
     if finding.title.trim().is_empty() {
         return Err("a finding has an empty title".to_owned());
@@ -365,6 +373,7 @@ fn validate(finding: ExternalFinding) -> Result<ValidatedFinding, String> {
     Ok(ValidatedFinding { finding, facts, support, confidence, edits })
 }
 
+/// Convert a fact with the name of its unit; an error message for an unknown unit, or a value that is not finite.
 fn parse_fact(external: &ExternalFact) -> Result<Fact<String>, String> {
     if !external.value.is_finite() {
         return Err(format!("the value of fact {:?} is not a finite number", external.name));
@@ -373,6 +382,7 @@ fn parse_fact(external: &ExternalFact) -> Result<Fact<String>, String> {
     Ok(Fact { name: external.name.clone(), value: external.value, unit })
 }
 
+/// Find the value with the requested name; otherwise an error message that names the property and the known names.
 fn find_by_name<T: Copy>(all: &[T], name: fn(&T) -> &'static str, requested: &str, what: &str) -> Result<T, String> {
     all.iter().find(|one| name(one) == requested).copied().ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(name).collect();
@@ -387,26 +397,15 @@ mod tests {
     fn rule(code: &str, source: &str) -> Message {
         let text = || "text".to_owned();
         let (code, source) = (code.to_owned(), source.to_owned());
-        Message::Rule(ExternalRule {
-            code,
-            name: text(),
-            about: text(),
-            advice: text(),
-            source,
-            ..ExternalRule::default()
-        })
+        let (name, about, advice) = (text(), text(), text());
+        Message::Rule(ExternalRule { code, name, about, advice, source, ..ExternalRule::default() })
     }
 
     fn found(change: impl FnOnce(&mut ExternalFinding)) -> Message {
         let text = str::to_owned;
         let (support, confidence) = (text("exact"), text("low"));
-        let mut finding = ExternalFinding {
-            code: text("MY001"),
-            title: text("t"),
-            support,
-            confidence,
-            ..ExternalFinding::default()
-        };
+        let (code, title) = (text("MY001"), text("t"));
+        let mut finding = ExternalFinding { code, title, support, confidence, ..ExternalFinding::default() };
         change(&mut finding);
         Message::Found(Box::new(finding))
     }

@@ -6,7 +6,8 @@ use super::rule_context::SharedContext;
 use stackline_critical_path::exact::what_if::{Case, Edit, Gain};
 use std::collections::BTreeMap;
 
-/// Recording overhead that a gain contains, in ns over the whole window: that of the operators that the edits remove.
+/// Recording overhead that a gain contains, in ns over the whole window: that of the operators that the edits remove; 0
+/// if unknown.
 pub(super) fn recording_overhead_ns(shared: &SharedContext<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
     shared.recorded_operators().map_or(0, |recorded| recorded.removed_by(shared.exact, edits).overhead_in_gain(gain_ns))
 }
@@ -112,7 +113,7 @@ pub(super) fn edits_to_replay(candidate: &Candidate) -> Vec<Edit> {
     edits_of(candidate).iter().cloned().chain(others.into_iter().flatten()).collect()
 }
 
-/// Edits of a candidate that the combined gain includes; none for a speculative gain.
+/// Edits of a candidate that the combined gain includes; none for speculative gains, and for gains without replay.
 pub(super) fn repair_edits(candidate: &Candidate) -> Vec<Edit> {
     match &candidate.gain_estimate {
         GainEstimate::Edits(edits) | GainEstimate::Range(edits, _) | GainEstimate::Sampled { likely: edits, .. } => {

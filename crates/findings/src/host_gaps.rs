@@ -105,7 +105,7 @@ impl SampledWork {
         if 2.0 * self.time.low < self.time.ns { Confidence::Low } else { Confidence::Medium }
     }
 
-    /// Edit that shortens the gaps of the work by `ns` in total; `None` if the edit cannot be replayed.
+    /// Edit that shortens the gaps of the work by `ns` in total; `None` if the work has no gaps.
     fn shortening_edit(&self, context: &RuleContext<'_>, place: &SourceLocation, ns: f64) -> Option<Edit> {
         let left = (1.0 - ns / (self.around_ns as f64).max(1.0)).clamp(0.0, 1.0);
         let chosen = Chosen { between: self.occurrences.clone(), ..Chosen::default() };

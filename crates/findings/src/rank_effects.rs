@@ -80,6 +80,7 @@ pub(super) fn remove_effects<'f>(
 }
 
 /// Find the finding that explains best why the last rank is late; returns its position in the list and the cause.
+/// `None` without a large cause.
 fn find_cause<'f>(
     last: i64,
     waits: Gain,
@@ -93,8 +94,8 @@ fn find_cause<'f>(
     large.max_by_key(|(_, cause)| cause.strength(waits))
 }
 
-/// Reduce the straggler's gain by that of the cause on the last rank, which has its own finding with replayed edits. The
-/// cause's finding receives the waits of the other ranks as a fact.
+/// Reduce the straggler's gain by that of the cause on the last rank, which has its own finding with replayed edits.
+/// The cause's finding receives the waits of the other ranks as a fact.
 fn subtract_cause(straggler: &mut Finding, waits: Gain, cause: &Cause, finding: &mut Finding) {
     let rest = unexplained_gain(waits, cause.gain, cause.excess_ns);
     // Without a rest, the finding only tells which rank is late: its gain is that of the cause.

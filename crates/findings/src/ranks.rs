@@ -151,9 +151,11 @@ type FindingIdentity = (String, SourceLocation, String);
 /// Identity of a finding across ranks, with its position among equal findings of a rank.
 type Identity = (FindingIdentity, usize);
 
-/// Merge findings of ranks into one list; `None` without ranks. Findings of one rule at one source location become one,
-/// which describes the rank with the largest gain and names all ranks. Adds findings across ranks; those that fail the
-/// test are ignored. The findings of a single rank stay unchanged.
+/// Merge findings of ranks into one list; `None` without ranks.
+///
+/// Findings of one rule at one source location become one, which describes the rank with the largest gain and names all
+/// ranks. Adds findings across ranks; those that fail the test are ignored. The findings of a single rank stay
+/// unchanged.
 pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Option<Findings> {
     all.sort_by_key(|(rank, _)| *rank);
     if all.len() < 2 {

@@ -52,7 +52,8 @@ impl RecordedOperators {
         self.removed_in(trace, &spans.into_iter().map(|span| (span, 1.0)).collect()).cost_ns
     }
 
-    /// Overhead and duration of the operators in spans, each times its removed share (0 to 1); nested spans count once.
+    /// Recording overhead in spans and duration of these spans, each times its removed share (0 to 1); nested spans
+    /// count once.
     fn removed_in(&self, trace: &Trace, spans: &BTreeMap<EventId, f64>) -> RemovedOperators {
         let outermost = |span: EventId| !trace.ancestors(span).any(|around| spans.contains_key(&around));
         let mut removable = RemovedOperators::default();

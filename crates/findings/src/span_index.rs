@@ -172,8 +172,8 @@ impl<'a> RuleContext<'a> {
         found
     }
 
-    /// Gaps after the backward passes that contain the given operators, in which autograd frees its graph: last
-    /// operator of the pass and next operator of the thread.
+    /// Gaps after the backward passes of the given operators, in which autograd frees its graph. Each is the pass's
+    /// last operator and the thread's next one.
     pub(crate) fn gaps_after_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
         let trace = self.trace();
         let engine = self.indexes().engine.get_or_init(|| {

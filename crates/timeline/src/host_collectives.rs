@@ -15,9 +15,10 @@ fn requested_collective(name: &str) -> Option<&'static Collective> {
     Collective::find(name.strip_prefix(COLLECTIVE_REQUEST_PREFIX)?)
 }
 
-/// Find the CPU collectives of a trace, in order of events; none if the trace has GPU work. Spans of libraries cover
-/// the time from call to completion. Without such spans, the requesting operators are used. In programs with a GPU
-/// these operators only launch.
+/// Find the CPU collectives of a trace, in order of events; none if the trace has GPU work.
+///
+/// Spans of libraries cover the time from call to completion. Without such spans, the requesting operators are used. In
+/// programs with a GPU these operators only launch.
 pub fn host_collectives(trace: &Trace) -> Vec<(EventId, &'static Collective)> {
     if !trace.gpu.is_empty() {
         return Vec::new();

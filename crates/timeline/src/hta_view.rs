@@ -179,8 +179,8 @@ impl HtaView {
         }
     }
 
-    /// With two or more profiler steps, drop calls that begin in the last step or later (or only after it), and GPU
-    /// work without a kept call.
+    /// With two or more profiler steps, drop calls that begin in the last step or later, and GPU work without a kept
+    /// call. With `include_last_step`, drop only calls after the last step.
     fn filter_steps(&mut self, trace: &Trace, include_last_step: bool) {
         let Some((last_start, last_end)) = self.last_step(trace) else { return };
         let keeps =

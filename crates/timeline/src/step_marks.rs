@@ -64,8 +64,8 @@ impl RepeatedSpans {
         like.min_by_key(|(all_ns, found)| (found.spans.abs_diff(steps), Reverse(*all_ns))).map(|(_, found)| found)
     }
 
-    /// Find the loop of spans with one name that takes most of the program's main loop. Spans within other spans of the
-    /// program are excluded, and so are spans that contain nothing, such as waits, and operators.
+    /// Find the loop of equally named spans with the most total time, at least a fifth of the trace. Spans within other
+    /// spans of the program are excluded, and so are spans that contain nothing, such as waits, and operators.
     fn find_equally_named(trace: &Trace) -> Option<Self> {
         let (start, end) = trace.span()?;
         let mut loops: BTreeMap<(TrackId, StrId), Vec<(i64, EventId)>> = BTreeMap::new();

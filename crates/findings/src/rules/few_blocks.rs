@@ -95,7 +95,7 @@ fn has_intended_grid(context: &RuleContext<'_>, name: &str, kernels: &[EventId],
         || is_one_grid_for_all(context, kernels, units)
 }
 
-/// Test if all launches have one number of blocks, although inputs differ in size, or if it is a multiple of `units`,
+/// Test if all launches have one number of blocks, although inputs differ in size. Also true for a multiple of `units`,
 /// the number of multiprocessors.
 fn is_one_grid_for_all(context: &RuleContext<'_>, kernels: &[EventId], units: i64) -> bool {
     let trace = context.trace();

@@ -147,9 +147,10 @@ fn frequency_text(context: &RuleContext<'_>, calls: &[EventId]) -> String {
 /// Profiler files that wait for the GPU at their start and end.
 const PROFILERS: &[&str] = &["torch/profiler/", "torch/autograd/profiler.py(", "torch/cuda/profiler.py("];
 
-/// Test if a call is the wait of a profiler before its end, which is not part of the program. It is in a profiler
-/// function. If functions are not recorded, it is a wait for the whole device after all launches, outside of operators
-/// and frames.
+/// Test if a call is the wait of a profiler before its end, which is not part of the program.
+///
+/// Such a wait is in a profiler function. If functions are not recorded, the wait is for the whole device, after all
+/// launches, and outside of operators and frames.
 fn is_end_of_recording(context: &RuleContext<'_>, call: EventId, last_launch: i64) -> bool {
     let trace = context.trace();
     if trace.ancestors(call).any(|e| PROFILERS.iter().any(|file| trace.name(e).contains(file))) {

@@ -176,7 +176,7 @@ pub struct Uncovered {
 }
 
 impl Uncovered {
-    /// Check if findings cover less than half of the critical path.
+    /// Check if findings cover less than half of the critical path; false if not analyzed.
     pub fn is_most(&self) -> bool {
         self.covered_percent.is_some_and(|percent| percent < MAX_COVERED_PERCENT)
     }

@@ -1,4 +1,5 @@
-//! Findings in call trees, recognized by the names of frames: loading, preprocessing, garbage collection, logging, waiting.
+//! Findings in call trees, recognized by the names of frames: loading, preprocessing, garbage collection, logging,
+//! waiting.
 
 use super::super::{
     copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,

@@ -300,8 +300,8 @@ const MAX_WAIT_RATIO: f64 = 4.0;
 const UNRECORDED_BLOCK: u64 = 4;
 
 impl RepeatedWork {
-    /// Count repeated work. The recorder may skip steps to measure its overhead, and a program may run its steps from
-    /// several lines.
+    /// Collect, for each node with its callees, the evidence that its work repeats in each step. The recorder may skip
+    /// steps to measure its overhead, and a program may run its steps from several lines.
     fn new(tree: &CallingContextTree, thread: &Thread, mark: &Mark, is_once: &[bool]) -> Self {
         let recorded = thread.scale_to_recorded(mark.calls);
         let of_nodes = || mark.nodes.iter().map(|node| thread.calls[node.index()]);
