@@ -116,10 +116,10 @@ fn subtract_cause(straggler: &mut Finding, waits: Gain, cause: &Cause, finding: 
 }
 
 /// Part of the waits of the other ranks that a cause on the last rank does not explain. At each collective, a change on
-/// that rank saves time until the next rank is the last one, so its gain is part of the waits. Both are estimates, and
-/// many gains assume that half of the time is saved. So a cause of nine tenths of the waits explains all of them. A
-/// cause of about half of them does, too, if its upper bound or its excess time on that rank is about as long as the
-/// waits. The lower bound is 0, as that of the waits.
+/// that rank saves time until the next rank is the last one. So the change's gain is part of the waits. Both are
+/// estimates, and many gains assume that half of the time is saved. So a cause of nine tenths of the waits explains all
+/// of them. A cause of about half of them does, too, if its upper bound or excess time is about as long as the waits.
+/// The lower bound is 0, as that of the waits.
 fn unexplained_gain(waits: Gain, cause: Gain, excess_ns: i64) -> Gain {
     let is_most = |ns: i64| 10 * ns >= 9 * waits.ns;
     let is_explained = is_most(cause.ns) || is_most(2 * cause.ns) && is_most(cause.high_ns.max(excess_ns));

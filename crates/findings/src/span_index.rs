@@ -78,8 +78,8 @@ impl<'a> RuleContext<'a> {
         operators
     }
 
-    /// Calls of the window that wait for the GPU. These are synchronizations, copies to pageable memory (which return
-    /// when they end), and spans in which JAX reads a value.
+    /// Calls of the window that wait for the GPU. Such calls are synchronizations, copies to pageable memory (which
+    /// return when they end), and spans in which JAX reads a value.
     pub(crate) fn waiting_calls(&self) -> &'a [EventId] {
         &self.waiting().0
     }

@@ -22,7 +22,7 @@ fn kineto_name(name: &str) -> Cow<'_, str> {
 }
 
 /// Test if a frame name contains all given parts. A part that begins with `): ` is a function name of any class,
-/// because recordings include the class. It must match fully, or as a prefix before `*`.
+/// because recordings include the class. The function must match fully, or as a prefix before `*`.
 pub fn matches_parts(name: &str, parts: &[&str]) -> bool {
     let name = &*kineto_name(name);
     let function = name.rsplit_once("): ").map(|(_, whole)| whole.rsplit('.').next().unwrap_or(whole));

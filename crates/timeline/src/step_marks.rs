@@ -56,8 +56,8 @@ impl RepeatedSpans {
         Self::all_numbered(trace).into_iter().max_by_key(|(all_ns, _)| *all_ns).map(|(_, found)| found)
     }
 
-    /// Find the loop of numbered spans whose count is nearest to that of the trace's steps. This excludes epochs, which
-    /// are much fewer.
+    /// Find the loop of numbered spans whose count is nearest to that of the trace's steps. Epochs, which are much
+    /// fewer, are thereby excluded.
     fn find_nearest_to_steps(trace: &Trace) -> Option<Self> {
         let steps = trace.steps.len();
         let like = Self::all_numbered(trace).into_iter().filter(|(_, found)| MAX_STEPS_PER_SPAN * found.spans >= steps);
@@ -311,8 +311,8 @@ pub enum LikelySteps {
 }
 
 /// Find spans or a launch pattern that look like steps; `None` if the trace has steps. Spans that the program numbers
-/// take precedence over repeated launches. These take precedence over spans of one name, which may be a phase of a
-/// step.
+/// take precedence over repeated launches. Repeated launches take precedence over spans of one name, which may be a
+/// phase of a step.
 #[must_use]
 pub fn likely_steps(trace: &Trace) -> Option<LikelySteps> {
     if !trace.steps.is_empty() {

@@ -195,8 +195,8 @@ pub fn bounding_steps(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<
     Some((first, last))
 }
 
-/// Test if GPU work changes the window of steps compared to their spans on the CPU. This is not the case if the steps
-/// launched no work and no earlier work reaches into them, or if earlier work outlasts all of theirs.
+/// Test if GPU work changes the window of steps compared to their spans on the CPU. False if the steps launched no work
+/// and no earlier work reaches into them, or if earlier work outlasts all of theirs.
 fn has_work(trace: &Trace, work: &LaunchedWork, numbers: (i64, i64)) -> bool {
     let steps = numbered_steps(trace, numbers);
     let (Some(host), Some(window)) = (host_window(&steps), work.window(trace, &steps)) else {

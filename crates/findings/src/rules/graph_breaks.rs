@@ -107,7 +107,7 @@ fn candidate(
     place.line = line.or(place.line);
     place.operator = None;
     Some(Candidate {
-        title: format!("Compiled function split by {}{}", counted(per_step), context.words().in_each_step()),
+        title: format!("Compiled function split by {}{}", breaks_text(per_step), context.words().in_each_step()),
         place,
         facts: vec![Fact::count("breaks", breaks.len()), Fact::count("guard checks in the trace", lookups.len())],
         events: breaks,
@@ -119,7 +119,7 @@ fn candidate(
 }
 
 /// Text for a mean number of graph breaks, rounded: `a graph break`, `3 graph breaks`.
-fn counted(breaks: f64) -> String {
+fn breaks_text(breaks: f64) -> String {
     if breaks < 1.5 { "a graph break".to_owned() } else { format!("{breaks:.0} graph breaks") }
 }
 

@@ -253,7 +253,7 @@ fn is_in_each_step(context: &RuleContext<'_>, operators: &mut [EventId]) -> bool
     steps[1..steps.len() - 1].iter().all(|of| *of == whole) && whole.ends_with(first) && whole.starts_with(last)
 }
 
-/// Outermost spans that vanish with the operators. They are calls of the user's functions without other operators,
+/// Outermost spans that vanish with the operators. The spans are calls of the user's functions without other operators,
 /// otherwise calls of built-in functions, otherwise the operators. With lists or samples, functions of the user may do
 /// other work, so they do not count.
 fn whole_calls<'h>(

@@ -47,7 +47,7 @@ impl AfterLoop {
         lines: &[(u32, CallNodeId)],
         repeated: &RepeatedWork,
     ) -> Self {
-        let of_line = |&(line, node): &(u32, CallNodeId)| (line, node, counts(repeated, node));
+        let of_line = |&(line, node): &(u32, CallNodeId)| (line, node, classify_calls(repeated, node));
         let mut lines: Vec<Line> = lines.iter().map(of_line).collect();
         lines.sort_by_key(|&(line, node, _)| (line, node));
         let Some(last) =
@@ -118,7 +118,7 @@ fn by_counts(after: &[Line]) -> (Vec<CallNodeId>, Vec<CallNodeId>) {
 }
 
 /// Classify a line by its counts of calls: once or several times per step, other, or no calls.
-fn counts(repeated: &RepeatedWork, node: CallNodeId) -> CallsPerStep {
+fn classify_calls(repeated: &RepeatedWork, node: CallNodeId) -> CallsPerStep {
     let at = node.index();
     match repeated.calls[at] {
         _ if repeated.marks[at] || repeated.waits[at] => CallsPerStep::Once,

@@ -51,7 +51,10 @@ fn reordered(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCan
     for ((line, operator), all) in by_path.into_iter().filter(|(_, all)| !is_of_loop(context, all)) {
         by_line.entry((context.line(line), operator)).or_default().add(&all);
     }
-    by_line.into_iter().filter_map(|((line, operator), all)| copies(operators, line, operator, &all)).collect()
+    by_line
+        .into_iter()
+        .filter_map(|((line, operator), all)| copies_candidate(operators, line, operator, &all))
+        .collect()
 }
 
 /// Time, copies and conversions of operators at or below each node, without nodes of backward passes, which are below
@@ -90,7 +93,12 @@ impl Forward {
 }
 
 /// Candidate for one operator that reorders tensors at one line; `None` if the share of the time is small.
-fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Calls) -> Option<CallCandidate> {
+fn copies_candidate(
+    operators: &Operators<'_, '_>,
+    line: FrameId,
+    operator: &str,
+    all: &Calls,
+) -> Option<CallCandidate> {
     let context = operators.context;
     let rule = &copy_chains::RULE;
     let share = context.percent(all.ns);

@@ -35,7 +35,7 @@ impl Thread {
         }
     }
 
-    /// Time of the steps in which no sample or operator shows the thread, in ns. It is 0 if it is small, or if the
+    /// Time of the steps in which no sample or operator shows the thread, in ns. 0 if the time is small, or if the
     /// length of the steps is unknown. `excluded_ns` is time of the steps that was excluded.
     pub(super) fn blocked_ns(&self, steps: &Steps, length: Option<f64>, excluded_ns: u64) -> u64 {
         let Some(length) = length else { return 0 };

@@ -126,8 +126,8 @@ impl Thread {
         (spans as f64 * self.recorded_part).round() as u64
     }
 
-    /// Find the thread that runs the steps, of one rank if selected; `None` without times. It marks steps, runs most
-    /// operators (except for autograd threads), or has most time.
+    /// Find the thread that runs the steps, of one rank if selected; `None` without times. The thread marks steps, runs
+    /// most operators (except for autograd threads), or has most time.
     pub(super) fn find(tree: &CallingContextTree, rank: Option<i64>) -> Option<Self> {
         let mut by_thread: BTreeMap<CallThreadId, BTreeMap<CallMetric, u64>> = BTreeMap::new();
         let is_chosen = |thread: CallThreadId| rank.is_none_or(|rank| rank_of(tree, thread) == Some(rank));
