@@ -12,9 +12,10 @@ pub(super) fn recording_overhead_ns(shared: &SharedContext<'_>, edits: &[Edit], 
     shared.recorded_operators().map_or(0, |recorded| recorded.removed_by(shared.exact, edits).overhead_in_gain(gain_ns))
 }
 
-/// Subtract `recording`, an overhead in ns, from a gain and its bounds. The overhead was measured while the program
-/// ran, except for the part of `PyTorch`. So the bounds assume half and one and a half times of it. A negative gain
-/// stays unchanged.
+/// Subtract `recording`, an overhead in ns, from a gain and its bounds.
+///
+/// The overhead was measured while the program ran, except for the part of `PyTorch`. So the bounds assume half and one
+/// and a half times of it. A negative gain stays unchanged.
 pub(super) fn subtract_overhead(gain: Gain, recording: i64) -> Gain {
     let ns = gain.ns - recording.min(gain.ns.max(0));
     let low_ns = (gain.low_ns - recording - recording / 2).max(gain.low_ns.min(0)).min(ns);

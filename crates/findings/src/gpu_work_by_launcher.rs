@@ -66,9 +66,10 @@ pub(super) fn is_operator_name(name: &str) -> bool {
     !name.starts_with(STEP_PREFIX)
 }
 
-/// Check if a program uses a GPU, or may use one. Profilers write GPU work last, so truncated traces may contain only
-/// its launches, or not even these. Stackline's own recordings are written in time order, so their missing end is no
-/// evidence.
+/// Check if a program uses a GPU, by GPU work or runtime calls, or may use one, because records are missing.
+///
+/// Profilers write GPU work last, so truncated traces may contain only its launches, or not even these. Stackline's own
+/// recordings are written in time order, so their missing end is no evidence.
 fn uses_gpu(trace: &Trace) -> bool {
     let calls = || trace.events.kind.iter().any(|kind| kind.is_api_call());
     !trace.gpu.is_empty() || calls() || (missing_record_count(trace) > 0 && trace.meta.entry(RECORDING).is_none())

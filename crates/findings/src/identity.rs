@@ -103,8 +103,9 @@ fn title_words(title: &str) -> String {
 const UNITS: [&str; 5] = ["ns", "us", "µs", "ms", "s"];
 
 /// Match each current finding with an earlier finding of the same identity: first by line, then the rest in the order
-/// of lines. Returns indexes into `before`. Gains are not compared: a remaining finding would take the place of a
-/// repaired one.
+/// of lines. Returns indexes into `before`, `None` for new findings.
+///
+/// Gains are not compared: a remaining finding would take the place of a repaired one.
 pub fn pair(before: &[Mark], now: &[Mark]) -> Vec<Option<usize>> {
     let mut pairs = Pairs { before, now, taken: vec![false; before.len()], of: vec![None; now.len()] };
     // Equal counts: code that was inserted elsewhere shifted the numbers of all modules.

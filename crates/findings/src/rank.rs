@@ -321,9 +321,11 @@ pub(super) fn ranking_key(finding: &Finding) -> impl Ord + use<'_> {
     (gain, memory, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 
-/// Replay the edits of all findings together, and return the combined gain in ns of the whole window. Sets the gain
-/// that each of the first findings adds to those before it. Excludes groups of the remaining findings that are
-/// incompatible with findings above them.
+/// Replay the edits of all findings together, and return the combined gain in ns of the whole window; `None` without
+/// edits.
+///
+/// Sets the gain that each of the first findings adds to those before it. Excludes groups of the remaining findings
+/// that are incompatible with findings above them.
 fn combine_gains(
     shared: &SharedContext<'_>,
     (gains, choice): (&Gains<'_, '_>, &WindowChoice),
@@ -379,8 +381,10 @@ fn union_of_edits<'i>(found: &[FindingWithEdits], of: impl Iterator<Item = &'i u
 }
 
 /// Widen the bounds of the combined gain by the errors of single findings, which partly cancel because they are
-/// independent. The lower bound is at least the largest lower bound of a finding, unless the combined gain is less. The
-/// upper bound is at least the largest upper bound of a finding.
+/// independent.
+///
+/// The lower bound is at least the largest lower bound of a finding, unless the combined gain is less. The upper bound
+/// is at least the largest upper bound of a finding.
 fn bounded_by_individual_gains(all: Gain, found: &[FindingWithEdits]) -> Gain {
     let taken = || found.iter().map(|entry| &entry.finding).filter(|finding| finding.on_top_ns.is_some());
     let gains = || taken().filter_map(|finding| finding.gain);

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 pub use stackline_model::names::python_frame as frame;
 
 /// Convert an XProf frame name to Kineto's form: `$queue.py:154 get` becomes `queue.py(154): get`, `$time sleep`
-/// becomes a built-in function. For methods of built-in types XProf records only the name; `acquire` is taken as the
-/// method of a lock.
+/// becomes a built-in function. Other names stay.
+///
+/// For methods of built-in types XProf records only the name; `acquire` is taken as the method of a lock.
 fn kineto_name(name: &str) -> Cow<'_, str> {
     let Some((place, function)) = name.strip_prefix('$').and_then(|name| name.rsplit_once(' ')) else {
         return name.into();

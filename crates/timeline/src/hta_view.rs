@@ -279,7 +279,9 @@ fn is_step_name(name: &str) -> bool {
         .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Convert a start and duration in ns to whole µs by HTA's rounding: the start up, the end down. Returns start and end.
+/// Convert a start and duration in ns by HTA's rounding to whole µs: the start up, the end down. Returns start and end
+/// in ns.
+///
 /// HTA adds in `f64`, whose rounding error near whole numbers affects its results, so this function uses the same
 /// arithmetic.
 fn round(start: i64, dur: i64) -> (i64, i64) {

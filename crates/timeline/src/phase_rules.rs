@@ -60,9 +60,10 @@ impl Phase {
         }
     }
 
-    /// Phase that counts for an event of this phase inside an event of phase `outer`. A forward pass inside the
-    /// backward pass is activation checkpointing and belongs to the backward pass. A loss inside the optimizer (LBFGS)
-    /// belongs to the optimizer.
+    /// Phase that counts for an event of this phase inside an event of phase `outer`: one of these two.
+    ///
+    /// A forward pass inside the backward pass is activation checkpointing and belongs to the backward pass. A loss
+    /// inside the optimizer (LBFGS) belongs to the optimizer.
     pub fn inside(self, outer: Self) -> Self {
         match (self, outer) {
             (Self::Forward | Self::Loss, Self::Backward | Self::Update) => outer,

@@ -94,8 +94,9 @@ impl RepeatedSpans {
         main.max_by_key(|(all_ns, _)| *all_ns).map(|(_, found)| found)
     }
 
-    /// All loops of non-overlapping spans with increasing numbers on a thread, each with its total time in ns. The
-    /// names are equal up to the number. If they differ after it, all of them are one loop, and those of each name
+    /// All loops of non-overlapping spans with increasing numbers on a thread, each with its total time in ns.
+    ///
+    /// The names are equal up to the number. If they differ after it, all of them are one loop, and those of each name
     /// another one.
     fn all_numbered(trace: &Trace) -> Vec<(i64, Self)> {
         let Some((start, end)) = trace.span() else { return Vec::new() };
@@ -310,9 +311,10 @@ pub enum LikelySteps {
     Pattern(LaunchPattern),
 }
 
-/// Find spans or a launch pattern that look like steps; `None` if the trace has steps. Spans that the program numbers
-/// take precedence over repeated launches. Repeated launches take precedence over spans of one name, which may be a
-/// phase of a step.
+/// Find spans or a launch pattern that look like steps; `None` if the trace has steps, or nothing repeats.
+///
+/// Spans that the program numbers take precedence over repeated launches. Repeated launches take precedence over spans
+/// of one name, which may be a phase of a step.
 #[must_use]
 pub fn likely_steps(trace: &Trace) -> Option<LikelySteps> {
     if !trace.steps.is_empty() {

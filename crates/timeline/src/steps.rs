@@ -89,9 +89,10 @@ impl StepSelection {
         Self { choice: WindowChoice::From(end), notes: vec![note], ..whole }
     }
 
-    /// For each of [`Trace::steps`], the reason why the selection excludes it; `None` for selected steps. Lengths of
-    /// steps are known independent of their window, so all steps of a recording with unrecorded steps are selected,
-    /// except warm-up.
+    /// For each of [`Trace::steps`], the reason why the selection excludes the step; `None` for selected steps.
+    ///
+    /// Lengths of steps are known independent of their window, so all steps of a recording with unrecorded steps are
+    /// selected, except warm-up.
     pub fn exclusion_reasons(&self, trace: &Trace) -> Vec<Option<&'static str>> {
         let (WindowChoice::Steps(from, to) | WindowChoice::StepsWithWork(from, to)) = self.choice else {
             return vec![None; trace.steps.len()];

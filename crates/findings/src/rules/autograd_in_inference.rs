@@ -124,9 +124,10 @@ fn nodes(context: &RuleContext<'_>) -> (i64, Vec<EventId>) {
     (numbers.into_values().map(growth).sum(), context.outermost(&numbered))
 }
 
-/// Number of autograd nodes that a thread's operators create, from pairs of start and sequence number. An operator has
-/// the number of the node that it may create, so the next number is greater by one if it did. Unrecorded operators in
-/// between may have created any number of nodes, so each pair counts at most one.
+/// Number of autograd nodes that a thread's operators create, from pairs of start and sequence number.
+///
+/// An operator has the number of the node that it may create, so the next number is greater by one if it did.
+/// Unrecorded operators in between may have created any number of nodes, so each pair counts at most one.
 fn growth(mut numbers: Vec<(i64, i64)>) -> i64 {
     numbers.sort_unstable();
     numbers.windows(2).map(|pair| (pair[1].1 - pair[0].1).clamp(0, 1)).sum()

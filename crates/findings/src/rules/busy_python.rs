@@ -187,9 +187,11 @@ impl CpuTimes {
         found
     }
 
-    /// Share of the sampled time in the time in which its thread did not wait for a processor, in percent. Other
-    /// programs on the machine lengthen steps, but not the Python code. The wait for processors, as counted by the
-    /// system for the process, is split among threads by their CPU time, and subtracted.
+    /// Share of the sampled time in the time in which its thread did not wait for a processor, in percent; 0 if
+    /// unknown.
+    ///
+    /// Other programs on the machine lengthen steps, but not the Python code. The wait for processors, as counted by
+    /// the system for the process, is split among threads by their CPU time, and subtracted.
     fn share_of_processor(&self, context: &RuleContext<'_>, seen: &SampledWork) -> f64 {
         let (from, to) = context.window();
         let window = context.steps_ns() as f64;

@@ -96,9 +96,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 /// Least mean number of consecutive loop iterations, if steps are unknown.
 const MIN_ITERATIONS: usize = 4;
 
-/// Select the calls that repeat in dense loops: several times in a row, with nothing but such calls in between. Without
-/// steps, any repeated work looks like a loop, such as the layers of each token, but large operators separate their
-/// small ones.
+/// Select the calls that repeat in dense loops: several times in a row, with nothing but such calls in between.
+///
+/// Without steps, any repeated work looks like a loop, such as the layers of each token, but large operators separate
+/// their small ones.
 fn dense_runs(context: &RuleContext<'_>, calls: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
     let events = &context.trace().events;
     let moment = |e: EventId| (events.track[e.index()], events.start[e.index()], e);

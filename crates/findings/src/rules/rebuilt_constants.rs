@@ -253,9 +253,10 @@ fn is_in_each_step(context: &RuleContext<'_>, operators: &mut [EventId]) -> bool
     steps[1..steps.len() - 1].iter().all(|of| *of == whole) && whole.ends_with(first) && whole.starts_with(last)
 }
 
-/// Outermost spans that vanish with the operators. The spans are calls of the user's functions without other operators,
-/// otherwise calls of built-in functions, otherwise the operators. With lists or samples, functions of the user may do
-/// other work, so they do not count.
+/// Outermost spans that vanish with the operators: calls that contain nothing else, or the operators themselves.
+///
+/// The spans are calls of the user's functions without other operators, otherwise calls of built-in functions,
+/// otherwise the operators. With lists or samples, functions of the user may do other work, so they do not count.
 fn whole_calls<'h>(
     context: &RuleContext<'_>,
     operators: &[EventId],

@@ -321,9 +321,10 @@ impl Groups {
     }
 }
 
-/// Groups in their order that share less than half of their path with earlier ones, and large calls. Also keeps callees
-/// of a function with enough of the path to be named on their own. Kernel launches do not represent the operators that
-/// launch. Operators share the time of their callees, which is part of their listed time.
+/// Groups in their order that share less than half of their path with earlier ones, and large calls.
+///
+/// Also keeps callees of a function with enough of the path to be named on their own. Kernel launches do not represent
+/// the operators that launch. Operators share the time of their callees, which is part of their listed time.
 pub(super) fn without_overlaps<'g>(
     groups: Vec<(&'g Group, Option<Gain>)>,
     context: &RuleContext<'_>,

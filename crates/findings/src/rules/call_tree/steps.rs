@@ -228,9 +228,10 @@ impl Loop {
         several.or_else(innermost).map(|(found, _)| found)
     }
 
-    /// Lines of a node's function, and the number of lines with calls in each step. If other lines make calls only
-    /// once, the function contains the loop, not only its body. Then lines before the first repeated one are set-up,
-    /// and lines after the last may be after the loop.
+    /// Lines of a node's function, and the number of lines with calls in each step.
+    ///
+    /// If other lines make calls only once, the function contains the loop, not only its body. Then lines before the
+    /// first repeated one are set-up, and lines after the last may be after the loop.
     fn lines_of(
         (tree, children, thread): (&CallingContextTree, &CallChildren, &Thread),
         node: CallNodeId,

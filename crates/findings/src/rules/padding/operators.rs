@@ -75,8 +75,8 @@ impl Shapes {
     }
 }
 
-/// Check if an operator's work is quadratic in the lengths of sequences, as for attention scores. One input then has
-/// the length in its last two dimensions, or two inputs of a product have the length in one of these dimensions each.
+/// Check if an operator's work is quadratic in the lengths of sequences, as for attention scores. One input has the
+/// length in its last two dimensions, or two inputs of a product in one each.
 fn is_square(shapes: &Shapes, operator: &str, dims: &Value) -> bool {
     if aten::is_attention(operator) {
         return true;
