@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 /// Name prefix of Python's call of `torch.tensor`, which reads its values one by one.
 const TENSOR_OF_VALUES: &str = "<built-in method tensor of ";
 
+/// Sizes of a tensor's dimensions.
 type Shape = Vec<i64>;
 
 /// Shapes of the tensors that a run of operators has produced so far, with the number of tensors of each shape.
@@ -28,6 +29,7 @@ struct ProducedTensors {
 }
 
 impl ProducedTensors {
+    /// Count another tensor of this shape; nothing for an unknown shape.
     fn add(&mut self, shape: Option<Shape>) {
         shape.into_iter().for_each(|shape| *self.shapes.entry(shape).or_default() += 1);
     }
@@ -84,7 +86,7 @@ impl ProducedTensors {
     }
 }
 
-/// Call of `torch.tensor` around an operator, if calls of Python's builtin functions were recorded.
+/// Call of `torch.tensor` inside the innermost user function around an operator; `None` if no such call was recorded.
 pub(super) fn tensor_call(context: &RuleContext<'_>, operator: EventId) -> Option<EventId> {
     let trace = context.trace();
     let mut around = trace.ancestors(operator).take_while(|&e| !context.is_own_frame(e));
@@ -126,6 +128,7 @@ fn writes_to(context: &RuleContext<'_>, operator: EventId, produced: &ProducedTe
     context.trace().name(operator).ends_with('_') && first.is_some_and(|shape| produced.has_tensors(&shape, 1))
 }
 
+/// Name of an ATen operator without prefix; empty for other operators.
 fn short_name<'a>(context: &RuleContext<'a>, operator: EventId) -> &'a str {
     aten::short_name(context.trace().name(operator)).unwrap_or_default()
 }

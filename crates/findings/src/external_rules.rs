@@ -171,7 +171,9 @@ struct ValidatedFinding {
 }
 
 impl ValidatedFinding {
-    fn candidate(&self, events: Vec<EventId>) -> Candidate {
+    /// Convert the finding to a candidate with these events of the trace, and the gain that the rule states or its
+    /// edits.
+    fn to_candidate(&self, events: Vec<EventId>) -> Candidate {
         let finding = self.finding.clone();
         let gain_estimate = match finding.gain {
             Some((low_ns, ns, high_ns)) => GainEstimate::Model { gain: Gain { ns, low_ns, high_ns }, model: STATED },
@@ -232,14 +234,17 @@ impl ExternalRules {
     pub fn page(&self, code: &str) -> Option<String> {
         let is_it =
             |(rule, _): &&(Arc<RuleInfo>, ExternalRule)| rule.code.eq_ignore_ascii_case(code) || rule.name == code;
-        self.rules.iter().find(is_it).map(|(rule, rule_info)| page(rule, rule_info))
+        self.rules.iter().find(is_it).map(|(rule, rule_info)| render_page(rule, rule_info))
     }
 
+    /// Find the declared rule of a message by its code; an error message if the code was not declared.
     fn rule(&self, code: &str) -> Result<Arc<RuleInfo>, String> {
         let known = self.rules().find(|rule| rule.code == code);
         known.cloned().ok_or_else(|| format!("there is no rule {code:?}"))
     }
 
+    /// Register a declared rule; an error message for an invalid, reserved or duplicate code, or an unknown
+    /// requirement.
     fn add_rule(&mut self, rule: ExternalRule) -> Result<(), String> {
         let ExternalRule { code, name, about, advice, source, .. } = rule.clone();
         let is_code = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -266,7 +271,7 @@ impl ExternalRules {
     /// Findings of Python rules on call trees, which cannot be replayed: only gains that the rules state are known.
     pub(super) fn findings_of_calls(&self, step_ns: i64) -> Vec<Finding> {
         let finding = |(rule, checked): &(Arc<RuleInfo>, ValidatedFinding)| {
-            let Candidate { title, place, support, confidence, gain_estimate, .. } = checked.candidate(Vec::new());
+            let Candidate { title, place, support, confidence, gain_estimate, .. } = checked.to_candidate(Vec::new());
             let gain = gain_of(&gain_estimate, None, step_ns);
             Finding {
                 rule: Arc::clone(rule),
@@ -297,7 +302,7 @@ impl ExternalRules {
             let events = checked.finding.events.iter().filter(in_trace).map(|&row| EventId(row)).collect();
             RankedCandidate {
                 rule: Arc::clone(rule),
-                candidate: checked.candidate(events),
+                candidate: checked.to_candidate(events),
                 facts: checked.facts.clone(),
             }
         };
@@ -305,7 +310,8 @@ impl ExternalRules {
     }
 }
 
-fn page(rule: &RuleInfo, rule_info: &ExternalRule) -> String {
+/// Render the page of a Python rule as Markdown.
+fn render_page(rule: &RuleInfo, rule_info: &ExternalRule) -> String {
     let about = if rule_info.doc.is_empty() { &rule.about } else { &rule_info.doc };
     let mut page = format!("# {} {}\n\n{about}\n\n", rule.code, rule.name);
     let mut section = |title: &str, text: &str| page.push_str(&format!("## {title}\n\n{text}\n\n"));
@@ -328,6 +334,7 @@ fn page(rule: &RuleInfo, rule_info: &ExternalRule) -> String {
     page.trim_end().to_owned() + "\n"
 }
 
+/// Error message for an unknown requirement of a rule, with the known ones.
 fn unknown_requirement(code: &str, need: &str) -> String {
     let known = Requirement::ALL.map(Requirement::name).join(", ");
     format!("{code} requires {need:?}, which is not a known requirement; choose from {known}")
@@ -339,6 +346,7 @@ fn is_reserved_code(code: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
 }
 
+/// Check a finding, and parse its facts, support, confidence and edits; an error message if any is invalid.
 fn validate(finding: ExternalFinding) -> Result<ValidatedFinding, String> {
     if finding.title.trim().is_empty() {
         return Err("a finding has an empty title".to_owned());
@@ -359,21 +367,23 @@ fn validate(finding: ExternalFinding) -> Result<ValidatedFinding, String> {
     if let Some(edit) = edits.iter().find(|edit| edit.case != Case::Likely) {
         return Err(format!("{edit}: remove the case at the beginning of the edit, such as `case 1:`"));
     }
-    let facts = finding.facts.iter().map(fact).collect::<Result<_, _>>()?;
-    let support = named(&Support::ALL, |support| support.name(), &finding.support, "support")?;
-    let confidence = named(&Confidence::ALL, |confidence| confidence.name(), &finding.confidence, "confidence")?;
+    let facts = finding.facts.iter().map(parse_fact).collect::<Result<_, _>>()?;
+    let support = find_by_name(&Support::ALL, |support| support.name(), &finding.support, "support")?;
+    let confidence = find_by_name(&Confidence::ALL, |confidence| confidence.name(), &finding.confidence, "confidence")?;
     Ok(ValidatedFinding { finding, facts, support, confidence, edits })
 }
 
-fn fact(external: &ExternalFact) -> Result<Fact<String>, String> {
+/// Convert a fact with the name of its unit; an error message for an unknown unit, or a value that is not finite.
+fn parse_fact(external: &ExternalFact) -> Result<Fact<String>, String> {
     if !external.value.is_finite() {
         return Err(format!("the value of fact {:?} is not a finite number", external.name));
     }
-    let unit = named(&Unit::ALL, |unit| unit.suffix(), &external.unit, "unit")?;
+    let unit = find_by_name(&Unit::ALL, |unit| unit.suffix(), &external.unit, "unit")?;
     Ok(Fact { name: external.name.clone(), value: external.value, unit })
 }
 
-fn named<T: Copy>(all: &[T], name: fn(&T) -> &'static str, requested: &str, what: &str) -> Result<T, String> {
+/// Find the value with the requested name; otherwise an error message that names the property and the known names.
+fn find_by_name<T: Copy>(all: &[T], name: fn(&T) -> &'static str, requested: &str, what: &str) -> Result<T, String> {
     all.iter().find(|one| name(one) == requested).copied().ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(name).collect();
         format!("a finding has the unknown {what} {requested:?}; choose from {}", known.join(", "))
@@ -387,26 +397,15 @@ mod tests {
     fn rule(code: &str, source: &str) -> Message {
         let text = || "text".to_owned();
         let (code, source) = (code.to_owned(), source.to_owned());
-        Message::Rule(ExternalRule {
-            code,
-            name: text(),
-            about: text(),
-            advice: text(),
-            source,
-            ..ExternalRule::default()
-        })
+        let (name, about, advice) = (text(), text(), text());
+        Message::Rule(ExternalRule { code, name, about, advice, source, ..ExternalRule::default() })
     }
 
     fn found(change: impl FnOnce(&mut ExternalFinding)) -> Message {
         let text = str::to_owned;
         let (support, confidence) = (text("exact"), text("low"));
-        let mut finding = ExternalFinding {
-            code: text("MY001"),
-            title: text("t"),
-            support,
-            confidence,
-            ..ExternalFinding::default()
-        };
+        let (code, title) = (text("MY001"), text("t"));
+        let mut finding = ExternalFinding { code, title, support, confidence, ..ExternalFinding::default() };
         change(&mut finding);
         Message::Found(Box::new(finding))
     }

@@ -44,8 +44,8 @@ pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
     }
 }
 
-/// Name of the innermost model-library function around most events of a finding. It shows which work a wrapper runs,
-/// unlike the user's own functions.
+/// Name of the innermost model-library function around most events of a finding. Unlike the user's own functions, that
+/// function shows which work a wrapper runs.
 fn model_function(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
     let mut counts: BTreeMap<StrId, usize> = BTreeMap::new();
     let first_events = || events.iter().take(MAX_EVENTS);

@@ -6,14 +6,16 @@ use super::rule_context::SharedContext;
 use stackline_critical_path::exact::what_if::{Case, Edit, Gain};
 use std::collections::BTreeMap;
 
-/// Recording overhead that a gain contains, in ns over the whole window: that of the operators that the edits remove.
+/// Recording overhead that a gain contains, in ns over the whole window: that of the operators that the edits remove; 0
+/// if unknown.
 pub(super) fn recording_overhead_ns(shared: &SharedContext<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
     shared.recorded_operators().map_or(0, |recorded| recorded.removed_by(shared.exact, edits).overhead_in_gain(gain_ns))
 }
 
-/// Subtract `recording`, an overhead in ns, from a gain and its bounds. The overhead was measured while the program
-/// ran, except for the part of `PyTorch`. So the bounds assume half and one and a half times of it. A negative gain
-/// stays unchanged.
+/// Subtract `recording`, an overhead in ns, from a gain and its bounds.
+///
+/// The overhead was measured while the program ran, except for the part of `PyTorch`. So the bounds assume half and one
+/// and a half times of it. A negative gain stays unchanged.
 pub(super) fn subtract_overhead(gain: Gain, recording: i64) -> Gain {
     let ns = gain.ns - recording.min(gain.ns.max(0));
     let low_ns = (gain.low_ns - recording - recording / 2).max(gain.low_ns.min(0)).min(ns);
@@ -112,7 +114,7 @@ pub(super) fn edits_to_replay(candidate: &Candidate) -> Vec<Edit> {
     edits_of(candidate).iter().cloned().chain(others.into_iter().flatten()).collect()
 }
 
-/// Edits of a candidate that the combined gain includes; none for a speculative gain.
+/// Edits of a candidate that the combined gain includes; none for speculative gains, and for gains without replay.
 pub(super) fn repair_edits(candidate: &Candidate) -> Vec<Edit> {
     match &candidate.gain_estimate {
         GainEstimate::Edits(edits) | GainEstimate::Range(edits, _) | GainEstimate::Sampled { likely: edits, .. } => {

@@ -19,6 +19,7 @@ const MIN_LOOP_PERCENT: i64 = 80;
 pub(super) struct Launches(Vec<(TrackId, i64, EventId)>);
 
 impl Launches {
+    /// Build the index of all GPU work whose launch is known.
     pub(super) fn new(trace: &Trace) -> Self {
         let events = &trace.events;
         let row = |gpu: stackline_model::GpuOpId| {
@@ -30,6 +31,7 @@ impl Launches {
         Self(rows)
     }
 
+    /// Rows of the GPU work that a thread launched from `from` to before `to`, in ns.
     fn between(&self, track: TrackId, from: i64, to: i64) -> &[(TrackId, i64, EventId)] {
         let at = |time: i64| self.0.partition_point(|&(t, start, _)| (t, start) < (track, time));
         &self.0[at(from)..at(to).max(at(from))]
@@ -64,9 +66,10 @@ pub(super) fn is_operator_name(name: &str) -> bool {
     !name.starts_with(STEP_PREFIX)
 }
 
-/// Check if a program uses a GPU, or may use one. Profilers write GPU work last, so truncated traces may contain only
-/// its launches, or not even these. Stackline's own recordings are written in time order, so their missing end is no
-/// evidence.
+/// Check if a program uses a GPU, by GPU work or runtime calls, or may use one, because records are missing.
+///
+/// Profilers write GPU work last, so truncated traces may contain only its launches, or not even these. Stackline's own
+/// recordings are written in time order, so their missing end is no evidence.
 fn uses_gpu(trace: &Trace) -> bool {
     let calls = || trace.events.kind.iter().any(|kind| kind.is_api_call());
     !trace.gpu.is_empty() || calls() || (missing_record_count(trace) > 0 && trace.meta.entry(RECORDING).is_none())
@@ -88,12 +91,12 @@ impl<'a> RuleContext<'a> {
         std::iter::once(first).chain(trace.ancestors(first))
     }
 
-    /// Check if an event is an operator.
+    /// Check if an event is an operator, not a step marker that an old trace records as operator.
     pub(super) fn is_operator(&self, event: EventId) -> bool {
         self.trace().kind(event) == EventKind::Operator && is_operator_name(self.trace().name(event))
     }
 
-    /// Outermost operator around the launch of GPU work.
+    /// Outermost operator around the launch of GPU work, or around an event on the host; `None` without operators.
     pub(crate) fn outermost_operator(&self, work: EventId) -> Option<EventId> {
         self.stack(work).filter(|&e| self.is_operator(e)).last()
     }
@@ -174,7 +177,7 @@ impl<'a> RuleContext<'a> {
         loops
     }
 
-    /// Forward operator of the backward pass that an event belongs to.
+    /// Forward operator whose backward an event belongs to; `None` outside of the backward pass.
     pub(crate) fn forward_of(&self, event: EventId) -> Option<EventId> {
         self.stack(event).find_map(|e| self.trace().forward_of(e)).map(|(forward, _)| forward)
     }

@@ -105,7 +105,7 @@ impl SampledWork {
         if 2.0 * self.time.low < self.time.ns { Confidence::Low } else { Confidence::Medium }
     }
 
-    /// Edit that shortens the gaps of the work by `ns` in total.
+    /// Edit that shortens the gaps of the work by `ns` in total; `None` if the work has no gaps.
     fn shortening_edit(&self, context: &RuleContext<'_>, place: &SourceLocation, ns: f64) -> Option<Edit> {
         let left = (1.0 - ns / (self.around_ns as f64).max(1.0)).clamp(0.0, 1.0);
         let chosen = Chosen { between: self.occurrences.clone(), ..Chosen::default() };
@@ -185,8 +185,7 @@ impl HostGaps {
         found
     }
 
-    /// Gaps that contain any of these occurrences (operators before and after a gap), each once. Sums of short gaps are
-    /// excluded.
+    /// Gaps with any of these occurrences (operators before and after a gap), each once; no sums of short gaps.
     pub(super) fn containing(&self, occurrences: &[(EventId, EventId)]) -> impl Iterator<Item = &HostGap> {
         let found: BTreeSet<usize> =
             occurrences.iter().filter_map(|occurrence| self.of_occurrence.get(occurrence).copied()).collect();
@@ -275,6 +274,7 @@ fn operators(trace: &Trace, counts: impl Fn(TrackId) -> bool) -> BTreeMap<TrackI
     found
 }
 
+/// Gaps of a thread between consecutive operators that begin in a window, with their samples; short gaps as one sum.
 fn thread_gaps(
     trace: &Trace,
     (from, to): (i64, i64),
@@ -326,12 +326,14 @@ fn quantile<'s>(samples: impl IntoIterator<Item = &'s Sample>, of: SampleMetric,
     lengths.get(lengths.len() / many).copied().unwrap_or(0)
 }
 
+/// Key that equal calls of an operator share in all steps: recorded stack and name.
 fn caller(trace: &Trace, operator: EventId) -> Caller {
     let stack = trace.stacks.of_event(operator).map_or(usize::MAX, StackId::index);
     (stack, trace.events.name[operator.index()])
 }
 
 impl HostGap {
+    /// Add the occurrences, time and samples of another gap.
     fn add(&mut self, other: Self) {
         self.occurrences.extend(other.occurrences);
         self.ns += other.ns;
@@ -341,8 +343,7 @@ impl HostGap {
         }
     }
 
-    /// Samples that divide the gap's time: wall time samples (which include waits) if there are any, else CPU time
-    /// samples.
+    /// Samples that divide the gap's time: wall time samples, which include waits, or else CPU time samples.
     pub(super) fn samples(&self) -> &[EventId] {
         if self.wall.events.is_empty() { &self.cpu.events } else { &self.wall.events }
     }
@@ -357,8 +358,7 @@ impl HostGap {
         Estimate { ns, low, high: high.max(ns) }
     }
 
-    /// Upper bound of the gap's computing time from its number of CPU time samples, in ns; above 0 even without
-    /// samples.
+    /// Upper bound of the gap's computing time in ns, from the number of CPU time samples; above 0 even without any.
     pub(super) fn most_computing_ns(&self) -> f64 {
         let (_, most) = count_bounds(self.cpu.events.len());
         self.computing().high.max(self.cpu_sampling_ns as f64 * most)

@@ -78,7 +78,7 @@ impl Mark {
         Self { line: place.line, module: place.module.clone(), words: title_words(title) }
     }
 
-    /// Sort key: line, then number of the module.
+    /// Sort key: line, then number of the module, then words of the title.
     fn order(&self) -> (Option<u32>, u64, &str) {
         let number = self.module.as_deref().and_then(|module| module.rsplit_once('_')?.1.parse().ok());
         (self.line, number.unwrap_or(0), &self.words)
@@ -103,8 +103,9 @@ fn title_words(title: &str) -> String {
 const UNITS: [&str; 5] = ["ns", "us", "µs", "ms", "s"];
 
 /// Match each current finding with an earlier finding of the same identity: first by line, then the rest in the order
-/// of lines. Returns indexes into `before`. Gains are not compared: a remaining finding would take the place of a
-/// repaired one.
+/// of lines. Returns indexes into `before`, `None` for new findings.
+///
+/// Gains are not compared: a remaining finding would take the place of a repaired one.
 pub fn pair(before: &[Mark], now: &[Mark]) -> Vec<Option<usize>> {
     let mut pairs = Pairs { before, now, taken: vec![false; before.len()], of: vec![None; now.len()] };
     // Equal counts: code that was inserted elsewhere shifted the numbers of all modules.
@@ -116,6 +117,7 @@ pub fn pair(before: &[Mark], now: &[Mark]) -> Vec<Option<usize>> {
     pairs.of
 }
 
+/// Earlier and current findings, with the pairs found so far.
 struct Pairs<'m> {
     before: &'m [Mark],
     now: &'m [Mark],

@@ -35,7 +35,7 @@ pub(super) fn note(trace: &Trace, length: i64) -> Option<String> {
     ))
 }
 
-/// Excess of the first call over the median of the others, in ns.
+/// Excess of the first call over the median of the others, in ns; `None` if calls are few, or if the excess is small.
 fn excess_of_first_call(trace: &Trace, mut calls: Vec<EventId>) -> Option<i64> {
     if calls.len() < MIN_CALLS {
         return None;

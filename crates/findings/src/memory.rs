@@ -56,21 +56,22 @@ pub struct DevicePeak {
 }
 
 impl DevicePeak {
-    /// Savings of all suggestions, in percent of the peak.
+    /// Savings of all suggestions, in percent of the peak; `None` without records of memory accesses.
     pub fn saved_percent(&self) -> Option<f64> {
         Some(self.percent_above(self.mended_bytes?))
     }
 
-    /// Certain waste, in percent of the peak.
+    /// Certain waste, in percent of the peak; `None` without records of memory accesses.
     pub fn waste_percent(&self) -> Option<f64> {
         Some(self.percent_above(self.needed_bytes?))
     }
 
-    /// Certain and uncertain waste, in percent of the peak.
+    /// Certain and uncertain waste, in percent of the peak; `None` without records of memory accesses.
     pub fn perhaps_waste_percent(&self) -> Option<f64> {
         Some(self.percent_above(self.perhaps_needed_bytes?))
     }
 
+    /// Part of the peak above `left` bytes, in percent.
     fn percent_above(&self, left: u64) -> f64 {
         100.0 * self.bytes.saturating_sub(left) as f64 / self.bytes.max(1) as f64
     }
@@ -139,7 +140,7 @@ impl Findings {
         found
     }
 
-    /// Add the memory findings of the same run.
+    /// Add the memory findings of the same run, and the memory rules; findings that save time stay first.
     #[must_use]
     pub fn with_memory(mut self, memory: MemoryFindings) -> Self {
         let MemoryFindings { findings, ignored, unchecked, small, peaks } = memory;

@@ -39,11 +39,13 @@ impl Rule {
     }
 }
 
+/// Section on the gain estimate: the rule's own text, and a description of each method.
 fn gain(rule: &Rule) -> String {
     let methods: Vec<&str> = rule.gain_methods.iter().map(|method| method.about()).collect();
     format!("{}\n\n{}", rule.gain_text, methods.join("\n\n"))
 }
 
+/// Section on the records that a trace must have, so that the rule is checked.
 fn needs(rule: &Rule) -> String {
     let needs: Vec<&str> = rule.needs.iter().map(|need| need.missing()).collect();
     match needs.is_empty() {
@@ -52,6 +54,7 @@ fn needs(rule: &Rule) -> String {
     }
 }
 
+/// Markdown table of the rule's thresholds: option, default, range and description.
 fn settings(rule: &Rule) -> String {
     let mut table = "| `--set` | default | range | description |\n|---|---|---|---|".to_owned();
     for setting in rule.settings {

@@ -124,7 +124,7 @@ pub fn find_with(
     Ok(Findings { whole, ..find_in(&exact, selection, (options, others), keep)? })
 }
 
-/// Find, estimate and rank the findings of one time window.
+/// Run all rules in one time window, replay the gains, and rank the findings that pass `keep`; the others are ignored.
 fn find_in(
     exact: &Exact<'_>,
     selection: StepSelection,
@@ -255,6 +255,7 @@ const MIN_BETWEEN_SHARE: f64 = 0.01;
 /// Least number of GPU operations for reliable findings in a trace without steps.
 const MIN_OPERATIONS: usize = 10;
 
+/// Note on too few GPU operations in a trace without steps; `None` if the trace has none, or enough of them.
 fn insufficient_work_note(trace: &Trace) -> Option<String> {
     let count = trace.gpu.len();
     let operations = if count == 1 { "operation" } else { "operations" };
@@ -262,7 +263,7 @@ fn insufficient_work_note(trace: &Trace) -> Option<String> {
     (1..MIN_OPERATIONS).contains(&count).then(note)
 }
 
-/// Limit the upper bound of a gain to the length of a step.
+/// Limit the upper bound of a gain to the length of a step, but not below the gain itself.
 pub(super) fn limit_to_step(gain: Gain, step_ns: i64) -> Gain {
     Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain }
 }
@@ -280,7 +281,7 @@ pub(super) struct RankedCandidate {
     pub(super) facts: Vec<Fact<String>>,
 }
 
-/// Candidates of all rules, and rules that were not checked.
+/// Run all built-in rules: their candidates, and the rules whose requirements the trace does not meet.
 fn ranked_candidates<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>, Vec<SkippedRule>) {
     let (mut proposals, mut unchecked) = (Vec::new(), Vec::new());
     // A requirement is checked among all events: once, not for each rule.
@@ -320,9 +321,11 @@ pub(super) fn ranking_key(finding: &Finding) -> impl Ord + use<'_> {
     (gain, memory, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 
-/// Replay the edits of all findings together, and return the combined gain in ns of the whole window. Sets the gain
-/// that each of the first findings adds to those before it. Excludes groups of the remaining findings that are
-/// incompatible with findings above them.
+/// Replay the edits of all findings together, and return the combined gain in ns of the whole window; `None` without
+/// edits.
+///
+/// Sets the gain that each of the first findings adds to those before it. Excludes groups of the remaining findings
+/// that are incompatible with findings above them.
 fn combine_gains(
     shared: &SharedContext<'_>,
     (gains, choice): (&Gains<'_, '_>, &WindowChoice),
@@ -378,8 +381,10 @@ fn union_of_edits<'i>(found: &[FindingWithEdits], of: impl Iterator<Item = &'i u
 }
 
 /// Widen the bounds of the combined gain by the errors of single findings, which partly cancel because they are
-/// independent. The lower bound is at least the largest lower bound of a finding, unless the combined gain is less. The
-/// upper bound is at least the largest upper bound of a finding.
+/// independent.
+///
+/// The lower bound is at least the largest lower bound of a finding, unless the combined gain is less. The upper bound
+/// is at least the largest upper bound of a finding.
 fn bounded_by_individual_gains(all: Gain, found: &[FindingWithEdits]) -> Gain {
     let taken = || found.iter().map(|entry| &entry.finding).filter(|finding| finding.on_top_ns.is_some());
     let gains = || taken().filter_map(|finding| finding.gain);
@@ -392,6 +397,7 @@ fn bounded_by_individual_gains(all: Gain, found: &[FindingWithEdits]) -> Gain {
     Gain { low_ns: low.max(surest.min(all.ns)), high_ns: high.max(most), ..all }
 }
 
+/// Convert a candidate and its gain per step to a finding, with lower confidence if the trace misses records.
 fn to_finding(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> Finding {
     let RankedCandidate { rule, candidate, facts } = proposal;
     let edits = edits_to_replay(&candidate).iter().map(|edit| edit.exact_text(trace)).collect();

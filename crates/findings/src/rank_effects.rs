@@ -18,10 +18,11 @@ const WAIT_OF_OTHERS: &str = "minimum wait of the other ranks for this rank per 
 /// End of the names of facts that state a time per step.
 const PER_STEP: &str = "per step";
 
-/// Remove findings that the last rank explains, and return notes about them. `same_on_ranks` returns the findings of
-/// all ranks that are the same as a merged one, with the rank of each. Findings of collectives are replaced by those of
-/// the last rank. A finding by which the last rank differs from the others is the cause of the delay. The straggler's
-/// finding keeps only the gain that this cause does not explain.
+/// Remove findings that the last rank explains, and return notes about them.
+///
+/// `same_on_ranks` returns the findings of all ranks that are the same as a merged one, with the rank of each. Findings
+/// of collectives are replaced by those of the last rank. A finding by which the last rank differs from the others is
+/// the cause of the delay. The straggler's finding keeps only the gain that this cause does not explain.
 pub(super) fn remove_effects<'f>(
     straggler: &mut Finding,
     findings: &mut Vec<Finding>,
@@ -80,6 +81,7 @@ pub(super) fn remove_effects<'f>(
 }
 
 /// Find the finding that explains best why the last rank is late; returns its position in the list and the cause.
+/// `None` without a large cause.
 fn find_cause<'f>(
     last: i64,
     waits: Gain,
@@ -93,8 +95,8 @@ fn find_cause<'f>(
     large.max_by_key(|(_, cause)| cause.strength(waits))
 }
 
-/// Reduce the straggler's gain by that of the cause on the last rank, which has its own finding with replayed edits. The
-/// cause's finding receives the waits of the other ranks as a fact.
+/// Reduce the straggler's gain by that of the cause on the last rank, which has its own finding with replayed edits.
+/// The cause's finding receives the waits of the other ranks as a fact.
 fn subtract_cause(straggler: &mut Finding, waits: Gain, cause: &Cause, finding: &mut Finding) {
     let rest = unexplained_gain(waits, cause.gain, cause.excess_ns);
     // Without a rest, the finding only tells which rank is late: its gain is that of the cause.
@@ -114,11 +116,12 @@ fn subtract_cause(straggler: &mut Finding, waits: Gain, cause: &Cause, finding: 
     finding.facts.push(Fact { name: WAIT_OF_OTHERS.to_owned(), value: waits.ns as f64 / 1e3, unit: Unit::Us });
 }
 
-/// Part of the waits of the other ranks that a cause on the last rank does not explain. At each collective, a change on
-/// that rank saves time until the next rank is the last one, so its gain is part of the waits. Both are estimates, and
-/// many gains assume that half of the time is saved. So a cause of nine tenths of the waits explains all of them. A
-/// cause of about half of them does, too, if its upper bound or its excess time on that rank is about as long as the
-/// waits. The lower bound is 0, as that of the waits.
+/// Part of the waits of the other ranks that a cause on the last rank does not explain.
+///
+/// At each collective, a change on that rank saves time until the next rank is the last one. So the change's gain is
+/// part of the waits. Both are estimates, and many gains assume that half of the time is saved. So a cause of nine
+/// tenths of the waits explains all of them. A cause of about half of them does, too, if its upper bound or excess time
+/// is about as long as the waits. The lower bound is 0, as that of the waits.
 fn unexplained_gain(waits: Gain, cause: Gain, excess_ns: i64) -> Gain {
     let is_most = |ns: i64| 10 * ns >= 9 * waits.ns;
     let is_explained = is_most(cause.ns) || is_most(2 * cause.ns) && is_most(cause.high_ns.max(excess_ns));
@@ -137,9 +140,12 @@ struct Cause {
 }
 
 impl Cause {
-    /// Compare a finding of the last rank with the same finding on the other ranks. `None` for a wait for other ranks,
-    /// and for a finding that the other ranks have as well and that takes about as long there. Its gain alone does
-    /// not show a cause: a rank that waits in a collective gains little from any change before it.
+    /// Compare a finding of the last rank with the same finding on the other ranks; `None` if the finding is no cause
+    /// of the delay.
+    ///
+    /// `None` for a wait for other ranks, and for a finding that the other ranks have as well and that takes about as
+    /// long there. Its gain alone does not show a cause: a rank that waits in a collective gains little from any change
+    /// before it.
     fn new(finding: &Finding, last: i64, waits: Gain, same: &[(i64, &Finding)]) -> Option<Self> {
         let own = finding.gain.filter(|_| finding.detail_rank() == Some(last) && !is_wait_for_ranks(finding))?;
         let others: Vec<&Finding> = same.iter().filter(|(rank, _)| *rank != last).map(|(_, of)| *of).collect();

@@ -97,7 +97,7 @@ impl RankTimes {
             && range(&|rank| rank.exposed_collectives_ns.unwrap_or(0)) <= longest / TOLERANCE_DIVISOR
     }
 
-    /// Check that the trace shows how long this rank waits for the others.
+    /// Check that the trace shows how long this rank waits for the others: collectives recorded, no records missing.
     fn is_comparable(&self) -> bool {
         self.exposed_collectives_ns.is_some() && !self.is_incomplete
     }
@@ -148,12 +148,14 @@ fn exposed_host_collectives_ns(shared: &SharedContext<'_>) -> i64 {
 
 /// Identity of a finding across ranks.
 type FindingIdentity = (String, SourceLocation, String);
-/// The same, with a counter of findings with equal identity.
+/// Identity of a finding across ranks, with its position among equal findings of a rank.
 type Identity = (FindingIdentity, usize);
 
-/// Merge findings of ranks into one list. Findings of one rule at one source location become one, which describes the
-/// rank with the largest gain and names all ranks. Adds findings across ranks; those that fail the test are ignored.
-/// The findings of a single rank stay unchanged.
+/// Merge findings of ranks into one list; `None` without ranks.
+///
+/// Findings of one rule at one source location become one, which describes the rank with the largest gain and names all
+/// ranks. Adds findings across ranks; those that fail the test are ignored. The findings of a single rank stay
+/// unchanged.
 pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Option<Findings> {
     all.sort_by_key(|(rank, _)| *rank);
     if all.len() < 2 {
@@ -230,7 +232,8 @@ fn same_on_ranks<'f>(all: &'f [(i64, Findings)], merged: &Finding) -> Vec<(i64, 
     all.iter().filter_map(|(rank, found)| on_rank(found).map(|same| (*rank, same))).collect()
 }
 
-/// Keep inferred steps only if all ranks share them; otherwise use the whole traces. Returns a note.
+/// Replace findings of inferred steps by those of whole traces, unless all ranks share the steps. Returns a note,
+/// `None` without a change.
 fn unify_steps(all: &mut [(i64, Findings)]) -> Option<String> {
     let steps = |(rank, found): &(i64, Findings)| RankSteps {
         rank: *rank,
@@ -248,13 +251,14 @@ fn unify_steps(all: &mut [(i64, Findings)]) -> Option<String> {
     are_whole.then_some(note)
 }
 
+/// Step length and exposed collective time of a rank, from its findings.
 fn times((rank, found): &(i64, Findings)) -> RankTimes {
     let Findings { step_ns, steps, exposed_collectives_ns, is_incomplete, .. } = *found;
     RankTimes { rank: *rank, step_ns, steps, exposed_collectives_ns, is_incomplete }
 }
 
-/// Straggler among the comparable ranks, with lower confidence if some are not comparable: one of these may be
-/// later.
+/// Finding on the straggler (rank that others wait for) among the comparable ranks; `None` without one. Lower
+/// confidence if some ranks are not comparable.
 fn straggler(ranks: &[RankTimes], options: &Options) -> Option<Finding> {
     let compared: Vec<RankTimes> = ranks.iter().copied().filter(RankTimes::is_comparable).collect();
     let mut found = find_straggler(&compared, &options.settings)?;
@@ -286,6 +290,7 @@ fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
     [silent, lost, apart].into_iter().flatten().collect()
 }
 
+/// Merge equal findings of all ranks to one, as on the rank with the largest gain, with the gain on each rank; sorted.
 fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding> {
     let mut by_identity: BTreeMap<Identity, Vec<(i64, &Finding)>> = BTreeMap::new();
     for (rank, findings) in all {

@@ -20,7 +20,7 @@ pub(super) struct RecordedOperators {
 }
 
 impl RecordedOperators {
-    /// Build the index; `None` if the overhead is unknown.
+    /// Index the recorded operators and annotations of a trace; `None` if the recording overhead is unknown.
     pub(super) fn from_trace(trace: &Trace, recording: Option<&Recording>) -> Option<Self> {
         let cost = recording?.operator_cost()?;
         let inferred = trace.attr(INFERRED);
@@ -35,7 +35,7 @@ impl RecordedOperators {
         Some(Self { cost, starts })
     }
 
-    /// Overhead of recording one operator.
+    /// Overhead of recording one operator, in ns.
     pub(super) fn cost(&self) -> OperatorCost {
         self.cost
     }
@@ -52,6 +52,8 @@ impl RecordedOperators {
         self.removed_in(trace, &spans.into_iter().map(|span| (span, 1.0)).collect()).cost_ns
     }
 
+    /// Recording overhead in spans and duration of these spans, each times its removed share (0 to 1); nested spans
+    /// count once.
     fn removed_in(&self, trace: &Trace, spans: &BTreeMap<EventId, f64>) -> RemovedOperators {
         let outermost = |span: EventId| !trace.ancestors(span).any(|around| spans.contains_key(&around));
         let mut removable = RemovedOperators::default();
@@ -65,7 +67,7 @@ impl RecordedOperators {
         removable
     }
 
-    /// Overhead of recording the operators that edits remove; for a scaled span, the removed share.
+    /// Overhead and duration of the recorded operators that edits remove; for a scaled span, the removed share of both.
     pub(super) fn removed_by(&self, exact: &Exact<'_>, edits: &[Edit]) -> RemovedOperators {
         let mut parts: BTreeMap<EventId, f64> = BTreeMap::new();
         for edit in edits.iter().filter(|edit| edit.case == Case::Likely) {
@@ -104,7 +106,7 @@ impl RemovedOperators {
         (self.cost_ns * (gain_ns.max(0) as f64 / self.length_ns.max(1.0)).min(1.0)) as i64
     }
 
-    /// Gain of a finding: a replayed gain without the overhead.
+    /// Subtract the recording overhead from a replayed gain, as findings do.
     pub fn without_overhead(self, gain: Gain) -> Gain {
         gain::subtract_overhead(gain, self.overhead_in_gain(gain.ns))
     }
@@ -150,7 +152,7 @@ impl SharedContext<'_> {
     }
 }
 
-/// Fact about the subtracted overhead, unless it is small.
+/// Fact that a gain excludes this recording overhead, in ns per step; `None` below 1 µs.
 pub(super) fn overhead_fact(recording: i64) -> Option<Fact<String>> {
     const MIN_REPORTED_NS: i64 = 1_000;
     let name = "recording overhead subtracted from the gain per step".to_owned();
@@ -168,7 +170,7 @@ impl Findings {
     }
 }
 
-/// Note on the overhead of recording.
+/// Note for the report on the recording overhead per operator and in the step; `None` if unknown.
 pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
     let recorded = shared.recorded_operators()?;
     let cost = recorded.cost();

@@ -112,7 +112,7 @@ pub enum Requirement {
     MemoryEnd,
 }
 
-/// True if a counter has the name of a clock, such as a GPU's frequency.
+/// Test by its name if a counter is that of a clock, such as a GPU's frequency.
 pub(super) fn is_clock(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["clock", "freq", "mhz"].iter().any(|part| name.contains(part))
@@ -167,7 +167,7 @@ impl Requirement {
         }
     }
 
-    /// Look up a rule's requirement by its name.
+    /// Look up a requirement on traces ([`Self::ALL`]) by its name; `None` for other names.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|need| need.name() == name)
     }
@@ -300,7 +300,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// `share`: minimum reported share of GPU busy time, in percent.
+    /// Setting `share` with a default: minimum reported share of GPU busy time, in percent.
     pub(super) const fn share_of_gpu(default: f64) -> Self {
         let about = "report only work that takes at least this percentage of GPU busy time";
         Self { name: "share", default, range: (0.0, 100.0), about }
@@ -321,6 +321,7 @@ pub enum ProgramCondition {
 }
 
 impl ProgramCondition {
+    /// Test if the analyzed program meets the condition.
     fn applies(self, context: &RuleContext<'_>) -> bool {
         match self {
             Self::Any => true,

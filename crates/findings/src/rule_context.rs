@@ -50,6 +50,7 @@ pub(super) struct SharedContext<'a> {
 }
 
 impl<'a> SharedContext<'a> {
+    /// Create the shared context of a window with a number of steps; indexes are computed on first use.
     pub(super) fn new(
         exact: &'a Exact<'a>,
         (window, steps): (Window, usize),
@@ -130,6 +131,7 @@ pub struct RuleContext<'a> {
 }
 
 impl<'a> RuleContext<'a> {
+    /// Create the access of one rule to the shared data.
     pub(super) fn new(shared: &'a SharedContext<'a>, rule: &'static Rule) -> Self {
         Self { shared, rule }
     }
@@ -161,7 +163,7 @@ impl<'a> RuleContext<'a> {
         self.shared.settings.get(rule, name)
     }
 
-    /// Number of steps in the window; 1 if the trace has none.
+    /// Number of steps in the window, 1 if the trace has none; records that the rule depends on this number.
     pub(crate) fn steps(&self) -> usize {
         self.shared.has_used_steps.store(true, Ordering::Relaxed);
         self.shared.steps
@@ -281,7 +283,7 @@ impl<'a> RuleContext<'a> {
         NameTypes::new(self.trace(), RULES)
     }
 
-    /// Operators in the window.
+    /// Operators in the window, nested ones included.
     pub(crate) fn operators(&self) -> Vec<EventId> {
         self.named(&[EventKind::Operator], is_operator_name)
     }

@@ -87,7 +87,7 @@ impl HostGap {
 
 impl RuleContext<'_> {
     /// Waits between two operators for unrecorded causes, by source location. Excludes gaps with known waits, gaps in
-    /// spans that pass the test `is_other`, and waits that belong to other work of the gap, by the test `has_waits`.
+    /// spans that pass the test `is_other`, and waits of other work, by the test `has_waits`.
     pub(super) fn waits_between(
         &self,
         known: &[EventId],

@@ -68,12 +68,12 @@ impl Settings {
         Ok(())
     }
 
-    /// Codes of rules with a threshold that the user set.
+    /// Codes of rules with thresholds that the user set, one for each threshold.
     pub fn rules(&self) -> impl Iterator<Item = &str> {
         self.0.keys().filter_map(|name| Some(name.split_once('.')?.0))
     }
 
-    /// Value of a rule's setting; 0 for an unknown name.
+    /// Value of a rule's setting, as set by the user or else the default; 0 for an unknown name.
     pub fn get(&self, rule: &Rule, name: &str) -> f64 {
         let default = || rule.settings.iter().find(|s| s.name == name).map_or(0.0, |s| s.default);
         self.0.get(&format!("{}.{name}", rule.code)).copied().unwrap_or_else(default)

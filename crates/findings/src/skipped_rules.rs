@@ -49,7 +49,7 @@ impl Reason {
         }
     }
 
-    /// Traceback of a failed Python rule, as lines.
+    /// Traceback of a failed Python rule, as lines; `None` for other reasons.
     pub fn traceback(&self) -> Option<&str> {
         match self {
             Self::Failed(_, traceback) => traceback.as_deref(),
@@ -58,8 +58,7 @@ impl Reason {
     }
 }
 
-/// Note on incomplete GPU records: the missing records, and the rules that are not checked because they compare with
-/// GPU times.
+/// Note on incomplete GPU records, and the rules that were not checked for this reason; `None` without such rules.
 pub(super) fn incomplete_gpu(trace: &Trace, unchecked: &[SkippedRule]) -> Option<String> {
     let is_one = |of: &&SkippedRule| of.reason == Reason::Missing(Requirement::GpuRecords);
     let rules: Vec<&str> = unchecked.iter().filter(is_one).map(|of| of.rule.code.as_str()).collect();

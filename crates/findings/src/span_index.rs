@@ -67,7 +67,7 @@ impl<'a> RuleContext<'a> {
         nesting.ranges(spans).into_iter().map(|range| before[range.end] - before[range.start]).collect()
     }
 
-    /// Operators of the window within spans, ascending.
+    /// Operators of the window within spans, ascending, without the spans themselves.
     pub(crate) fn operators_in(&self, spans: &[EventId]) -> Vec<EventId> {
         let nesting = self.indexes().operators.get_or_init(|| Nesting::from_trace(self.trace(), self.operators()));
         let inside = nesting.ranges(spans).into_iter().zip(spans).flat_map(|(range, &span)| {
@@ -78,12 +78,13 @@ impl<'a> RuleContext<'a> {
         operators
     }
 
-    /// Calls of the window that wait for the GPU. These are synchronizations, copies to pageable memory (which return
-    /// when they end), and spans in which JAX reads a value.
+    /// Calls of the window that wait for the GPU. Such calls are synchronizations, copies to pageable memory (which
+    /// return when they end), and spans in which JAX reads a value.
     pub(crate) fn waiting_calls(&self) -> &'a [EventId] {
         &self.waiting().0
     }
 
+    /// Waiting calls of the window, ascending, with an index by enclosing span; built on first use.
     fn waiting(&self) -> &'a (Vec<EventId>, Nesting) {
         self.indexes().waiting.get_or_init(|| {
             let trace = self.trace();
@@ -147,7 +148,8 @@ impl<'a> RuleContext<'a> {
         })
     }
 
-    /// Group operators into runs of consecutive outermost operators of a thread, including the time between them.
+    /// Group the given outermost operators into runs without other operators between, per thread; nested ones are
+    /// ignored.
     pub(crate) fn consecutive_runs(&self, some: &[EventId]) -> OperatorRuns {
         let (trace, operators) = (self.trace(), self.outermost_in_order());
         let position = |&e: &EventId| {
@@ -170,8 +172,8 @@ impl<'a> RuleContext<'a> {
         found
     }
 
-    /// Gaps from the end of each backward operator's pass to the next operator of its thread, in which autograd frees
-    /// its graph.
+    /// Gaps after the backward passes of the given operators, in which autograd frees its graph. Each is the pass's
+    /// last operator and the thread's next one.
     pub(crate) fn gaps_after_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
         let trace = self.trace();
         let engine = self.indexes().engine.get_or_init(|| {

@@ -52,7 +52,7 @@ impl Standstill {
         let gaps: Vec<PathSegment> = shared.path().segments.iter().filter(is_long).collect();
         let Some(longest) = gaps.iter().max_by_key(|segment| length(segment)) else { return Self::default() };
         let ns: i64 = gaps.iter().map(length).sum();
-        let at = place(&of_window, middle_of(longest));
+        let at = step_text(&of_window, middle_of(longest));
         let (total, percent) = (duration(ns), 100.0 * ns as f64 / window.length_ns().max(1) as f64);
         let sum = match gaps.len() {
             1 => format!("one gap in the critical path, of {total} {at}, is {percent:.0} % of the analyzed time"),
@@ -96,7 +96,7 @@ fn middle_of(gap: &PathSegment) -> i64 {
 }
 
 /// Text on the step that contains or precedes a time: `in step 3`.
-fn place(steps: &[&Step], at: i64) -> String {
+fn step_text(steps: &[&Step], at: i64) -> String {
     match steps.iter().rfind(|step| step.start <= at) {
         Some(step) if step.end > at => format!("in step {}", step.number),
         Some(step) => format!("after step {}", step.number),

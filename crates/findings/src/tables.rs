@@ -108,6 +108,7 @@ fn quantity(value: f64, unit: Unit) -> String {
     }
 }
 
+/// Table of rules that were not checked, with the missing requirement or the traceback.
 fn unchecked(found: &Findings) -> Table {
     let rows = &found.unchecked;
     Table::new(UNCHECKED, "Not checked")

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Part of the name of profiler calls that end a recording.
 const PROFILER_FRAME: &str = "torch/profiler/";
-/// Minimum share of the time, in percent, to name a source location.
+/// Minimum share of the time after the last step, in percent, for a source location to be named.
 const MIN_LOCATION_PERCENT: i64 = 50;
 
 /// Time after the last step in ns, and the call that takes most of it.
@@ -16,12 +16,13 @@ const MIN_LOCATION_PERCENT: i64 = 50;
 pub struct AfterSteps {
     /// Time from the end of the last step, with its GPU work, to the end of the last call of its thread.
     pub after_ns: i64,
-    /// Source line with more than half of this time; without stacks, the call.
+    /// Source line with at least half of this time; without stacks, the call. `None` if no line has half.
     pub main_location: Option<String>,
 }
 
 impl AfterSteps {
-    /// Measure the time after the last step; `None` if not longer than the median step, or if the recording paused.
+    /// Measure the time after the last step. `None` without steps, if not longer than the median step, or if the
+    /// recording pauses after the last step.
     #[must_use]
     pub fn from_trace(trace: &Trace) -> Option<Self> {
         let spans = with_gpu_work(trace);
@@ -68,7 +69,8 @@ fn outermost_calls(trace: &Trace, event: EventId, from: i64) -> Vec<EventId> {
     found
 }
 
-/// Source location, or else name, of the calls that take more than half of the total time; `None` if there is none.
+/// Source location, or else name, of the calls that take at least half of `all_ns`, the total time in ns; `None` if
+/// none does.
 fn dominant_location(trace: &Trace, calls: &[EventId], all_ns: i64) -> Option<String> {
     let places = SourceLocations::new(trace);
     let mut times: BTreeMap<(SourceLocationKey, StrId), i64> = BTreeMap::new();

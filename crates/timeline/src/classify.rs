@@ -7,7 +7,8 @@ use crate::vocabulary::categories::{NATIVE_KERNEL_PREFIX, NATIVE_KERNELS, OPERAT
 /// Category of operators that match no rule.
 pub const OTHER: &str = "other";
 
-/// Category of an operator that launches GPU work, by its name, otherwise by the name of its first kernel.
+/// Category of an operator that launches GPU work: by its name, else by its first kernel if native to PyTorch, else
+/// [`OTHER`].
 pub fn operator_category(name: &str, first_kernel: Option<&str>) -> &'static str {
     if let Some((category, _)) = OPERATORS.iter().find(|(_, names)| names.contains(&name)) {
         return category;
@@ -30,8 +31,8 @@ pub fn bare_launch_category(launch: &str) -> &'static str {
     if GRAPH_LAUNCHES.iter().any(|part| launch.contains(part)) { "graph" } else { "runtime" }
 }
 
-/// Test if TraceLens classifies a kernel as communication (NCCL or RCCL). Stackline's classification is
-/// [`crate::kernel_type::RULES`].
+/// Test if TraceLens classifies a kernel as communication: its name contains `nccl` or `rccl`. Stackline's
+/// classification is [`crate::kernel_type::RULES`].
 pub fn is_tracelens_communication(name: &str) -> bool {
     name.as_bytes().windows(4).any(|w| w.eq_ignore_ascii_case(b"nccl") || w.eq_ignore_ascii_case(b"rccl"))
 }
@@ -91,6 +92,7 @@ const COLLECTIVES: &[Collective] = &[
     collective("reduce", &["reduce"], false, None),
 ];
 
+/// Family of collectives from its name, aliases, message side and bandwidth factor.
 const fn collective(
     name: &'static str,
     aliases: &'static [&'static str],
@@ -101,7 +103,7 @@ const fn collective(
 }
 
 impl Collective {
-    /// Find the family of a collective, by the collective's or its kernel's name.
+    /// Find the family of a collective, by a part of the collective's or its kernel's name; `None` for other names.
     pub fn find(name: &str) -> Option<&'static Self> {
         let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).flat_map(char::to_lowercase).collect();
         // PyTorch's `_allgather_base`, `reduce_scatter_tensor_coalesced` and NCCL's `ncclDevKernel_AllReduce_Sum_…` all
@@ -118,7 +120,7 @@ impl Collective {
     }
 }
 
-/// Bytes per element of a data type, by the profiler's spelling.
+/// Bytes per element of a data type, by the profiler's spelling; `None` for unknown types.
 pub fn element_bytes(dtype: &str) -> Option<i64> {
     let lower = dtype.to_ascii_lowercase();
     let name = lower.strip_prefix(aten::DATA_TYPE).unwrap_or(&lower);

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 pub struct FrameFunctions(Vec<StrId>);
 
 impl FrameFunctions {
-    /// Find the functions of all frames. Of several functions with the same name in a file, a line belongs to the last
-    /// one that begins at or before it.
+    /// Build the map from the names of all Python spans and samples of a trace. Of several functions with the same name
+    /// in a file, a line belongs to the last one that begins at or before it.
     #[must_use]
     pub fn new(trace: &Trace) -> Self {
         let mut known = vec![false; trace.strings.len()];

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 pub use stackline_model::names::python_frame as frame;
 
 /// Convert an XProf frame name to Kineto's form: `$queue.py:154 get` becomes `queue.py(154): get`, `$time sleep`
-/// becomes a built-in function. For methods of built-in types XProf records only the name; `acquire` is taken as the
-/// method of a lock.
+/// becomes a built-in function. Other names stay.
+///
+/// For methods of built-in types XProf records only the name; `acquire` is taken as the method of a lock.
 fn kineto_name(name: &str) -> Cow<'_, str> {
     let Some((place, function)) = name.strip_prefix('$').and_then(|name| name.rsplit_once(' ')) else {
         return name.into();
@@ -22,7 +23,7 @@ fn kineto_name(name: &str) -> Cow<'_, str> {
 }
 
 /// Test if a frame name contains all given parts. A part that begins with `): ` is a function name of any class,
-/// because recordings include the class. It must match fully, or as a prefix before `*`.
+/// because recordings include the class. The function must match fully, or as a prefix before `*`.
 pub fn matches_parts(name: &str, parts: &[&str]) -> bool {
     let name = &*kineto_name(name);
     let function = name.rsplit_once("): ").map(|(_, whole)| whole.rsplit('.').next().unwrap_or(whole));

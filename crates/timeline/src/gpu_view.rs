@@ -156,7 +156,7 @@ impl Spans {
         }
     }
 
-    /// Time from the first start to the last end, in µs.
+    /// Time from the first start to the last end, in µs; 0 for an empty set.
     pub fn extent_us(&self) -> f64 {
         match self {
             Self::Ns(s) => s.first().zip(s.last()).map_or(0.0, |(a, b)| b.1.saturating_sub(a.0) as f64 / 1e3),
@@ -207,7 +207,7 @@ impl Recompute {
         !self.events.is_empty()
     }
 
-    /// Test if an event on a CPU thread is part of a recomputation.
+    /// Test if an event on a CPU thread is part of a recomputation; false for no event.
     pub fn has(&self, event: EventId) -> bool {
         event.is_some() && self.events.get(event.index()).copied().unwrap_or(false)
     }
@@ -248,7 +248,8 @@ pub struct Launchers {
 }
 
 impl Launchers {
-    /// Find all operators that launch GPU computation, with the work that they launch.
+    /// Find all operators, or bare launch calls, that launch GPU computation, copies or fills, each with the launched
+    /// work.
     pub fn find(view: &GpuView<'_>) -> Self {
         let trace = view.trace;
         let recompute = Recompute::find(trace);

@@ -5,19 +5,20 @@ use crate::vocabulary::libraries::HOST_SPANS;
 use crate::vocabulary::python::COLLECTIVE_REQUEST_PREFIX;
 use stackline_model::{EventId, EventKind, Trace};
 
-/// Family of a collective, by the name of a communication library's span.
+/// Family of a collective, by the name of a communication library's span; `None` for other spans.
 fn library_collective(name: &str) -> Option<&'static Collective> {
     HOST_SPANS.iter().find_map(|library| Collective::find(name.strip_prefix(library)?))
 }
 
-/// Family of a collective, by the name of an operator that requests it.
+/// Family of a collective, by the name of an operator that requests it; `None` for other operators.
 fn requested_collective(name: &str) -> Option<&'static Collective> {
     Collective::find(name.strip_prefix(COLLECTIVE_REQUEST_PREFIX)?)
 }
 
-/// Find the CPU collectives of a trace without GPU work, in order of events. Spans of libraries cover the time from
-/// call to completion. Without such spans, the requesting operators are used. In programs with a GPU these operators
-/// only launch.
+/// Find the CPU collectives of a trace, in order of events; none if the trace has GPU work.
+///
+/// Spans of libraries cover the time from call to completion. Without such spans, the requesting operators are used. In
+/// programs with a GPU these operators only launch.
 pub fn host_collectives(trace: &Trace) -> Vec<(EventId, &'static Collective)> {
     if !trace.gpu.is_empty() {
         return Vec::new();

@@ -131,6 +131,7 @@ impl HtaView {
         view
     }
 
+    /// Reserve memory for a number of rows in each column.
     fn reserve(&mut self, rows: usize) {
         self.event.reserve(rows);
         self.start.reserve(rows);
@@ -178,7 +179,8 @@ impl HtaView {
         }
     }
 
-    /// With two or more profiler steps, drop the calls of the last step and the GPU work of dropped calls.
+    /// With two or more profiler steps, drop calls that begin in the last step or later, and GPU work without a kept
+    /// call. With `include_last_step`, drop only calls after the last step.
     fn filter_steps(&mut self, trace: &Trace, include_last_step: bool) {
         let Some((last_start, last_end)) = self.last_step(trace) else { return };
         let keeps =
@@ -277,7 +279,9 @@ fn is_step_name(name: &str) -> bool {
         .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Convert a start and duration in ns to whole µs by HTA's rounding: the start up, the end down. Returns start and end.
+/// Convert a start and duration in ns by HTA's rounding to whole µs: the start up, the end down. Returns start and end
+/// in ns.
+///
 /// HTA adds in `f64`, whose rounding error near whole numbers affects its results, so this function uses the same
 /// arithmetic.
 fn round(start: i64, dur: i64) -> (i64, i64) {

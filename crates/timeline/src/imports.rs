@@ -3,8 +3,8 @@
 use stackline_model::names::IMPORTS;
 use stackline_model::{EventId, EventKind, RECORDING, StrId, Trace};
 
-/// End in ns of the last module import that begins before the first operator of the program's own; `None` if the
-/// recording has no imports.
+/// End in ns of the last module import before the program's first operator outside of imports. `None` without such
+/// imports, and in traces that Stackline did not record.
 pub(crate) fn end_of_imports(trace: &Trace) -> Option<i64> {
     trace.meta.entry(RECORDING)?;
     let is_import: Vec<bool> = trace.strings.iter().map(|name| name.starts_with(IMPORTS)).collect();

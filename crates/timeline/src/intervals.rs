@@ -109,7 +109,7 @@ pub fn intersect<T: Bound>(a: &[(T, T)], b: &[(T, T)]) -> Vec<(T, T)> {
     both
 }
 
-/// Sum of the lengths of spans.
+/// Sum of the lengths of spans; overlaps count several times.
 pub fn total<T: Bound>(spans: &[(T, T)]) -> T {
     spans.iter().fold(T::ZERO, |sum, &(start, end)| sum.plus(end.minus(start)))
 }

@@ -45,6 +45,7 @@ pub enum NameTest {
 }
 
 impl NameTest {
+    /// Test if a name meets this condition.
     fn matches(self, name: &str) -> bool {
         match self {
             Exact(e) => name == e,
@@ -125,7 +126,7 @@ impl<'a> NameTypes<'a> {
         Self { trace, rules, known: vec![None; trace.strings.len()], categories }
     }
 
-    /// Kernel type of a GPU operation's name, computed on first use.
+    /// Kernel type of a GPU operation by its name alone, from the cache or by the rules.
     pub fn type_of(&mut self, name: StrId) -> KernelType {
         match self.known.get(name.index()) {
             Some(Some(kind)) => *kind,
@@ -148,6 +149,7 @@ impl<'a> NameTypes<'a> {
         }
     }
 
+    /// Test if a compiler (XLA) recorded a GPU operation with the category of a collective.
     fn is_collective(&self, event: EventId) -> bool {
         match self.categories.get(event) {
             Some(AttrValue::Str(category)) => xla::is_collective(self.trace.strings.get(category)),

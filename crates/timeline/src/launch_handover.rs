@@ -21,8 +21,8 @@ impl<'a> Handovers<'a> {
         Self { trace, has_run: vec![false; trace.events.len()] }
     }
 
-    /// Test if the host hands an operation to the GPU before its launch call returns, and mark the launch as used. This
-    /// is so for copies to the host, and for further operations of a launch.
+    /// Test if the host hands an operation to the GPU before its launch call returns, and mark the launch as used. True
+    /// for copies to the host, and for further operations of a launch.
     pub fn is_early(&mut self, operation: EventId, launch: EventId) -> bool {
         let has_run = self.has_run.get_mut(launch.index()).is_some_and(|has_run| std::mem::replace(has_run, true));
         has_run || is_copy_to_host(self.trace, operation)

@@ -164,7 +164,8 @@ struct Operations {
 }
 
 impl Operations {
-    /// Collect the operations of the GPU with the most busy time, and of its stream with the most operations.
+    /// Collect the operations of the GPU with the most busy time, and of its stream with the most operations; `None`
+    /// without GPU work.
     fn from_busiest_gpu(trace: &Trace) -> Option<Self> {
         let timed = |gpu: &GpuOpId| trace.events.is_timed(trace.gpu.event[gpu.index()]);
         let times = |gpu: GpuOpId| {
@@ -221,7 +222,8 @@ impl Operations {
         crate::steps::upper_median(&idle).unwrap_or(0)
     }
 
-    /// Check if the operations at these positions delimit a repeated pattern; `None` if the evidence is weak.
+    /// Pattern whose repeats begin with the operations at these positions of the sequence; `None` if the evidence is
+    /// weak.
     fn pattern_at(&self, at: &[u32]) -> Option<LaunchPattern> {
         let at: Vec<usize> = at.iter().map(|&at| at as usize).collect();
         let mut pieces: Vec<(usize, usize)> = at.windows(2).map(|two| (two[0], two[1])).collect();
@@ -256,7 +258,7 @@ impl Operations {
         })
     }
 
-    /// Percentage of `operations` (a number) in all operations of the GPU from the first to the last repeat.
+    /// Percentage that `operations` (a number) is of all GPU operations that start from the first to the last repeat.
     fn percent_of(&self, repeats: &[(i64, i64)], operations: usize) -> Option<u64> {
         let (from, to) = (repeats.first()?.0, repeats.last()?.1);
         let all = self.starts.partition_point(|&at| at < to) - self.starts.partition_point(|&at| at < from);
@@ -302,7 +304,8 @@ fn longest_run(repeats: &[(i64, i64)]) -> (Range<usize>, i64) {
     (longest, pauses_ns)
 }
 
-/// Test if an operation occurs in each iteration of a program but not in each layer.
+/// Test if an operation occurs in each iteration but not in each layer: a copy between host and device, or an optimizer
+/// kernel.
 fn delimits_step(trace: &Trace, event: stackline_model::EventId) -> bool {
     let name = trace.name(event);
     let is_any = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
@@ -312,7 +315,7 @@ fn delimits_step(trace: &Trace, event: stackline_model::EventId) -> bool {
     }
 }
 
-/// Positions of each operation name in the sequence.
+/// Positions of operations with equal names in the sequence: one ascending list per name.
 fn positions(sequence: &[(i64, i64, StrId)]) -> Vec<Vec<u32>> {
     let mut by_name: BTreeMap<StrId, Vec<u32>> = BTreeMap::new();
     for (at, (.., name)) in (0u32..).zip(sequence) {

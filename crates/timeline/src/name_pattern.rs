@@ -61,7 +61,7 @@ impl Pattern {
     }
 }
 
-/// Match the whole `name` against a glob, in linear time except for backtracking to the last `*`.
+/// Test if a glob matches the whole `name`, in linear time except for backtracking to the last `*`.
 fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
     let (mut g, mut n) = (0, 0);
     let mut back: Option<(usize, usize)> = None;

@@ -85,7 +85,7 @@ impl OpTree {
         self.op.is_empty()
     }
 
-    /// Forest node of an operator event.
+    /// Forest node of an operator event; `None` for other events.
     pub fn node_of(&self, event: EventId) -> Option<u32> {
         self.node.get(event.index()).copied().filter(|&n| n != ROOT)
     }
@@ -128,6 +128,7 @@ impl GpuWork {
         self.slice(node, tree.end[node as usize])
     }
 
+    /// GPU operations that the operators of nodes `from..to` launched.
     fn slice(&self, from: u32, to: u32) -> &[GpuOpId] {
         &self.gpu[self.offset[from as usize] as usize..self.offset[to as usize] as usize]
     }

@@ -54,7 +54,8 @@ impl Cost {
         (self.gpu_self > 0 || is_known).then_some(self.gpu_self)
     }
 
-    /// Inclusive GPU time in ns; `None` if work may be missing ([`Self::gpu_self`]).
+    /// Inclusive GPU time in ns; `None` if it is unknown, because missing records are not 0. `is_linked` is true if the
+    /// trace links any GPU work to an operator.
     pub fn gpu_total(&self, is_linked: bool) -> Option<i64> {
         let is_known = self.unrecorded_total == 0 && (self.work_total > 0 || is_linked);
         (self.gpu_total > 0 || is_known).then_some(self.gpu_total)

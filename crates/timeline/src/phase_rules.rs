@@ -60,9 +60,10 @@ impl Phase {
         }
     }
 
-    /// Phase that counts for an event of this phase inside an event of phase `outer`. A forward pass inside the
-    /// backward pass is activation checkpointing and belongs to the backward pass. A loss inside the optimizer (LBFGS)
-    /// belongs to the optimizer.
+    /// Phase that counts for an event of this phase inside an event of phase `outer`: one of these two.
+    ///
+    /// A forward pass inside the backward pass is activation checkpointing and belongs to the backward pass. A loss
+    /// inside the optimizer (LBFGS) belongs to the optimizer.
     pub fn inside(self, outer: Self) -> Self {
         match (self, outer) {
             (Self::Forward | Self::Loss, Self::Backward | Self::Update) => outer,
@@ -138,7 +139,8 @@ pub struct PhaseRule {
 }
 
 impl PhaseRule {
-    /// Phase that counts for an event of this rule inside an event of phase `outer` (see [`Phase::inside`]).
+    /// Phase that counts for an event of this rule inside phase `outer`: the rule's own in the optimizer if
+    /// [`Self::in_closure`], otherwise by [`Phase::inside`].
     pub fn inside(&self, outer: Phase) -> Phase {
         if self.in_closure && outer == Phase::Update { self.phase } else { self.phase.inside(outer) }
     }
@@ -155,13 +157,13 @@ impl PhaseRule {
         Self { in_closure: span.in_closure, ..Self::for_name(phase, span.name.to_owned()) }
     }
 
-    /// Create the rule that assigns a phase to the functions of frameworks that belong to it.
+    /// Create the rule that assigns a phase to the Python functions that framework vocabularies list for this phase.
     fn for_code(phase: TrainingPhase) -> Self {
         let kinds = vec![RuleKind::Python];
         Self { kinds, name: None, code: Some(phase), ..Self::for_name(Phase::from_framework(phase), String::new()) }
     }
 
-    /// Test if the rule matches a name and kind, without links.
+    /// Test if the rule matches a name and kind, without links; `code` returns the framework phase of a Python frame.
     fn matches_kind_and_name(&self, name: &str, kind: RuleKind, code: impl FnOnce() -> Option<TrainingPhase>) -> bool {
         let of_kind = self.kinds.is_empty() || self.kinds.contains(&kind);
         of_kind
@@ -178,7 +180,7 @@ fn matches_pattern(pattern: &str, name: &str) -> bool {
     matches(pattern, name) || pattern.strip_prefix("*/").is_some_and(|rest| matches(rest, name))
 }
 
-/// Phase of a Python frame that belongs to a known framework; `None` for other frames.
+/// Phase of a Python frame, by the function of a known framework; `None` for other frames.
 fn phase_of_frame(name: &str) -> Option<TrainingPhase> {
     let (file, _, function) = frame(name)?;
     phase_of_code(file, function)
@@ -283,7 +285,7 @@ impl<'a> PhaseRuleCache<'a> {
         best.and_then(|at| rules.rules.get(at))
     }
 
-    /// True if a Python frame of this name waits for another thread.
+    /// Test if a Python frame of this name waits for another thread or process.
     pub fn waits(&mut self, name: StrId) -> bool {
         let (trace, rules) = (self.trace, self.rules);
         *self.waits.entry(name).or_insert_with(|| {

@@ -64,7 +64,7 @@ impl Recording {
         self.max_usable_processors().is_some()
     }
 
-    /// Usable processors of one of the trace's processes: the maximum of processes that reused the process ID.
+    /// Usable processors of one of the trace's processes, the maximum if its process ID was reused; `None` if unknown.
     pub fn usable_processors(&self, pid: i64) -> Option<f64> {
         self.processes_with_pid(pid).filter_map(|process| process.usable).max_by(f64::total_cmp)
     }
@@ -98,22 +98,24 @@ impl Recording {
         self.processes.iter().filter(computes).count()
     }
 
-    /// Maximum of usable processors among the trace's processes.
+    /// Maximum of usable processors among the trace's processes; `None` if unknown for all.
     pub fn max_usable_processors(&self) -> Option<f64> {
         self.own_processes().filter_map(|process| process.usable).max_by(f64::total_cmp)
     }
 
-    /// Ratio of usable processors to mean runnable threads in a time range; at least 1.
+    /// Ratio of usable processors to mean runnable threads of all recorded processes in a time range, at least 1;
+    /// `None` if unknown.
     pub fn processor_headroom(&self, from: i64, to: i64) -> Option<f64> {
         let busy = self.total_runnable_threads(from, to).filter(|busy| *busy > 0.0)?;
         Some((self.max_usable_processors()? / busy).max(1.0))
     }
 
+    /// Processes of this trace with a process ID; several if the system reused the ID.
     fn processes_with_pid(&self, pid: i64) -> impl Iterator<Item = &RecordedProcess> {
         self.own_processes().filter(move |process| process.pid == pid)
     }
 
-    /// Recording overhead per operator, from the process with the most measured operators.
+    /// Recording overhead per operator, from the process with the most measured operators; `None` if not measured.
     pub fn operator_cost(&self) -> Option<OperatorCost> {
         self.own_processes().filter_map(|process| process.cost).max_by(|a, b| a.measured.total_cmp(&b.measured))
     }
@@ -127,8 +129,8 @@ fn mean_runnable<'r>(processes: impl Iterator<Item = &'r RecordedProcess>, from:
 }
 
 impl RecordedProcess {
-    /// Cumulative time of the process's threads at a time, in ns, interpolated linearly between observations. The first
-    /// observation includes time before the recording, so earlier times get its value.
+    /// Cumulative ns of the process's threads at a time, interpolated linearly between observations; `of` selects
+    /// running or waiting. The first observation includes time before the recording, so earlier times get its value.
     fn cumulative_at(&self, at: i64, of: impl Fn(&(i64, f64, f64)) -> f64) -> Option<f64> {
         let next = self.loads.partition_point(|load| load.0 < at);
         let (Some(before), Some(after)) = (next.checked_sub(1).map(|i| &self.loads[i]), self.loads.get(next)) else {
@@ -139,12 +141,13 @@ impl RecordedProcess {
         Some(of(before) + (of(after) - of(before)) * part)
     }
 
-    /// Cumulative ns in which the threads ran or waited for a processor.
+    /// Cumulative ns until `at` in which the threads ran or waited for a processor; `None` without observations.
     fn runnable_ns_at(&self, at: i64) -> Option<f64> {
         self.cumulative_at(at, |load| load.1 + load.2)
     }
 }
 
+/// Parse a process from the JSON metadata of a recording; invalid values become unknown.
 fn parse_process(value: &Value) -> RecordedProcess {
     let number = |value: &Value| value.as_f64().filter(|number| number.is_finite() && *number >= 0.0);
     let load = |load: &Value| Some((load[0].as_i64()?, number(&load[1])?, number(&load[2])?));

@@ -3,8 +3,8 @@
 /// Half width of a 95 % interval of the normal distribution, in standard deviations.
 const DEVIATIONS: f64 = 1.96;
 
-/// Confidence bounds of the mean of a Poisson distribution, from one observed count (cube roots of counts are nearly
-/// normal: Wilson and Hilferty 1931).
+/// 95 % confidence bounds of the mean of a Poisson distribution, from one observed count. Cube roots of counts are
+/// nearly normal (Wilson and Hilferty 1931).
 pub fn count_bounds(count: usize) -> (f64, f64) {
     let bound = |count: f64, sign: f64| {
         let root = 1.0 - 1.0 / (9.0 * count) + sign * DEVIATIONS / (3.0 * count.sqrt());
@@ -14,7 +14,7 @@ pub fn count_bounds(count: usize) -> (f64, f64) {
     (low, bound(count as f64 + 1.0, 1.0))
 }
 
-/// Confidence bounds of the share of `some` among `all` samples (Wilson 1927).
+/// 95 % confidence bounds of the share of `some` among `all` samples, from 0 to 1 (Wilson 1927).
 pub fn share_bounds(some: usize, all: usize) -> (f64, f64) {
     if all == 0 {
         return (0.0, 1.0);

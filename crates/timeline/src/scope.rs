@@ -35,7 +35,8 @@ impl Scope {
         Self { steps, ..Self::default() }
     }
 
-    /// Resolve the scope for an analysis with the given default window.
+    /// Replace the scope by the steps that [`StepSelection`] selects, if `chosen` or the default window of the analysis
+    /// asks for steps; otherwise unchanged.
     #[must_use]
     pub fn resolve(&self, window: DefaultWindow, trace: &Trace) -> Self {
         let of_steps = self.chosen || window == DefaultWindow::Steps;
@@ -51,14 +52,14 @@ impl Scope {
         }
     }
 
-    /// Create a filter for events of CPU threads. It accepts all that start in the window of the steps, in all
+    /// Create a filter for events of CPU threads. The filter accepts all that start in the window of the steps, in all
     /// processes and also between steps. For GPU work use [`Self::gpu_work`], which filters by execution time.
     pub fn host_work<'a>(&self, trace: &'a Trace) -> HostFilter<'a> {
         HostFilter { trace, window: self.steps.map(|numbers| host_window_of(trace, numbers).unwrap_or((0, 0))) }
     }
 
-    /// Create a filter for GPU operations. It accepts all that run in the window of the steps, independent of their
-    /// launch.
+    /// Create a filter for GPU operations. The filter accepts all that run in the window of the steps, independent of
+    /// their launch.
     pub fn gpu_work<'a>(&self, trace: &'a Trace) -> GpuFilter<'a> {
         let window = self.steps.map(|_| StepSelection::select(trace, self).window(trace).unwrap_or((0, 0)));
         GpuFilter { trace, window }

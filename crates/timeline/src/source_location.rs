@@ -85,6 +85,7 @@ impl<'a> SourceLocations<'a> {
         Self { trace, kinds: trace.strings.iter().map(kind_of).collect(), called_from: trace.attr(CALLED_FROM) }
     }
 
+    /// Kind of a name, from the cache if filled.
     fn kind(&self, name: StrId) -> NameKind {
         self.kinds.get(name.index()).copied().unwrap_or_else(|| kind_of(self.trace.strings.get(name)))
     }
@@ -165,7 +166,8 @@ impl<'a> SourceLocations<'a> {
         key.frame.is_some() && self.kind(key.frame) == NameKind::OwnFrame
     }
 
-    /// Line at which a function called another one, if the call site was recorded.
+    /// Line at which the function `caller` called `callee`; `None` if the call site was not recorded, or is in another
+    /// file.
     fn line_of_call(&self, caller: StrId, callee: EventId) -> Option<u32> {
         let strings = &self.trace.strings;
         let (file, line) = strings.get(self.called_from.text(callee)?).rsplit_once(':')?;
@@ -173,12 +175,13 @@ impl<'a> SourceLocations<'a> {
         (file == of).then(|| line.parse().ok())?
     }
 
-    /// Innermost frame of the user's own code in a recorded stack. Stacks contain the executed line.
+    /// Innermost frame of the user's own code in a recorded stack; `None` if there is none. Stacks contain the executed
+    /// line.
     fn own_frame_of(&self, stack: StackId) -> Option<StrId> {
         self.trace.stacks.names(Some(stack)).find(|&name| self.kind(name) == NameKind::OwnFrame)
     }
 
-    /// Outermost frame of a recorded Python stack.
+    /// Outermost frame of a recorded Python stack, also of library code.
     fn outermost_of(&self, stack: StackId) -> StrId {
         self.trace.stacks.names(Some(stack)).last().unwrap_or_default()
     }

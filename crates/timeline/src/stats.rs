@@ -47,7 +47,7 @@ pub fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(0.0, |a, b| a + b)
 }
 
-/// Mean and sample standard deviation of values; none for too few values.
+/// Mean and sample standard deviation of values; `None` for fewer than one or two values.
 pub fn mean_std(values: &[f64]) -> (Option<f64>, Option<f64>) {
     if values.is_empty() {
         return (None, None);
@@ -58,7 +58,7 @@ pub fn mean_std(values: &[f64]) -> (Option<f64>, Option<f64>) {
     (Some(mean), (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt()))
 }
 
-/// Quantile `q` of sorted numbers, interpolated between neighbors.
+/// Quantile `q` (0 to 1) of sorted numbers, interpolated linearly between neighbors; `None` without numbers.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = q.clamp(0.0, 1.0) * last as f64;
@@ -93,7 +93,7 @@ pub fn columns(rows: &[Describe], unit: Unit) -> Vec<Column> {
     ]
 }
 
-/// `part` of `whole` in percent; `None` if `whole` is 0.
+/// `part` of `whole` in percent; `None` if `whole` is not positive.
 pub fn percent(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| 100.0 * part / whole)
 }

@@ -34,7 +34,8 @@ struct OtherCycle {
 }
 
 impl<'a> Cycle<'a> {
-    /// Select the cycle with the most steps in a range of step numbers; `None` selects all numbers.
+    /// Select the cycle with the most steps (the last of equal ones) in a range of step numbers; `None` selects all
+    /// numbers.
     pub fn from_trace(trace: &'a Trace, numbers: Option<(i64, i64)>) -> Self {
         let chosen = |step: &&Step| numbers.is_none_or(|(first, last)| (first..=last).contains(&step.number));
         let steps: Vec<&Step> = trace.steps.iter().filter(chosen).collect();
@@ -221,7 +222,7 @@ fn number_range(steps: &[&Step]) -> Option<(i64, i64)> {
     Some((numbers().min()?, numbers().max()?))
 }
 
-/// Steps in a range of step numbers, both ends included, that are in one cycle of the recording.
+/// Steps in a range of step numbers, both ends included, that are in the cycle of the recording with the most of them.
 pub fn numbered_steps(trace: &Trace, (first, last): (i64, i64)) -> Vec<&Step> {
     Cycle::from_trace(trace, Some((first, last))).steps
 }

@@ -56,16 +56,16 @@ impl RepeatedSpans {
         Self::all_numbered(trace).into_iter().max_by_key(|(all_ns, _)| *all_ns).map(|(_, found)| found)
     }
 
-    /// Find the loop of numbered spans whose count is nearest to that of the trace's steps. This excludes epochs, which
-    /// are much fewer.
+    /// Find the loop of numbered spans whose count is nearest to that of the trace's steps. Epochs, which are much
+    /// fewer, are thereby excluded.
     fn find_nearest_to_steps(trace: &Trace) -> Option<Self> {
         let steps = trace.steps.len();
         let like = Self::all_numbered(trace).into_iter().filter(|(_, found)| MAX_STEPS_PER_SPAN * found.spans >= steps);
         like.min_by_key(|(all_ns, found)| (found.spans.abs_diff(steps), Reverse(*all_ns))).map(|(_, found)| found)
     }
 
-    /// Find the loop of spans with one name that takes most of the program's main loop. Spans within other spans of the
-    /// program are excluded, and so are spans that contain nothing, such as waits, and operators.
+    /// Find the loop of equally named spans with the most total time, at least a fifth of the trace. Spans within other
+    /// spans of the program are excluded, and so are spans that contain nothing, such as waits, and operators.
     fn find_equally_named(trace: &Trace) -> Option<Self> {
         let (start, end) = trace.span()?;
         let mut loops: BTreeMap<(TrackId, StrId), Vec<(i64, EventId)>> = BTreeMap::new();
@@ -94,8 +94,9 @@ impl RepeatedSpans {
         main.max_by_key(|(all_ns, _)| *all_ns).map(|(_, found)| found)
     }
 
-    /// All loops of non-overlapping spans with increasing numbers on a thread, each with its total time in ns. The
-    /// names are equal up to the number. If they differ after it, all of them are one loop, and those of each name
+    /// All loops of non-overlapping spans with increasing numbers on a thread, each with its total time in ns.
+    ///
+    /// The names are equal up to the number. If they differ after it, all of them are one loop, and those of each name
     /// another one.
     fn all_numbered(trace: &Trace) -> Vec<(i64, Self)> {
         let Some((start, end)) = trace.span() else { return Vec::new() };
@@ -310,9 +311,10 @@ pub enum LikelySteps {
     Pattern(LaunchPattern),
 }
 
-/// Find spans or a launch pattern that look like steps; `None` if the trace has steps. Spans that the program numbers
-/// take precedence over repeated launches. These take precedence over spans of one name, which may be a phase of a
-/// step.
+/// Find spans or a launch pattern that look like steps; `None` if the trace has steps, or nothing repeats.
+///
+/// Spans that the program numbers take precedence over repeated launches. Repeated launches take precedence over spans
+/// of one name, which may be a phase of a step.
 #[must_use]
 pub fn likely_steps(trace: &Trace) -> Option<LikelySteps> {
     if !trace.steps.is_empty() {

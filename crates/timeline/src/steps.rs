@@ -91,9 +91,10 @@ impl StepSelection {
         Self { choice: WindowChoice::From(end), notes: vec![note], ..whole }
     }
 
-    /// For each of [`Trace::steps`], the reason why the selection excludes it; `None` for selected steps. Lengths of
-    /// steps are known independent of their window, so all steps of a recording with unrecorded steps are selected,
-    /// except warm-up.
+    /// For each of [`Trace::steps`], the reason why the selection excludes the step; `None` for selected steps.
+    ///
+    /// Lengths of steps are known independent of their window, so all steps of a recording with unrecorded steps are
+    /// selected, except warm-up.
     pub fn exclusion_reasons(&self, trace: &Trace) -> Vec<Option<&'static str>> {
         let (WindowChoice::Steps(from, to) | WindowChoice::StepsWithWork(from, to)) = self.choice else {
             return vec![None; trace.steps.len()];
@@ -144,7 +145,8 @@ pub fn has_unrecorded_steps(trace: &Trace) -> bool {
     trace.meta.format == RECORDING_FORMAT && !trace.pauses().is_empty()
 }
 
-/// Note that the trace has only some of the requested steps; `None` if it has all or none.
+/// Note that the trace has only some of the requested step numbers; `None` if the trace has both ends of the range, or
+/// no step in it.
 fn missing_steps(trace: &Trace, (from, to): (i64, i64)) -> Option<String> {
     let numbers = || trace.steps.iter().map(|step| step.number).filter(|number| (from..=to).contains(number));
     let (first, last) = (numbers().min()?, numbers().max()?);
@@ -163,7 +165,8 @@ pub fn default_window(selections: &[StepSelection]) -> Option<(String, Vec<Strin
     }
 }
 
-/// Window on the CPU from the first start to the last end of some steps, in ns since the trace's base.
+/// Window on the CPU from the first start to the last end of some steps, in ns since the trace's base; `None` without
+/// steps.
 fn host_window(steps: &[&Step]) -> Option<(i64, i64)> {
     Some((steps.iter().map(|step| step.start).min()?, steps.iter().map(|step| step.end).max()?))
 }
@@ -195,8 +198,8 @@ pub fn bounding_steps(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<
     Some((first, last))
 }
 
-/// Test if GPU work changes the window of steps compared to their spans on the CPU. This is not the case if the steps
-/// launched no work and no earlier work reaches into them, or if earlier work outlasts all of theirs.
+/// Test if GPU work changes the window of steps compared to their spans on the CPU. False if the steps launched no work
+/// and no earlier work reaches into them, or if earlier work outlasts all of theirs.
 fn has_work(trace: &Trace, work: &LaunchedWork, numbers: (i64, i64)) -> bool {
     let steps = numbered_steps(trace, numbers);
     let (Some(host), Some(window)) = (host_window(&steps), work.window(trace, &steps)) else {
@@ -210,7 +213,7 @@ fn has_work(trace: &Trace, work: &LaunchedWork, numbers: (i64, i64)) -> bool {
 /// Number and length with GPU work (ns) of each step, in time order.
 type Lengths = Vec<(i64, i64)>;
 
-/// Number and length of all steps with a duration above zero, by process.
+/// Number and length with GPU work (ns) of the given steps, by process; without steps of zero duration on the CPU.
 fn timed_steps(trace: &Trace, work: &LaunchedWork, steps: &[&Step]) -> BTreeMap<Key, Lengths> {
     let mut of_processes: BTreeMap<Key, Lengths> = BTreeMap::new();
     for step in steps.iter().filter(|step| step.end > step.start) {
@@ -234,6 +237,7 @@ struct DefaultSteps<'a> {
 }
 
 impl<'a> DefaultSteps<'a> {
+    /// Collect the timed steps of the cycle with the most steps, and find the warm-up steps among them.
     fn from_trace(trace: &'a Trace, work: &LaunchedWork) -> Self {
         let cycle = Cycle::from_trace(trace, None);
         let of_processes = timed_steps(trace, work, &cycle.steps);
@@ -263,6 +267,7 @@ struct WarmUps {
 }
 
 impl WarmUps {
+    /// Find the warm-up steps of each process.
     fn new(of_processes: &BTreeMap<Key, Lengths>) -> Self {
         let mut found = BTreeMap::new();
         for (&process, steps) in of_processes {
@@ -337,7 +342,8 @@ pub struct StartUp {
 }
 
 impl StartUp {
-    /// Measure the time before the first step; `None` if shorter than half of a step, or if the recording paused in it.
+    /// Measure the time before the first step. `None` without steps, if shorter than half of a median step, or if the
+    /// recording paused before the step.
     #[must_use]
     pub fn from_trace(trace: &Trace) -> Option<Self> {
         let (start, _) = trace.span()?;
@@ -390,8 +396,8 @@ pub fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
     spans_with(trace, trace.launched_work())
 }
 
-/// A first step that takes more than this many times the median of the others is warm-up. A last step that takes less
-/// than the median divided by this number is cut off.
+/// Ratio of a first step to the median of the others, above which the step is warm-up. A last step that takes less than
+/// the median divided by this number is cut off.
 pub const WARM_UP_RATIO: i64 = 2;
 
 /// Start and end of each step with its GPU work, in ns; only GPU operations for which `counts` is true are included.

@@ -12,8 +12,8 @@ pub enum WindowChoice {
     From(i64),
     /// Steps with a number in a range, both included: from the start of the first to the end of the last.
     Steps(i64, i64),
-    /// Steps with their GPU work, for throughput: from the end of all GPU work launched before them to the end of all GPU
-    /// work launched in them. If the host runs ahead of the GPU, this is the GPU's time for the steps.
+    /// Steps with their GPU work, for throughput: from the end of all earlier launched GPU work to the end of their
+    /// own. If the host runs ahead of the GPU, this is the GPU's time for the steps.
     StepsWithWork(i64, i64),
     /// GPU work between two times, in ns since the trace's base: inferred steps of programs without step marks
     /// ([`crate::launch_pattern`]).

@@ -57,10 +57,11 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Remaining share of a ring's AllReduce: by the model, and at most.
+/// Remaining share of a ring's AllReduce time with ReduceScatter: by the model, and at most.
 const REMAINING: f64 = 0.5;
 const MAX_REMAINING: f64 = 0.6;
 
+/// Find process groups whose ranks all-reduce gradients, although each rank keeps only a shard.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut by_group: BTreeMap<Option<StrId>, Vec<Collective>> = BTreeMap::new();
     for collective in context.collectives() {
@@ -71,6 +72,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_group.into_values().filter_map(|of| group_candidate(context, &of)).collect()
 }
 
+/// Candidate for one process group: all AllReduces if as many elements are gathered, else those of sharded gradients.
 fn group_candidate(context: &RuleContext<'_>, of: &[Collective]) -> Option<Candidate> {
     let elements = |of: &[Collective]| of.iter().filter_map(|c| c.elements).fold(0, i64::saturating_add);
     let is_gather = |c: &&Collective| matches!(c.family, "all_gather" | "broadcast");
@@ -98,6 +100,7 @@ fn keeps_only_a_shard(context: &RuleContext<'_>, event: EventId) -> bool {
     })
 }
 
+/// Candidate for AllReduces that ReduceScatter could replace; `None` if there are none.
 fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, support: Support) -> Option<Candidate> {
     let mut by_size: BTreeMap<i64, Vec<EventId>> = BTreeMap::new();
     for reduce in reduces {

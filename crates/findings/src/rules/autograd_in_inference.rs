@@ -47,6 +47,7 @@ const NODE_NS: f64 = 2_400.0;
 /// Bounds for faster and slower hosts.
 const BOUNDS_NS: [f64; 2] = [800.0, 5_000.0];
 
+/// Find operators that create autograd nodes in a program that never trains; at most one candidate.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     if is_training(context) {
         return Vec::new();
@@ -91,7 +92,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     shorter(NODE_NS).map(candidate).into_iter().collect()
 }
 
-/// True if anything in the whole trace indicates that a model is trained.
+/// Test if anything in the whole trace indicates training: backward links or nodes, or an optimizer.
 fn is_training(context: &RuleContext<'_>) -> bool {
     let trace = context.trace();
     let is_of_training = |name: &str| {
@@ -123,9 +124,10 @@ fn nodes(context: &RuleContext<'_>) -> (i64, Vec<EventId>) {
     (numbers.into_values().map(growth).sum(), context.outermost(&numbered))
 }
 
-/// Number of autograd nodes that a thread's operators create, from pairs of start and sequence number. An operator has
-/// the number of the node that it may create, so the next number is greater by one if it did. Unrecorded operators in
-/// between may have created any number of nodes, so each pair counts at most one.
+/// Number of autograd nodes that a thread's operators create, from pairs of start and sequence number.
+///
+/// An operator has the number of the node that it may create, so the next number is greater by one if it did.
+/// Unrecorded operators in between may have created any number of nodes, so each pair counts at most one.
 fn growth(mut numbers: Vec<(i64, i64)>) -> i64 {
     numbers.sort_unstable();
     numbers.windows(2).map(|pair| (pair[1].1 - pair[0].1).clamp(0, 1)).sum()

@@ -56,6 +56,7 @@ const MIN_LATER_STEPS: usize = 2;
 const AUTOTUNERS: &[&[&str]] =
     &[&["triton/runtime/autotuner.py(", "): _bench"], &["flashinfer/autotuner.py(", "): _profile_single_kernel"]];
 
+/// Test if a Python frame runs the candidates of an autotuner (Triton, FlashInfer).
 fn is_autotuner(name: &str) -> bool {
     AUTOTUNERS.iter().any(|parts| super::matches_parts(name, parts))
 }
@@ -69,6 +70,7 @@ struct Search {
     remaining_ns: i64,
 }
 
+/// Find source locations at which later steps still search for the fastest kernel.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut groups = searches_by_location(context, convolution_searches(context));
     groups.extend(searches_by_location(context, autotuner_searches(context)));
@@ -103,7 +105,7 @@ fn searches_by_location(context: &RuleContext<'_>, searches: Vec<Search>) -> Vec
     context.by_place(&spans).into_iter().filter_map(counted).collect()
 }
 
-/// True if a search is in a step after the first.
+/// Test if a search is in a step of the window after the trace's first step.
 fn is_late(context: &RuleContext<'_>, span: EventId) -> bool {
     context.step_of(context.later_steps(), span).is_some()
 }
@@ -124,6 +126,7 @@ fn waits_by_convolution(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<Even
     waits
 }
 
+/// Convolutions that try several kernels and wait for each; empty if only the first step does so.
 fn convolution_searches(context: &RuleContext<'_>) -> Vec<Search> {
     let trace = context.trace();
     let waits = waits_by_convolution(context).into_iter().filter(|(_, waits)| waits.len() >= MIN_WAITS);
@@ -157,6 +160,7 @@ fn convolution_searches(context: &RuleContext<'_>) -> Vec<Search> {
     searches.map(search).collect()
 }
 
+/// Runs of an autotuner's candidates (Triton, FlashInfer) in the window, with all GPU work that they launched.
 fn autotuner_searches(context: &RuleContext<'_>) -> Vec<Search> {
     let spans = context.outermost(&context.named(&[EventKind::PythonFunction], is_autotuner));
     let removable = |span: EventId| {
@@ -169,6 +173,7 @@ fn autotuner_searches(context: &RuleContext<'_>) -> Vec<Search> {
     spans.into_iter().map(|span| Search { span, removable: removable(span), remaining_ns: 0 }).collect()
 }
 
+/// Candidate for the searches at one source location; `None` below the share of the critical path.
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Search]) -> Option<Candidate> {
     let trace = context.trace();
     let (later, all) = (context.later_steps(), &trace.steps);
@@ -217,7 +222,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Searc
     })
 }
 
-/// Number of steps with a search.
+/// Number of the given steps with a search.
 fn steps_with(context: &RuleContext<'_>, steps: &[Step], searches: &[&Search]) -> usize {
     context.steps_with(steps, searches.iter().map(|search| search.span)).len()
 }

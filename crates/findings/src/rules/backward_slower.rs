@@ -52,13 +52,14 @@ pub(super) const RULE: Rule = Rule {
 /// Ratio of backward to forward time after the change.
 const USUAL_RATIO: f64 = 2.0;
 
-/// True for operators that read some rows of a table. Their gradient covers the whole table, however few rows were
-/// read.
+/// Test by its name if an operator reads some rows of a table. Their gradient covers the whole table, however few rows
+/// were read.
 fn reads_table(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["embedding", "gather", "index_select"].iter().any(|part| name.contains(part))
 }
 
+/// Kernels of the forward and backward passes of one operator, over all modules of a class.
 #[derive(Default)]
 struct Group {
     /// Source location of the first operator.
@@ -67,6 +68,7 @@ struct Group {
     backward: Vec<EventId>,
 }
 
+/// Find operators whose backward pass takes several times as long on the GPU as the forward pass.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let mut types = context.kernel_types();
@@ -97,6 +99,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     groups.into_iter().filter_map(|((_, name), group)| candidate(context, name, group)).collect()
 }
 
+/// Candidate for the backward pass of one operator; `None` below the ratio or the share of GPU time.
 fn candidate(context: &RuleContext<'_>, name: &str, Group { place, forward, backward }: Group) -> Option<Candidate> {
     let (forward_ns, backward_ns) = (context.total(&forward), context.total(&backward));
     let times = backward_ns as f64 / forward_ns.max(1) as f64;

@@ -47,6 +47,7 @@ pub(super) const RULE: Rule = Rule {
 /// Upper limit of plausible threads per block.
 const MAX_THREADS: i64 = 1 << 16;
 
+/// Find hot kernels whose number of threads per block is not a multiple of the warp size.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let Some(group) = warp_size(&context.devices()) else { return Vec::new() };
     let kernels = context.kernels();
@@ -67,14 +68,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     .collect()
 }
 
-/// Property that all devices of the trace share; none if devices differ.
+/// Property that all devices of the trace share; `None` if devices differ, or if unknown.
 pub(super) fn common_property<T: PartialEq>(devices: &[Device], property: impl Fn(&Device) -> Option<T>) -> Option<T> {
     let mut all: Vec<Option<T>> = devices.iter().map(property).collect();
     all.dedup();
     if all.len() == 1 { all.pop()? } else { None }
 }
 
-/// Threads per warp or wavefront: recorded, or else by product name.
+/// Threads per warp or wavefront, common to all devices: recorded, or else by vendor or product; `None` if unknown.
 pub(super) fn warp_size(devices: &[Device]) -> Option<i64> {
     common_property(devices, |device| match device.vendor {
         _ if device.warp_size.is_some() => device.warp_size,
@@ -85,12 +86,13 @@ pub(super) fn warp_size(devices: &[Device]) -> Option<i64> {
     })
 }
 
-/// Product of the sizes of a kernel's `block` or `grid`: threads per block, or blocks per grid.
+/// Product of the sizes of a kernel's `block` or `grid`: threads per block, or blocks per grid; `None` if not recorded.
 pub(super) fn launch_size(context: &RuleContext<'_>, key: &str, kernel: EventId) -> Option<i64> {
     let sizes = context.json(key, kernel)?;
     sizes.as_array()?.iter().map(Value::as_i64).try_fold(1_i64, |product, n| product.checked_mul(n?))
 }
 
+/// Candidate for launches of one kernel with one block size; `None` below the share of GPU time.
 fn candidate(
     context: &RuleContext<'_>,
     name: &str,

@@ -61,6 +61,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Find Python functions that take a large share of the step outside of operators, in programs without a GPU.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     // SL005 covers programs with a GPU.
     if context.uses_gpu() {
@@ -89,6 +90,7 @@ struct Names<'s, 'a> {
 }
 
 impl<'s, 'a> Names<'s, 'a> {
+    /// Classify all names of the trace.
     fn new(context: &'s RuleContext<'a>) -> Self {
         let names = || context.trace().strings.iter();
         Self { context, framework: names().map(is_framework).collect(), other: names().map(is_of_other_rule).collect() }
@@ -116,6 +118,7 @@ pub(super) fn is_framework(name: &str) -> bool {
     name.starts_with(MODULE_PREFIX) || is_in_package(name, TORCH) || is_framework_code(name)
 }
 
+/// Test if another rule covers a frame: waits, logging, preprocessing, loading, garbage collection or compilation.
 fn is_of_other_rule(name: &str) -> bool {
     let kinds = [host_waits::kind_of, logging_in_step::kind_of, preprocessing::kind_of];
     dataloader_starved::takes_batch(name)
@@ -124,7 +127,7 @@ fn is_of_other_rule(name: &str) -> bool {
         || kinds.iter().any(|kind_of| kind_of(name).is_some())
 }
 
-/// Build a candidate from CPU samples of a Python function between operators.
+/// Candidate from CPU samples of a Python function between operators; `None` if the share is small.
 fn sampled_candidate(
     context: &RuleContext<'_>,
     place: SourceLocation,
@@ -184,9 +187,11 @@ impl CpuTimes {
         found
     }
 
-    /// Share of the sampled time in the time in which its thread did not wait for a processor, in percent. Other
-    /// programs on the machine lengthen steps, but not the Python code. The wait for processors, as counted by the
-    /// system for the process, is split among threads by their CPU time, and subtracted.
+    /// Share of the sampled time in the time in which its thread did not wait for a processor, in percent; 0 if
+    /// unknown.
+    ///
+    /// Other programs on the machine lengthen steps, but not the Python code. The wait for processors, as counted by
+    /// the system for the process, is split among threads by their CPU time, and subtracted.
     fn share_of_processor(&self, context: &RuleContext<'_>, seen: &SampledWork) -> f64 {
         let (from, to) = context.window();
         let window = context.steps_ns() as f64;
@@ -231,6 +236,7 @@ fn call_candidates(context: &RuleContext<'_>, names: &Names<'_, '_>, least_ns: i
     long.filter_map(|(place, ns, calls)| location_candidate(context, place, (ns, calls))).collect()
 }
 
+/// Candidate for recorded calls at one source location, with their Python time in ns; `None` if the share is small.
 fn location_candidate(
     context: &RuleContext<'_>,
     place: SourceLocation,

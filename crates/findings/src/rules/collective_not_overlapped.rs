@@ -47,6 +47,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Find collectives on the critical path that no computation overlaps, one candidate per kernel name.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut types = context.kernel_types();
     let mut collectives = context.gpu_work();

@@ -45,6 +45,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Find collectives of equal name and size of which some take much longer than the median.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let mut types = context.kernel_types();
@@ -59,6 +60,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     groups.into_iter().filter_map(|((name, _), of)| candidate(context, trace.strings.get(name), of)).collect()
 }
 
+/// Candidate for the long calls among collectives of equal name and size; `None` for few calls, or without long ones.
 fn candidate(context: &RuleContext<'_>, name: &str, of: Vec<EventId>) -> Option<Candidate> {
     let lengths = context.lengths(&of);
     let median = *lengths.get(lengths.len() / 2)?;

@@ -62,6 +62,7 @@ pub(super) const RULE: Rule = Rule {
 /// First word of titles on copies of whole objects.
 pub(super) const DEEP: &str = "copy.deepcopy";
 
+/// Find copies that only reorder or duplicate tensors, one candidate per source location; `copy.deepcopy` separately.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let copies = if context.uses_gpu() { copies_on_gpu(context) } else { copies_on_cpu(context) };
     // Stacks of operators are inspected only if the trace has such a frame.
@@ -81,7 +82,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     deep.chain(plain).collect()
 }
 
-/// True for frames of Python's `copy.deepcopy`, or of PyTorch's functions in it.
+/// Test if a frame name is that of Python's `copy.deepcopy`, or of PyTorch's functions in it.
 pub(super) fn is_deep_frame(name: &str) -> bool {
     super::matches_parts(name, &["copy.py(", "): deepcopy"])
         || super::matches_parts(name, &["torch/_tensor.py(", "): __deepcopy__"])
@@ -194,7 +195,7 @@ fn is_reordering(name: &str) -> bool {
     name.contains("direct_copy_kernel") && name.contains("nocast") && !name.contains("vectorized_elementwise_kernel")
 }
 
-/// Outermost operators that change the memory layout and did copy.
+/// Outermost operators that reorder or clone a tensor without conversion and did copy.
 fn copies_on_cpu(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let copies = context.named(&[EventKind::Operator], |name| name == aten::COPY);
@@ -209,6 +210,7 @@ fn copies_on_cpu(context: &RuleContext<'_>) -> Vec<EventId> {
     found
 }
 
+/// Candidate for copies at one source location; `None` if the share is small.
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<EventId>) -> Option<Candidate> {
     let ns = context.total(&copies);
     let (share, owner, removable) = if context.uses_gpu() {

@@ -82,6 +82,7 @@ const MAX_WORKERS: f64 = 16.0;
 /// Minimum ratio of threads that fit on the processors to current threads; below it, more workers do not help.
 const MIN_HEADROOM: f64 = 1.15;
 
+/// Find out if loading data is on the critical path; at most one candidate, with the number of workers to add.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let on_path = context.path_ns_of(Category::HostDataLoading);
     let share = context.percent(on_path);
@@ -139,7 +140,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     }]
 }
 
-/// Calls in which the program takes a batch.
+/// Outermost calls of the window in which the program takes a batch from its loader.
 fn take_calls(context: &RuleContext<'_>) -> Vec<EventId> {
     let kinds = [EventKind::Annotation, EventKind::Operator, EventKind::PythonFunction];
     context.outermost(&context.named(&kinds, takes_batch))
@@ -157,6 +158,7 @@ struct LoaderCapacity {
 }
 
 impl LoaderCapacity {
+    /// Measure the median number of workers during the calls that take a batch, and the processors in the window.
     fn new(context: &RuleContext<'_>, take_calls: &[EventId]) -> Self {
         let (events, seen) = (&context.trace().events, context.loader_workers());
         let at = |&take: &EventId| seen.during(events.start[take.index()], events.end(take)).count();
@@ -172,11 +174,13 @@ impl LoaderCapacity {
         }
     }
 
+    /// Test if all processors are busy, so that more workers do not help; false if unknown.
     fn is_full(&self) -> bool {
         self.headroom.is_some_and(|headroom| headroom < MIN_HEADROOM)
     }
 
-    /// Upper bound of the gain if all computation is spread over the processors, in ns of the whole window.
+    /// Upper bound of the gain if all computation is spread over the processors, in ns of the whole window; `None` if
+    /// unknown.
     fn max_gain_ns(&self, context: &RuleContext<'_>) -> Option<i64> {
         self.headroom.map(|headroom| (context.steps_ns() as f64 * (1.0 - 1.0 / headroom)) as i64)
     }
@@ -192,6 +196,7 @@ impl LoaderCapacity {
         spare.unwrap_or(f64::INFINITY).clamp(1.0, MAX_WORKERS * workers)
     }
 
+    /// Facts of the finding: existing workers, usable processors, and threads that need one, if known.
     fn facts(&self) -> impl Iterator<Item = Fact> {
         let number = |name, value: Option<f64>| value.map(|value| Fact { name, value, unit: Unit::None });
         let workers = (self.workers > 0).then(|| Fact::count("workers", self.workers));

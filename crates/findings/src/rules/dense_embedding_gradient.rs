@@ -84,6 +84,7 @@ struct Table {
     is_multiplied: bool,
 }
 
+/// Find embedding tables with dense gradients of which a lookup reads few rows; at most one candidate for all.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let operators = context.operators();
     let mut tables = tables(context, &operators);
@@ -92,11 +93,12 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     }
     add_work(context, &operators, &mut tables);
     let largest_share = context.setting("rows") / 100.0;
-    tables.retain(|&(rows, _), table| !table.is_multiplied && used(rows, table.largest) <= largest_share);
+    tables.retain(|&(rows, _), table| !table.is_multiplied && used_share(rows, table.largest) <= largest_share);
     candidate(context, &tables).into_iter().collect()
 }
 
-fn used(rows: i64, indices: i64) -> f64 {
+/// Share of a table's rows that a number of looked-up indices can cover, 0 to 1.
+fn used_share(rows: i64, indices: i64) -> f64 {
     (indices as f64 / rows.max(1) as f64).min(1.0)
 }
 
@@ -125,7 +127,8 @@ fn tables(context: &RuleContext<'_>, operators: &[EventId]) -> BTreeMap<Shape, T
     tables
 }
 
-/// Add the work of operators on the tables among their inputs.
+/// Add to each table its lookup operator, and the outermost operators that process all rows; mark tables in matrix
+/// products.
 fn add_work(context: &RuleContext<'_>, operators: &[EventId], tables: &mut BTreeMap<Shape, Table>) {
     let trace = context.trace();
     let column = trace.attr("Input Dims");
@@ -195,11 +198,12 @@ fn tables_in_inputs(dims: &str, is_table: impl Fn(Shape) -> bool) -> Vec<(Shape,
     found.into_iter().collect()
 }
 
+/// Sizes of a tensor's dimensions, from its recorded shape; empty for other values.
 fn sizes(shape: &Value) -> Vec<i64> {
     shape.as_array().into_iter().flatten().filter_map(Value::as_i64).collect()
 }
 
-/// One candidate for all embedding tables, as one operator of an optimizer often processes all of them.
+/// One candidate for all embedding tables, as one optimizer operator often processes all; `None` if the share is small.
 fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Option<Candidate> {
     let uses_gpu = context.uses_gpu();
     let works: Vec<(&Shape, &Table, Work)> = tables
@@ -217,7 +221,7 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
     }
     let [likely, least, most] = REMAINING.map(|times| edits(context, &works, times));
     let whole = if uses_gpu { "GPU time" } else { "the analyzed time" };
-    let percent = 100.0 * works.iter().map(|(shape, table, _)| used(shape.0, table.largest)).fold(0.0, f64::max);
+    let percent = 100.0 * works.iter().map(|(shape, table, _)| used_share(shape.0, table.largest)).fold(0.0, f64::max);
     let gradients = match works.len() {
         1 => format!("Dense embedding gradient of {rows} × {columns}"),
         count => format!("Dense embedding gradients of {count} shapes, such as {rows} × {columns}"),
@@ -250,9 +254,9 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
 fn edits(context: &RuleContext<'_>, works: &[(&Shape, &Table, Work)], times: f64) -> Vec<Edit> {
     let mut removable: BTreeMap<EventId, f64> = BTreeMap::new();
     for ((rows, _), table, work) in works {
-        let lookups = used(*rows, table.all / context.steps().max(1) as i64);
+        let lookups = used_share(*rows, table.all / context.steps().max(1) as i64);
         let least = if times > REMAINING[0] { REMAINING[0] * lookups } else { 0.0 };
-        let left = (used(*rows, table.largest) * times).max(least).min(1.0);
+        let left = (used_share(*rows, table.largest) * times).max(least).min(1.0);
         for &(event, part) in work {
             *removable.entry(event).or_default() += part * (1.0 - left);
         }

@@ -66,6 +66,7 @@ const REDUCTIONS: &[&str] = &["reduce_kernel"];
 /// Minimum length of a chain in a program without compiled code, as two kernels may follow each other by accident.
 const MIN_CHAIN: usize = 3;
 
+/// Find chains of elementwise kernels that torch.compile would fuse; at most one candidate.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let is_compiled = |name: &str| COMPILED.iter().any(|prefix| name.starts_with(prefix));
     let compiled = context.named(&[EventKind::Kernel], is_compiled).len();

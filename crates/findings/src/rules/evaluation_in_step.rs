@@ -69,6 +69,7 @@ struct FunctionContents {
     is_forward: bool,
 }
 
+/// Find functions that run forward passes without a backward pass in each step, or evaluations in several steps.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let calls = forward_only(context);
@@ -128,6 +129,7 @@ fn forward_only(context: &RuleContext<'_>) -> Vec<EventId> {
     calls
 }
 
+/// Candidate for the calls of one function; `None` if their share of the critical path is small.
 fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool, of_each: bool) -> Option<Candidate> {
     let on_path: i64 = context.path_inside(&calls).iter().sum();
     let launched: Vec<EventId> = calls.iter().flat_map(|&call| context.launched_in(call)).collect();
@@ -178,7 +180,7 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
     })
 }
 
-/// True if the function's name, or a call of `Module.eval` in it, identifies an evaluation.
+/// Test if calls of one function are evaluations, by a word of its name, or by a call of `Module.eval` inside.
 fn evaluates(context: &RuleContext<'_>, calls: &[EventId]) -> bool {
     let trace = context.trace();
     let function = trace.name(calls[0]).rsplit("): ").next().unwrap_or_default();

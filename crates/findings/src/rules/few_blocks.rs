@@ -82,7 +82,7 @@ const FIXED_GRID_KERNELS: &[&str] = &[
     "reduce_scatter",
 ];
 
-/// True if a kernel's number of blocks was chosen for the GPU instead of the work, as for persistent kernels.
+/// Test if a kernel's number of blocks was chosen for the GPU instead of the work, as for persistent kernels.
 fn has_intended_grid(context: &RuleContext<'_>, name: &str, kernels: &[EventId], units: i64) -> bool {
     let name = name.to_ascii_lowercase();
     let trace = context.trace();
@@ -95,8 +95,8 @@ fn has_intended_grid(context: &RuleContext<'_>, name: &str, kernels: &[EventId],
         || is_one_grid_for_all(context, kernels, units)
 }
 
-/// True for persistent kernels: launches on inputs of different sizes have the same number of blocks, or the number is
-/// a multiple of the multiprocessors.
+/// Test if all launches have one number of blocks, although inputs differ in size. Also true for a multiple of `units`,
+/// the number of multiprocessors.
 fn is_one_grid_for_all(context: &RuleContext<'_>, kernels: &[EventId], units: i64) -> bool {
     let trace = context.trace();
     let blocks: BTreeSet<i64> = kernels.iter().filter_map(|&kernel| launch_size(context, "grid", kernel)).collect();
@@ -109,6 +109,7 @@ fn is_one_grid_for_all(context: &RuleContext<'_>, kernels: &[EventId], units: i6
     blocks % units == 0 || shapes.collect::<BTreeSet<&str>>().len() > 1
 }
 
+/// Find hot kernels with fewer blocks than multiprocessors, whose blocks could be divided into smaller ones.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let devices = context.devices();
     let units = common_property(&devices, |device| device.multiprocessors);
@@ -137,6 +138,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     .collect()
 }
 
+/// Candidate for launches of one kernel with one shape; `None` if the kernels are short or their share is small.
 fn candidate(
     context: &RuleContext<'_>,
     name: &str,

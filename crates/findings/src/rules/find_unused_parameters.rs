@@ -28,6 +28,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Find searches of DistributedDataParallel for unused parameters; at most one candidate for all.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let kinds = [EventKind::Operator, EventKind::Annotation];
     let searches = context.named(&kinds, |name| name.ends_with("search_unused_parameters"));

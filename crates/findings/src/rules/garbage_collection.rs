@@ -49,12 +49,14 @@ pub(super) const RULE: Rule = Rule {
 /// Minimum share of collection time at one line that makes it the source location, in percent.
 const MIN_DOMINANT_PERCENT: i64 = 90;
 
-/// True for names of collections in torch.profiler and Python. (`gc` and `gc (dynamo_timed)` belong to torch.compile.)
+/// Test if a name is that of a garbage collection in torch.profiler or Python. (`gc` and `gc (dynamo_timed)` belong to
+/// torch.compile.)
 pub(super) fn is_collection(name: &str) -> bool {
     matches!(name, COLLECTION | "gc.collect" | "<built-in function collect>")
         || name.starts_with("<built-in method collect of module object")
 }
 
+/// Find recurring garbage collections: one candidate for Python's own, and one per line that calls `gc.collect()`.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let kinds = [EventKind::PythonFunction, EventKind::Annotation, EventKind::Operator, EventKind::Other];
     let found = context.outermost(&context.named(&kinds, is_collection));
@@ -76,8 +78,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 const WINDOW_PARTS: i64 = 4;
 const MIN_PARTS: usize = 3;
 
-/// Select the collections that recur in steady state. Setup collects once: in imports, before `gc.freeze()`, in a first
-/// step.
+/// Select the collections that recur in steady state; empty if they do not recur. Setup collects once: in imports,
+/// before `gc.freeze()`, in a first step.
 fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventId> {
     let trace = context.trace();
     let imports = |event: EventId| trace.ancestors(event).any(|around| trace.name(around).starts_with(IMPORTS));
@@ -126,6 +128,7 @@ pub(super) fn title(each: &str, words: StepWords) -> String {
     format!("Garbage collection: {each}{}", words.per_step_suffix())
 }
 
+/// Candidate for removing the collections at one source location.
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, events: Vec<EventId>) -> Option<Candidate> {
     let edit = context.edit(Action::Remove, format!("frame:{}", context.trace().name(events[0])), &events)?;
     let ns = context.total(&events);

@@ -47,9 +47,11 @@ const REGION: &str = "Torch-Compiled Region";
 const RESUMED: &str = "torch_dynamo_resume_in_";
 const LOOKUP: &str = "TorchDynamo Cache Lookup";
 
+/// Description of the gain model for graph breaks without recorded guard checks.
 const MODEL: &str = "model: each graph break costs one guard check of the duration SL027.check_us; the upper bound is \
     three times this cost";
 
+/// Find graph breaks in functions that torch.compile compiled, one candidate per source location.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let spans = [EventKind::Operator, EventKind::Annotation];
     // The resumed function after a break is part of the compiled function, and so is a callee that is compiled
@@ -84,6 +86,7 @@ fn inside_regions(context: &RuleContext<'_>, lookups: &[EventId]) -> Vec<EventId
     lookups.iter().copied().filter(of_region).collect()
 }
 
+/// Candidate for the graph breaks at one source location, with the guard checks that they cause, if known.
 fn candidate(
     context: &RuleContext<'_>,
     mut place: SourceLocation,
@@ -104,7 +107,7 @@ fn candidate(
     place.line = line.or(place.line);
     place.operator = None;
     Some(Candidate {
-        title: format!("Compiled function split by {}{}", counted(per_step), context.words().in_each_step()),
+        title: format!("Compiled function split by {}{}", breaks_text(per_step), context.words().in_each_step()),
         place,
         facts: vec![Fact::count("breaks", breaks.len()), Fact::count("guard checks in the trace", lookups.len())],
         events: breaks,
@@ -115,11 +118,13 @@ fn candidate(
     })
 }
 
-fn counted(breaks: f64) -> String {
+/// Text for a mean number of graph breaks, rounded: `a graph break`, `3 graph breaks`.
+fn breaks_text(breaks: f64) -> String {
     if breaks < 1.5 { "a graph break".to_owned() } else { format!("{breaks:.0} graph breaks") }
 }
 
-/// Function and line of a graph break: `torch_dynamo_resume_in_forward_at_12` resumes after line 12 of `forward`.
+/// Function and line of a graph break, from the resumed function's name: `torch_dynamo_resume_in_forward_at_12` is line
+/// 12 of `forward`.
 fn origin(function: &str) -> (Option<&str>, Option<u32>) {
     let Some((name, line)) = function.strip_prefix(RESUMED).and_then(|rest| rest.rsplit_once("_at_")) else {
         return (None, None);

@@ -69,6 +69,7 @@ const MIN_RESTARTED_GROWTH: f64 = 34.0;
 /// Maximum number of calls at one source location between two calls of a chain.
 const MAX_CALLS_BETWEEN: usize = 4096;
 
+/// Find lines at which a tensor grows by `cat` from call to call, and is copied each time.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let operators = context.named(&[EventKind::Operator], |name| name == aten::CAT);
     // Each layer has its own chain; a line is reported once.
@@ -155,12 +156,13 @@ fn sizes(dims: &Value) -> Option<(i64, i64)> {
     (largest > 0 && largest < all).then_some((largest, all))
 }
 
-/// Number of elements of a shape.
+/// Number of elements of a recorded shape; `None` if invalid or too large.
 fn elements(shape: &Value) -> Option<i64> {
     let mut sizes = shape.as_array()?.iter().map(|n| n.as_i64().filter(|n| *n >= 0));
     sizes.try_fold(1_i64, |product, n| product.checked_mul(n?))
 }
 
+/// Candidate for the calls at one line; `None` if their share of the time is small.
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -> Option<Candidate> {
     let operators: Vec<EventId> = calls.iter().map(|call| call.event).collect();
     let kernels: Vec<EventId> = operators.iter().flat_map(|&operator| context.launched_in(operator)).collect();

@@ -51,6 +51,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Find copies between host and GPU on the critical path, one candidate per kind; not from pageable memory to the GPU.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let least = (context.setting("kib") * 1024.0) as i64;
     // Copies to the GPU from pageable memory belong to SL011.
@@ -63,11 +64,13 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     context.by_name(&copies).into_iter().filter_map(|(name, of)| candidate(context, name, of)).collect()
 }
 
+/// Recorded size of a copy in bytes; `None` if not recorded.
 fn bytes(context: &RuleContext<'_>, copy: EventId) -> Option<i64> {
     let trace = context.trace();
     ["bytes", "Bytes"].into_iter().find_map(|key| trace.attr(key).i64(copy)).filter(|&bytes| bytes >= 0)
 }
 
+/// Candidate for copies of one kind (name); `None` if their share of the critical path is small.
 fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Option<Candidate> {
     let on_path = context.on_path();
     let ns: i64 = copies.iter().filter_map(|event| on_path.get(event)).sum();

@@ -48,6 +48,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Find calls in which the host waits for the GPU, one candidate per source location.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let least = (context.setting("wait_us") * 1e3) as i64;
@@ -98,19 +99,20 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 struct GpuWork(Vec<(i64, i64)>);
 
 impl GpuWork {
+    /// Merge the spans of all GPU work of the trace.
     fn new(context: &RuleContext<'_>) -> Self {
         let (gpu, events) = (&context.trace().gpu, &context.trace().events);
         let timed = gpu.event.iter().filter(|&&e| events.is_timed(e));
         Self(intervals::union(timed.map(|&e| (events.start[e.index()], events.end(e)))))
     }
 
-    /// True if GPU work runs between two times.
+    /// Test if GPU work runs between two times in ns.
     fn overlaps(&self, from: i64, to: i64) -> bool {
         self.0.get(self.0.partition_point(|&(_, end)| end <= from)).is_some_and(|&(start, _)| start < to)
     }
 }
 
-/// Waiting calls, with work that is not needed without them: reading the value for which they wait.
+/// Waiting calls, with the work that vanishes with them: operators and copies that read the awaited value. Sorted.
 fn with_value_reads(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<EventId> {
     let trace = context.trace();
     let mut removable = calls.to_vec();
@@ -145,8 +147,10 @@ fn frequency_text(context: &RuleContext<'_>, calls: &[EventId]) -> String {
 /// Profiler files that wait for the GPU at their start and end.
 const PROFILERS: &[&str] = &["torch/profiler/", "torch/autograd/profiler.py(", "torch/cuda/profiler.py("];
 
-/// True for the wait of a profiler before its end. It is in a profiler function. If functions are not recorded, it is a
-/// wait for the whole device after all launches, outside of operators and frames.
+/// Test if a call is the wait of a profiler before its end, which is not part of the program.
+///
+/// Such a wait is in a profiler function. If functions are not recorded, the wait is for the whole device, after all
+/// launches, and outside of operators and frames.
 fn is_end_of_recording(context: &RuleContext<'_>, call: EventId, last_launch: i64) -> bool {
     let trace = context.trace();
     if trace.ancestors(call).any(|e| PROFILERS.iter().any(|file| trace.name(e).contains(file))) {

@@ -142,7 +142,7 @@ const KINDS: &[(&str, CandidateKind)] = &[
     (SLEEP, CandidateKind::Sleep),
 ];
 
-/// Wait targets, and name parts of the frames that wait for them, as `fits` matches them.
+/// Wait targets, and name parts of the frames that wait for them.
 const FRAMES: &[(&str, &[&str])] = &[
     ("the result of another thread", &["concurrent/futures/_base.py(", "): result"]),
     ("the results of other threads", &["concurrent/futures/_base.py(", "): wait"]),
@@ -179,13 +179,13 @@ pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
 
-/// Kind of candidates for waits for a target, as [`kind_of`] names it.
+/// Kind of candidates for waits for a target such as `a lock`; `None` if the rule's own advice applies.
 pub(super) fn candidate_kind(target: &str) -> Option<CandidateKind> {
     KINDS.iter().find(|(of, _)| *of == target).map(|&(_, kind)| kind)
 }
 
-/// Calls of functions that wait, except those that samples describe better. SL009 covers waits for data, and those of a
-/// data loader's own threads; SL026 covers waits of torch.compile for its compilers.
+/// Outermost calls of functions that wait, except those that samples describe better. SL009 covers waits for data, and
+/// those of a data loader's own threads; SL026 covers waits of torch.compile for its compilers.
 pub(super) fn calls(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
@@ -202,6 +202,7 @@ pub(super) fn calls(context: &RuleContext<'_>) -> Vec<EventId> {
     frames
 }
 
+/// Find waits for threads, processes, locks, files or the network: calls by source location, then sampled waits.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let frames = calls(context);
     let on_path = context.path_during(&frames);
@@ -214,8 +215,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     named.chain(unnamed.filter_map(|(place, seen)| sampled_candidate(context, place, &seen))).collect()
 }
 
-/// Candidate for waits with an unknown target: between two operators, a thread is idle for longer than its CPU samples
-/// explain.
+/// Candidate for sampled waits between operators at one source location, whose calls were not recorded; `None` if the
+/// share is small.
 fn sampled_candidate(context: &RuleContext<'_>, place: SourceLocation, seen: &SampledWork) -> Option<Candidate> {
     // Threads wait concurrently: the gain is at most the wait of one thread.
     let share = context.percent(seen.max_thread_ns() as i64);
@@ -284,7 +285,8 @@ fn waiting_line(context: &RuleContext<'_>, place: SourceLocation, calls: &[Event
     }
 }
 
-/// Wait target in most samples: the outermost library function below the user's function with a known name.
+/// Wait target in most samples: the outermost library function with a known name below the user's function; `None` if
+/// unknown.
 fn kind_of_samples(context: &RuleContext<'_>, samples: &[EventId]) -> Option<&'static str> {
     let mut kinds: BTreeMap<Option<&'static str>, usize> = BTreeMap::new();
     for &sample in samples {
@@ -295,6 +297,7 @@ fn kind_of_samples(context: &RuleContext<'_>, samples: &[EventId]) -> Option<&'s
     kinds.into_iter().max_by_key(|&(_, count)| count)?.0
 }
 
+/// Candidate for waiting calls at one source location; `None` if their share of the critical path is small.
 fn candidate(
     context: &RuleContext<'_>,
     place: SourceLocation,

@@ -85,6 +85,7 @@ const FORWARD: [&str; 2] = [".forward", ": forward"];
 /// Spans of one name, with the time of each on the critical path in ns.
 type Group = Vec<(EventId, i64)>;
 
+/// Find code ranges on the critical path with much more host time than GPU time, one candidate per name.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     // Some recordings have GPU calls but no GPU times.
@@ -122,8 +123,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     groups.into_iter().filter_map(|(name, group)| candidate(context, trace.strings.get(name), group)).collect()
 }
 
-/// Code range to which an event's time is attributed: the innermost one. For functions that are not `working`, it is
-/// the outermost such function, so that the time of a generator counts for its caller.
+/// Code range to which an event's time is attributed: the innermost one; `None` outside of code ranges. For functions
+/// that are not `working`, it is the outermost such function, so that the time of a generator counts for its caller.
 fn span_of(context: &RuleContext<'_>, event: EventId, working: &FxHashSet<EventId>) -> Option<EventId> {
     let first = context.stack(event).find(|&e| is_span(context, e))?;
     let functions = context.stack(first).filter(|&e| context.is_own_frame(e));
@@ -131,7 +132,7 @@ fn span_of(context: &RuleContext<'_>, event: EventId, working: &FxHashSet<EventI
     Some(outermost.unwrap_or(first))
 }
 
-/// True for code ranges that a user recognizes: annotations, modules, and functions of the user's own code.
+/// Test if an event is a code range that a user recognizes: an annotation, a module, or a user function.
 fn is_span(context: &RuleContext<'_>, event: EventId) -> bool {
     let trace = context.trace();
     match trace.kind(event) {
@@ -142,7 +143,7 @@ fn is_span(context: &RuleContext<'_>, event: EventId) -> bool {
     }
 }
 
-/// True if a span is a call of a model, or lies within one.
+/// Test if a span is a call of a model's module or forward pass, or lies within one.
 fn is_of_model(context: &RuleContext<'_>, span: EventId) -> bool {
     let is_call = |name: &str| name.starts_with(MODULE_PREFIX) || FORWARD.iter().any(|end| name.ends_with(end));
     context.stack(span).any(|event| is_call(context.trace().name(event)))
@@ -157,6 +158,7 @@ fn without_first_call(context: &RuleContext<'_>, group: &mut Group) {
     }
 }
 
+/// Candidate for the spans of one name; `None` if their share is small, or if another rule covers them.
 fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<Candidate> {
     let is_once = group.len() < 2;
     without_first_call(context, &mut group);

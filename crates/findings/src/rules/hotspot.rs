@@ -32,6 +32,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Find computation kernels that take a large share of GPU time, one candidate per kernel name.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut events = context.gpu_work();
     let mut types = context.kernel_types();

@@ -47,12 +47,14 @@ pub(super) const RULE: Rule = Rule {
 /// Assumed remaining share of the backward's time if its forward is unknown.
 const WITHOUT_FORWARD: f64 = 0.25;
 
+/// GPU work of the backward and forward passes of indexing at one source location.
 #[derive(Default)]
 struct Group {
     backward: Vec<EventId>,
     forward: Vec<EventId>,
 }
 
+/// Find backward passes of indexing that sum in a fixed order, one candidate per source location.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let kernels = context.named(&[EventKind::Kernel], |name| name.contains("indexing_backward"));
@@ -72,7 +74,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_place.into_iter().filter_map(|(place, group)| candidate(context, place, group)).collect()
 }
 
-/// Outermost operator around a kernel that belongs to the backward of indexing.
+/// Outermost operator of the backward of indexing around a kernel; `None` for other kernels.
 fn backward_of_index(context: &RuleContext<'_>, kernel: EventId) -> Option<EventId> {
     let trace = context.trace();
     let is_backward =
@@ -80,6 +82,7 @@ fn backward_of_index(context: &RuleContext<'_>, kernel: EventId) -> Option<Event
     context.stack(kernel).filter(is_backward).last()
 }
 
+/// Candidate for one source location; `None` if the share of GPU time is small, or if no gain is expected.
 fn candidate(
     context: &RuleContext<'_>,
     place: SourceLocation,

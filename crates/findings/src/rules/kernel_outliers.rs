@@ -54,6 +54,7 @@ pub(super) const RULE: Rule = Rule {
 /// Key of calls with the same size: name, grid, block, and sizes of the operator's inputs.
 type Size = (StrId, Option<StrId>, Option<StrId>, Option<StrId>);
 
+/// Find kernels of which few calls take many times the median of calls with the same shapes.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let [grid, block, dims] = ["grid", "block", "Input Dims"].map(|key| trace.attr(key));
@@ -74,6 +75,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     known.filter_map(|((name, ..), runs)| candidate(context, trace.strings.get(name), runs)).collect()
 }
 
+/// Candidate for the long calls among calls of one size; `None` without any, or if they recur in each step.
 fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> Option<Candidate> {
     let of = runs.len();
     runs.sort_unstable_by_key(|&run| (context.dur(run), run));

@@ -95,6 +95,7 @@ const MAX_SCALE: f64 = 1.2;
 /// rest.
 const MIN_OPERATOR_FRACTION: f64 = 3.0;
 
+/// Find out if the host launches kernels more slowly than the GPU runs them; at most one candidate.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let kernels = context.kernels();
     let mean_us = context.total(&kernels) as f64 / 1e3 / kernels.len().max(1) as f64;
@@ -130,6 +131,7 @@ const COMPILED: &[&str] = &[
     "triton_per_",
 ];
 
+/// Test if torch.compile compiled a part of the program, by the names of events.
 fn is_compiled(trace: &Trace) -> bool {
     let is_it: Vec<bool> =
         trace.strings.iter().map(|name| COMPILED.iter().any(|prefix| name.starts_with(prefix))).collect();
@@ -154,6 +156,8 @@ fn waiting_events(context: &RuleContext<'_>) -> BTreeSet<EventId> {
     calls.into_iter().flat_map(|call| context.stack(call)).collect()
 }
 
+/// Candidate for all operators that launch kernels; `None` unless the GPU is idle and launching dominates the critical
+/// path.
 fn candidate(
     context: &RuleContext<'_>,
     operators: Vec<EventId>,

@@ -42,6 +42,7 @@ const NORMALIZATIONS: &[&str] = &["batch_norm", "batchnorm", "bn_fw_", "bn_bw_",
 const CHANNELS_LAST: &[&str] = &["channels_last", "nhwc"];
 const NORMALIZATION_REMAINING: f64 = 0.3;
 
+/// Find kernels that convert between channels-first and channels-last layout; at most one candidate for all.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let converts = context.named(&[EventKind::Kernel], |name| {
         let name = name.to_ascii_lowercase();

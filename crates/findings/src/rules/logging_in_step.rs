@@ -104,14 +104,15 @@ pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
 
-/// Kind of candidates for logging of one kind, as [`kind_of`] names it.
+/// Kind of candidates for one kind of logging: checkpoints for `torch.save` and safetensors, `None` for others.
 pub(super) fn candidate_kind(kind: &str) -> Option<CandidateKind> {
     [TORCH_SAVE, SAFETENSORS].contains(&kind).then_some(CandidateKind::Checkpoints)
 }
 
+/// Find source locations that print, log or write files, from recorded calls and from samples.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let frames = context.outermost(&context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some()));
-    // Of functions without operators in recordings samples say more than the stretches that they were seen in.
+    // In recordings, samples describe functions without operators better than their inferred spans.
     let frames = context.not_covered_by_gaps(frames);
     let known = Spans::from_trace(context.trace(), &host_waits::calls(context));
     let unexplained = |host_gap: &HostGap| non_computing_time(context, host_gap, &known);
@@ -157,6 +158,7 @@ struct Logging {
     seen: Option<SampledWork>,
 }
 
+/// Candidate for logging at one source location; `None` if the share of the time is small.
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging) -> Option<Candidate> {
     let Logging { mut frames, on_path, seen } = logging;
     frames.sort_unstable();

@@ -57,6 +57,7 @@ struct Launched {
     spans: Vec<EventId>,
 }
 
+/// Find modules and operators that launch many kernels about as short as a launch, one candidate per module class.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let mut by_span: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
@@ -84,6 +85,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_code.into_values().filter_map(|of| candidate(context, of)).collect()
 }
 
+/// Candidate for one module class or operator; `None` for few or long kernels.
 fn candidate(context: &RuleContext<'_>, Launched { mut kernels, mut spans }: Launched) -> Option<Candidate> {
     let (trace, first) = (context.trace(), *spans.first()?);
     let names: BTreeSet<StrId> = spans.iter().map(|span| trace.events.name[span.index()]).collect();

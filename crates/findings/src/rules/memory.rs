@@ -25,14 +25,17 @@ const COMMON: Rule = Rule {
     check: |_| Vec::new(),
 };
 
+/// Setting `kernels` of a memory rule: minimum number of kernels (or operators).
 const fn kernels(about: &'static str) -> Setting {
     Setting { name: "kernels", default: 1.0, range: (1.0, 1e9), about }
 }
 
+/// Setting of a memory rule, in percent.
 const fn share(name: &'static str, default: f64, about: &'static str) -> Setting {
     Setting { name, default, range: (0.0, 100.0), about }
 }
 
+/// Requirements of rules on the accessed bytes of objects.
 const BYTES: &[Requirement] = &[Requirement::Memory, Requirement::MemoryAccesses, Requirement::MemoryRanges];
 
 pub(super) const EARLY_ALLOCATION: Rule = Rule {

@@ -53,11 +53,13 @@ const MAX_SCALE: f64 = 2.4;
 /// Required multiple of dimensions for aligned loads.
 const MULTIPLE: i64 = 8;
 
+/// Find matrix products on tensor cores with misaligned dimensions; at most one candidate for all.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let kernels = context.named(&[EventKind::Kernel], is_misaligned);
     candidate(context, kernels).into_iter().collect()
 }
 
+/// Test by its name if a tensor-core kernel loads only one or two elements at once.
 fn is_misaligned(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_whole = |part: &&str| {
@@ -67,6 +69,7 @@ fn is_misaligned(name: &str) -> bool {
     TENSOR_CORES.iter().any(|part| name.contains(part)) && MISALIGNED.iter().any(is_whole)
 }
 
+/// Candidate for all misaligned kernels; `None` if their share of GPU time is small.
 fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candidate> {
     let ns = context.total(&kernels);
     let share = context.percent_of_gpu(ns);

@@ -147,12 +147,12 @@ pub fn memory_rules() -> impl Iterator<Item = &'static Rule> {
     ALL.iter().filter(|rule| rule.is_of_memory())
 }
 
-/// Look up a built-in rule by code or name.
+/// Look up a built-in rule by its code, in any case, or by its name; `None` if unknown.
 pub fn find(code: &str) -> Option<&'static Rule> {
     ALL.iter().find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code)
 }
 
-/// Short form of a name: kernel names can have thousands of characters.
+/// Short form of a kernel, operator or module name for titles, at most 48 characters.
 fn shorten_name(name: &str) -> String {
     const CHARACTERS: usize = 48;
     let name = name.strip_prefix(stackline_model::names::MODULE_PREFIX).unwrap_or(name).trim_start();
@@ -161,13 +161,14 @@ fn shorten_name(name: &str) -> String {
     if short.len() < name.len() { format!("{}…", short.trim_end()) } else { short }
 }
 
-/// 5th and 95th percentile of ascending times.
+/// 5th and 95th percentile of ascending times; empty without times.
 fn spread(sorted: &[i64]) -> Vec<i64> {
     let last = sorted.len().saturating_sub(1);
     [last / 20, last - last / 20].into_iter().filter_map(|at| sorted.get(at).copied()).collect()
 }
 
-/// Kind of the first entry of a table that matches a frame name: see [`matches_parts`].
+/// Kind of the first entry of a table whose name parts all occur in a frame name ([`matches_parts`]); `None` without a
+/// match.
 fn kind_in(table: &[(&'static str, &[&str])], name: &str) -> Option<&'static str> {
     table.iter().find(|(_, parts)| matches_parts(name, parts)).map(|&(kind, _)| kind)
 }

@@ -41,6 +41,7 @@ pub(super) const RULE: Rule = Rule {
 /// Gradient reduction with its launch time in ns.
 type Reduce = (i64, Collective);
 
+/// Find gradient reductions in all accumulated backward passes before an optimizer step; at most one candidate.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let start = |event: EventId| trace.events.start[event.index()];
@@ -73,7 +74,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, &rounds, needless).into_iter().collect()
 }
 
-/// Entries of a time-ordered list within a time range.
+/// Entries of a time-ordered list from `from` to before `to`; `at` returns the time of an entry.
 fn between<T>(list: &[T], from: i64, to: i64, at: impl Fn(&T) -> i64) -> &[T] {
     let first = list.partition_point(|one| at(one) < from);
     let last = list.partition_point(|one| at(one) < to);
@@ -96,6 +97,7 @@ fn needless_reductions(context: &RuleContext<'_>, passes: &[i64], reduces: &[Red
     is_same.then(|| each.into_iter().flatten().map(|(_, reduce)| reduce.event).collect())
 }
 
+/// Candidate for the needless reductions, with the number of passes of each optimizer step; `None` without any.
 fn candidate(context: &RuleContext<'_>, rounds: &[usize], needless: Vec<EventId>) -> Option<Candidate> {
     let trace = context.trace();
     let is_request = |e: &EventId| trace.kind(*e) == EventKind::Operator && trace.name(*e).contains("allreduce");

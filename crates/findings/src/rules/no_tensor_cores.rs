@@ -71,6 +71,7 @@ const FLOAT32: &[&str] =
 /// Name parts of kernels with tensor cores, which take precedence over the list above.
 const TENSOR_CORES: &[&str] = &["tensorop", "tf32", "884", "1688", "16816", "bf16", "f16"];
 
+/// Find float32 products and convolutions without tensor cores on a GPU that has these; at most one candidate.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let devices = context.devices();
     let Some(model) = devices.iter().find(|device| has_tensor_cores(device)) else { return Vec::new() };
@@ -83,13 +84,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, model.name.as_deref().unwrap_or("the GPU"), kernels).into_iter().collect()
 }
 
-/// True for NVIDIA GPUs with tensor cores: from Volta on, except for the GTX 16 series.
+/// Test if a device is an NVIDIA GPU with tensor cores: from Volta on, except for the GTX 16 series.
 fn has_tensor_cores(device: &Device) -> bool {
     let by_name = device.is_named(&["V100", "A100", "H100", "H200", "B200", "RTX"]);
     let by_number = device.compute_capability.is_some_and(|(major, _)| major >= 7);
     (by_name || by_number) && device.vendor != Some(Vendor::Amd) && !device.is_named(&["GTX 16"])
 }
 
+/// Candidate for all float32 kernels; `None` if their share of GPU time is small.
 fn candidate(context: &RuleContext<'_>, model: &str, kernels: Vec<EventId>) -> Option<Candidate> {
     let ns = context.total(&kernels);
     let share = context.percent_of_gpu(ns);

@@ -67,6 +67,7 @@ const MAX_CELL_RATIO: f64 = 25.0;
 /// Call site (the recorded stack, otherwise the frames around the operator) and operator name.
 type Caller = (Vec<StrId>, StrId);
 
+/// Find Python loops that call many small operators in each step, one candidate per loop.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let mut operators = context.outermost(&context.operators());
@@ -95,9 +96,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 /// Least mean number of consecutive loop iterations, if steps are unknown.
 const MIN_ITERATIONS: usize = 4;
 
-/// Select the calls that repeat in dense loops: several times in a row, with nothing but such calls in between. Without
-/// steps, any repeated work looks like a loop, such as the layers of each token, but large operators separate their
-/// small ones.
+/// Select the calls that repeat in dense loops: several times in a row, with nothing but such calls in between.
+///
+/// Without steps, any repeated work looks like a loop, such as the layers of each token, but large operators separate
+/// their small ones.
 fn dense_runs(context: &RuleContext<'_>, calls: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
     let events = &context.trace().events;
     let moment = |e: EventId| (events.track[e.index()], events.start[e.index()], e);
@@ -148,6 +150,7 @@ fn alternate(context: &RuleContext<'_>, first_calls: &[EventId], second_calls: &
     2 * changes >= first_calls.len().min(second_calls.len())
 }
 
+/// Key that equal calls of an operator share: recorded stack, or else frames, and name.
 fn caller(context: &RuleContext<'_>, operator: EventId) -> Caller {
     let trace = context.trace();
     let around = trace.ancestors(operator).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
@@ -207,6 +210,7 @@ fn enclosing_work(
     all
 }
 
+/// Candidate for one loop, with its backward; `None` if the share of the time is small.
 fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
     let (place, which) = place_of(context, &lines);
     let calls: Vec<Vec<EventId>> = lines.into_iter().flat_map(|(_, calls)| calls).collect();

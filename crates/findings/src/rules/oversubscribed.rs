@@ -61,6 +61,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Description of the gain model.
 const MODEL: &str = "model: the CPU time in the OpenMP library is removed, and all other CPU time is divided evenly \
      among the processors";
 
@@ -71,11 +72,13 @@ struct Times {
     waiting: f64,
 }
 
+/// Find recorded processes with more computing OpenMP threads than processors.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let Some(recording) = context.recording() else { return Vec::new() };
-    sampled(context).into_iter().filter_map(|(pid, team)| candidate(context, recording, (pid, team))).collect()
+    teams_by_process(context).into_iter().filter_map(|(pid, team)| candidate(context, recording, (pid, team))).collect()
 }
 
+/// Candidate for one process; `None` with enough processors, or if threads hardly wait for each other.
 fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64, Team)) -> Option<Candidate> {
     let processors = recording.usable_processors(pid)?;
     let computing: Vec<Times> = team.threads.into_values().filter(|times| times.waiting > 0.0).collect();
@@ -104,7 +107,7 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
         Fact { name: "CPU time in the OpenMP library", value: share, unit: Unit::Percent },
         Fact::time("CPU time outside of the OpenMP library per step", per_step(useful)),
     ];
-    let (threads, usable) = (computing.len(), rounded(processors));
+    let (threads, usable) = (computing.len(), format_processors(processors));
     facts.extend(runnable.map(|value| Fact { name: "mean number of runnable threads", value, unit: Unit::None }));
     Some(Candidate {
         title: if recording.own_processes().count() > 1 {
@@ -132,7 +135,7 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
 }
 
 /// Format a number of processors: `2`, `1.5`.
-fn rounded(processors: f64) -> String {
+fn format_processors(processors: f64) -> String {
     let text = format!("{processors:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
@@ -145,7 +148,7 @@ struct Team {
 }
 
 /// Threads with CPU samples in the window, as one team per process ID.
-fn sampled(context: &RuleContext<'_>) -> BTreeMap<i64, Team> {
+fn teams_by_process(context: &RuleContext<'_>) -> BTreeMap<i64, Team> {
     let trace = context.trace();
     let (from, to) = context.window();
     let mut teams: BTreeMap<i64, Team> = BTreeMap::new();

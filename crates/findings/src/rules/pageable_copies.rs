@@ -6,7 +6,7 @@ use stackline_model::{EventId, EventKind};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
 
-// Without steps, one-time copies such as a model's weights cannot be told from repeated ones.
+// Without steps, one-time copies such as a model's weights cannot be distinguished from repeated ones.
 pub(super) const RULE: Rule = Rule {
     code: "SL011",
     name: "pageable-copies",
@@ -71,6 +71,7 @@ const PINNED_BANDWIDTH_BY_NAME: &[(&str, f64)] = &[
 /// Least size of a copy for measuring bandwidth, in bytes.
 const MIN_BANDWIDTH_BYTES: i64 = 1 << 20;
 
+/// Find copies to the GPU from pageable memory, one candidate per source location.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let least = (context.setting("kib") * 1024.0) as i64;
     let is_pageable = |name: &str| name.contains("Pageable -> Device");
@@ -84,6 +85,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_place.filter_map(|(place, of)| candidate(context, place, of, pinned)).collect()
 }
 
+/// Recorded size of a copy in bytes; 0 if not recorded.
 fn bytes(context: &RuleContext<'_>, copy: EventId) -> i64 {
     let trace = context.trace();
     ["bytes", "Bytes"].into_iter().find_map(|key| trace.attr(key).i64(copy)).unwrap_or(0)
@@ -95,6 +97,7 @@ fn bandwidth(context: &RuleContext<'_>, copies: &[EventId]) -> f64 {
     all as f64 / context.total(copies).max(1) as f64
 }
 
+/// Bandwidth of pinned memory in GB/s: measured in the trace, else by the GPU's name, else by the setting.
 fn pinned_bandwidth(context: &RuleContext<'_>) -> f64 {
     let mut pinned = context.named(&[EventKind::Memcpy], |name| name.contains("Pinned -> Device"));
     pinned.retain(|&copy| bytes(context, copy) >= MIN_BANDWIDTH_BYTES);
@@ -109,6 +112,7 @@ fn pinned_bandwidth(context: &RuleContext<'_>) -> f64 {
 /// Bounds of the bandwidth, as multiples of the expected one.
 const BANDWIDTH_BOUNDS: &[f64] = &[0.8, 1.25];
 
+/// Candidate for copies at one source location, with the bandwidth of pinned memory in GB/s.
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<EventId>, pinned: f64) -> Option<Candidate> {
     let is = bandwidth(context, &copies);
     let all: i64 = copies.iter().map(|&copy| bytes(context, copy)).sum();

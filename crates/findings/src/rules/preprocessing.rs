@@ -48,7 +48,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Kinds of preprocessing, and name parts of their frames (see `fits`).
+/// Kinds of preprocessing, and name parts of their frames.
 const FRAMES: &[(&str, &[&str])] = &[
     ("resizing", &["built-in method resize of ImagingCore"]),
     ("resizing", &["PIL/Image.py(", "): resize"]),
@@ -86,6 +86,7 @@ const LOADER_FRAMES: &[(&str, &[&str])] = &[
     ("preparing sound", &["torch/functional.py(", "): stft"]),
 ];
 
+/// Find data preparation on the critical path, one candidate per kind.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let mut frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
@@ -116,6 +117,8 @@ pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name).or_else(|| super::kind_in(LOADER_FRAMES, name))
 }
 
+/// Candidate for one kind of preprocessing, from frames with their times on the critical path; `None` if the share is
+/// small.
 fn candidate(context: &RuleContext<'_>, kind: &str, frames: &[(EventId, i64)]) -> Option<Candidate> {
     let on_path: i64 = frames.iter().map(|&(_, ns)| ns).sum();
     let share = context.percent(on_path);

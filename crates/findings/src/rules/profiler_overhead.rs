@@ -57,16 +57,18 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Find out if the profiler takes a large part of the recorded time, by its own records and by its Python frames.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     recorded_overhead(context).into_iter().chain(frame_overhead(context)).collect()
 }
 
+/// Create a candidate without source location or gain, as the problem affects only the measurement.
 fn candidate(title: String, facts: Vec<Fact>, events: Vec<EventId>, support: Support) -> Candidate {
     let (place, confidence, gain_estimate) = (SourceLocation::default(), Confidence::Medium, GainEstimate::None);
     Candidate { title, place, events, facts, kind: None, support, confidence, gain_estimate }
 }
 
-/// Candidate for overhead that the profiler recorded itself.
+/// Candidate for overhead that the profiler recorded itself; `None` if its share of the critical path is small.
 fn recorded_overhead(context: &RuleContext<'_>) -> Option<Candidate> {
     let share = context.percent(context.path_ns_of(Category::Profiler));
     if share < context.setting("share") {
@@ -81,7 +83,7 @@ fn recorded_overhead(context: &RuleContext<'_>) -> Option<Candidate> {
     Some(candidate(title, facts, events, Support::Exact))
 }
 
-/// Candidate for the overhead of recording Python frames, estimated on the thread with most of them.
+/// Candidate for the overhead of recording Python frames, estimated on the thread with most of them; `None` if small.
 fn frame_overhead(context: &RuleContext<'_>) -> Option<Candidate> {
     let trace = context.trace();
     let frames = context.named(&[EventKind::PythonFunction], |_| true);

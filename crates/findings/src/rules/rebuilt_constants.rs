@@ -79,6 +79,7 @@ pub(super) const LOADER: &str = "torch/utils/data/";
 /// Least number of steps that show repeated work.
 const MIN_STEPS: usize = 3;
 
+/// Test if an ATen operator occurs in any of the lists of names without prefix.
 fn is_in_lists(lists: &[&[&str]], name: &str) -> bool {
     aten::short_name(name).is_some_and(|name| lists.iter().any(|list| list.contains(&name)))
 }
@@ -88,6 +89,7 @@ fn is_of_loader(context: &RuleContext<'_>, operator: EventId) -> bool {
     context.trace().ancestors(operator).any(|e| context.trace().name(e).contains(LOADER))
 }
 
+/// Find functions, lines or runs of operators that build the same constants or list tensors in each step.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     // Most programs create no tensors this way and need no further analysis.
@@ -138,7 +140,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_function.into_iter().flat_map(of_function).collect()
 }
 
-/// Operators of all runs with equal names and shapes, such as those of all steps and layers.
+/// Merge runs with equal operator names and shapes, such as those of all steps and layers; one list of operators each.
 fn equal_operators(context: &RuleContext<'_>, runs: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
     let trace = context.trace();
     let dims = trace.attr("Input Dims");
@@ -154,6 +156,7 @@ fn equal_operators(context: &RuleContext<'_>, runs: Vec<Vec<EventId>>) -> Vec<Ve
 /// Number of outermost operators in each call of the user's functions.
 type OperatorsPerCall = FxHashMap<EventId, usize>;
 
+/// Count the given operators in each call of a user function around them.
 fn operators_per_call(context: &RuleContext<'_>, operators: &[EventId]) -> OperatorsPerCall {
     let mut per_call = OperatorsPerCall::default();
     for &operator in operators {
@@ -164,6 +167,7 @@ fn operators_per_call(context: &RuleContext<'_>, operators: &[EventId]) -> Opera
     per_call
 }
 
+/// Candidate for operators at one line; `None` unless they build equal constants in each step and take enough time.
 fn line_candidate<'h>(
     context: &RuleContext<'_>,
     place: SourceLocation,
@@ -249,9 +253,10 @@ fn is_in_each_step(context: &RuleContext<'_>, operators: &mut [EventId]) -> bool
     steps[1..steps.len() - 1].iter().all(|of| *of == whole) && whole.ends_with(first) && whole.starts_with(last)
 }
 
-/// Outermost spans that vanish with the operators. They are calls of the user's functions without other operators,
-/// otherwise calls of built-in functions, otherwise the operators. With lists or samples, functions of the user may do
-/// other work, so they do not count.
+/// Outermost spans that vanish with the operators: calls that contain nothing else, or the operators themselves.
+///
+/// The spans are calls of the user's functions without other operators, otherwise calls of built-in functions,
+/// otherwise the operators. With lists or samples, functions of the user may do other work, so they do not count.
 fn whole_calls<'h>(
     context: &RuleContext<'_>,
     operators: &[EventId],
@@ -274,6 +279,7 @@ fn whole_calls<'h>(
     context.outermost(&spans)
 }
 
+/// Test if an event is a call of a built-in method of Python, such as `torch.tensor`.
 fn is_builtin(context: &RuleContext<'_>, event: EventId) -> bool {
     context.trace().kind(event) == EventKind::PythonFunction
         && context.trace().name(event).starts_with("<built-in method ")

@@ -58,6 +58,7 @@ pub(crate) fn compiles(name: &str) -> bool {
     is_compilation(name) || COMPILES.iter().any(|parts| super::matches_parts(name, parts)) && !name.contains("_data: ")
 }
 
+/// Find compilations by torch.compile after the first step, one candidate per source location.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let (trace, compilations) = (context.trace(), context.compilations());
     let is_counted = |&event: &EventId| compilations.is_span(trace, event) && context.is_in_window(event);
@@ -81,6 +82,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     context.by_place(&context.outermost(&spans)).into_iter().filter_map(of_place).collect()
 }
 
+/// Candidate for removing the compilations at one source location.
 fn candidate(
     context: &RuleContext<'_>,
     mut place: SourceLocation,
@@ -128,8 +130,8 @@ fn without_steps(context: &RuleContext<'_>, spans: &[EventId]) -> Vec<Candidate>
     found.chain(note(context, first, are_known)).collect()
 }
 
-/// Note for the report on the time of compilations. `are_first`: they are known to be the first ones of their
-/// functions.
+/// Note for the report on the time of compilations; `None` if their share of the critical path is small. `are_first`:
+/// they are known to be the first ones of their functions.
 fn note(context: &RuleContext<'_>, spans: Vec<EventId>, are_first: bool) -> Option<Candidate> {
     let share = context.percent(context.path_inside(&spans).iter().sum());
     (share >= MIN_NOTED_PERCENT).then(|| Candidate {

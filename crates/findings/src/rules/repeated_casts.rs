@@ -33,6 +33,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Find casts of layer parameters that recur in each step; at most one candidate for all.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut by_shape: BTreeMap<String, Vec<EventId>> = BTreeMap::new();
     for work in context.gpu_work() {
@@ -47,7 +48,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, work).into_iter().collect()
 }
 
-/// Shape of the layer parameter that GPU work casts, if it is a parameter.
+/// Shape, as text, of the float32 layer parameter that GPU work casts; `None` for other work.
 fn shape_of_parameter(context: &RuleContext<'_>, work: EventId) -> Option<String> {
     let trace = context.trace();
     let operators = context.stack(work).filter(|&e| context.is_operator(e));
@@ -67,6 +68,7 @@ fn shape_of_parameter(context: &RuleContext<'_>, work: EventId) -> Option<String
     is_parameter.then(|| shape.to_string())
 }
 
+/// Candidate for all casts; `None` if their share of GPU time is small.
 fn candidate(context: &RuleContext<'_>, work: Vec<EventId>) -> Option<Candidate> {
     let ns = context.total(&work);
     let share = context.percent_of_gpu(ns);

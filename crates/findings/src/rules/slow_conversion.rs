@@ -47,17 +47,19 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Find dtype conversions by slow kernels, one candidate per source location.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let conversions = context.named(&[EventKind::Kernel], converts);
     context.by_code(&conversions).into_iter().filter_map(|(place, work)| candidate(context, place, work)).collect()
 }
 
-/// True for the name of PyTorch's copy kernel with dtypes that are known only at run time.
+/// Test if a kernel name is that of PyTorch's copy with dtypes that are known only at run time.
 fn converts(name: &str) -> bool {
     let is_general = name.contains("unrolled_elementwise_kernel") || name.contains("gpu_kernel_impl<");
     is_general && name.contains("direct_copy_kernel") && !name.contains("nocast")
 }
 
+/// Candidate for conversions at one source location; `None` if their share of GPU time is small.
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, work: Vec<EventId>) -> Option<Candidate> {
     let ns = context.total(&work);
     let share = context.percent_of_gpu(ns);

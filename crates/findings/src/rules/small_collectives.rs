@@ -67,18 +67,20 @@ const BUCKET: i64 = 25 * 1024 * 1024 / 4;
 /// Families of collectives that can be combined.
 const FAMILIES: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"];
 
+/// Find families and process groups with many small collectives in each step, one candidate each.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     Small::all(context).iter().filter_map(|small| small.candidate(context)).collect()
 }
 
-/// Collectives of this rule whose latencies take most of their time. Smaller collectives would increase their number.
+/// Events of small collectives that this rule reports and whose latencies take at least half of their time. Smaller
+/// collectives would increase their number.
 pub(super) fn latency_bound(context: &RuleContext<'_>) -> FxHashSet<EventId> {
     let small = Small::all(context).into_iter();
     let bound = small.filter(|small| 2 * small.saved_ns() >= context.total(&small.events));
     bound.flat_map(|small| small.events).collect()
 }
 
-/// Median of the known sizes, if at least half of the sizes are known and the median is small.
+/// Median of the known sizes in elements; `None` if more than half are unknown, or if the median is not small.
 pub(super) fn small_size(context: &RuleContext<'_>, sizes: impl ExactSizeIterator<Item = Option<i64>>) -> Option<i64> {
     let all = sizes.len();
     let mut sizes: Vec<i64> = sizes.flatten().collect();
@@ -102,6 +104,7 @@ struct Small {
 }
 
 impl Small {
+    /// Find the small collectives of the window, by family and process group.
     fn all(context: &RuleContext<'_>) -> Vec<Self> {
         let mut by_kind: BTreeMap<(&'static str, Option<StrId>), Vec<Collective>> = BTreeMap::new();
         for collective in context.collectives().into_iter().filter(|c| FAMILIES.contains(&c.family)) {
@@ -110,6 +113,8 @@ impl Small {
         by_kind.into_iter().filter_map(|((family, _), of)| Self::new(context, family, &of)).collect()
     }
 
+    /// Measure collectives of one family and process group; `None` unless they are small, frequent and take enough
+    /// time.
     fn new(context: &RuleContext<'_>, family: &'static str, of: &[Collective]) -> Option<Self> {
         let steps = context.steps().max(1);
         let per_step = of.len() as f64 / steps as f64;
@@ -132,6 +137,7 @@ impl Small {
         self.merged.kernels.len() as i64 * self.latency
     }
 
+    /// Candidate for combining the collectives into as few as the bucket size allows.
     fn candidate(&self, context: &RuleContext<'_>) -> Option<Candidate> {
         let Self { family, events, per_step, middle, buckets, merged, .. } = self;
         let (place, _) = context.by_code(events).into_iter().next()?;
@@ -179,6 +185,7 @@ struct Merged {
 }
 
 impl Merged {
+    /// Select the collectives to remove, all but the last `buckets` of each step, with their work on the host.
     fn new(context: &RuleContext<'_>, events: &[EventId], (buckets, latency): (usize, i64)) -> Self {
         let trace = context.trace();
         let mut by_step: BTreeMap<Option<usize>, Vec<EventId>> = BTreeMap::new();
@@ -212,6 +219,7 @@ impl Merged {
         Some(vec![self.removal_edit(context, &self.kept)?])
     }
 
+    /// Edit that removes the combined collectives, their work on the host, and the events `also`.
     fn removal_edit(&self, context: &RuleContext<'_>, also: &[EventId]) -> Option<Edit> {
         let events = self.kernels.iter().chain(&self.operators).chain(also).copied().collect();
         let chosen = Chosen { events, ranges: self.runs.clone(), ..Chosen::default() };

@@ -53,6 +53,7 @@ pub(super) const RULE: Rule = Rule {
 /// Longest time between the copy and the end of `torch.tensor`, in ns.
 const MAX_COPY_GAP_NS: i64 = 20_000;
 
+/// Find source locations that create small tensors on the host and copy them to the GPU in each step.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let copies = small_copies(context);
@@ -112,6 +113,7 @@ fn copied_before(context: &RuleContext<'_>, fresh: EventId) -> Option<EventId> {
     is_next.then_some(sibling)
 }
 
+/// Candidate for the copies at one source location, with the operators `aten::to` that make them.
 fn candidate(
     context: &RuleContext<'_>,
     place: SourceLocation,

@@ -45,6 +45,7 @@ pub(super) const RULE: Rule = Rule {
 /// Reasons of samples in which a warp ran or could have run.
 const NO_STALL: &[&str] = &["selected", "not_selected", "none", "issued"];
 
+/// Find expensive kernels that mostly stall for one reason, one candidate per kernel name.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let kernels = context.kernels();
     context.by_name(&kernels).into_iter().filter_map(|(name, of)| candidate(context, name, of)).collect()
@@ -62,6 +63,7 @@ fn samples(context: &RuleContext<'_>, kernels: &[EventId]) -> BTreeMap<String, f
     found
 }
 
+/// Candidate for calls of one kernel; `None` if the share of GPU time or of the most frequent stall is small.
 fn candidate(context: &RuleContext<'_>, name: &str, kernels: Vec<EventId>) -> Option<Candidate> {
     let share = context.percent_of_gpu(context.total(&kernels));
     if share < context.setting("share") {

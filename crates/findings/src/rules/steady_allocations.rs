@@ -91,6 +91,7 @@ fn without_steps(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<Candidate>
         .collect()
 }
 
+/// Find driver calls that allocate or free memory in steps after the first, one candidate per source location.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let is_call = |name: &str| CALLS.contains(&name.strip_suffix("_v2").unwrap_or(name));
     let steps = context.later_steps();

@@ -46,6 +46,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Description of the gain model.
 const MODEL: &str = "model: second shortest exposed collective time among the ranks, minus the shortest, that of the \
      last rank";
 /// Largest difference of step lengths between ranks that train together, in percent.
@@ -63,7 +64,8 @@ pub(crate) fn are_similar(ranks: &[RankTimes]) -> bool {
     (longest - shortest).saturating_mul(100) <= longest.saturating_mul(MAX_DIFFERENCE_PERCENT)
 }
 
-/// Finding on the rank that arrives last at collectives, if there is one.
+/// Finding on the rank that arrives last at collectives; `None` if the others hardly wait, or if steps are not
+/// comparable.
 pub(crate) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> {
     let mut by_wait: Vec<(i64, i64)> =
         ranks.iter().filter_map(|rank| Some((rank.exposed_collectives_ns?, rank.rank))).collect();

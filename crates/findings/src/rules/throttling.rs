@@ -50,6 +50,7 @@ type Series = Vec<(i64, f64)>;
 /// Least number of calls of a kernel for a mean duration.
 const MIN_RUNS: usize = 3;
 
+/// Find clocks that fall while kernels get slower; at most one candidate, for the clock with the slowest kernels.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let found = clocks(context).into_iter().filter_map(|(name, series)| candidate(context, name, &series));
     // Select the clock with the most affected kernels.
@@ -59,7 +60,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 /// Counter arguments that identify the device of a clock.
 const DEVICE_ARGUMENTS: &[&str] = &["device", "gpu", "index", "id"];
 
-/// Clock values in time order, by process, counter, device and argument.
+/// Clock counters with their values in time order: one entry (counter name, values) per process, device and argument.
 fn clocks<'a>(context: &RuleContext<'a>) -> Vec<(&'a str, Series)> {
     let trace = context.trace();
     let mut found: BTreeMap<(Key, &str, Option<u64>, StrId), Series> = BTreeMap::new();
@@ -83,6 +84,7 @@ fn clocks<'a>(context: &RuleContext<'a>) -> Vec<(&'a str, Series)> {
     found.into_iter().map(sorted).collect()
 }
 
+/// Candidate for one clock counter; `None` if no kernels are slower while the clock is low.
 fn candidate(context: &RuleContext<'_>, name: &str, series: &Series) -> Option<Candidate> {
     let trace = context.trace();
     let highest = series.iter().map(|&(_, value)| value).fold(0.0, f64::max);

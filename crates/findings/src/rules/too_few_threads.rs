@@ -82,6 +82,7 @@ struct Large<'a> {
     all: Vec<EventId>,
 }
 
+/// Find processes without a GPU that run large operators on one thread while processors are idle.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let is_of_gpus = |name: &str| aten::GPU_ONLY.iter().any(|part| name.starts_with(part));
@@ -101,6 +102,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_process.into_iter().filter_map(|(pid, operators)| candidate(context, &large(context, pid, &operators))).collect()
 }
 
+/// Select the operators of a process whose mean duration, by name, is long.
 fn large<'a>(context: &RuleContext<'a>, pid: i64, operators: &[EventId]) -> Large<'a> {
     let mut by_name = context.by_name(operators);
     let least = context.setting("mean_us") * 1e3;
@@ -110,6 +112,7 @@ fn large<'a>(context: &RuleContext<'a>, pid: i64, operators: &[EventId]) -> Larg
     Large { pid, by_name, all }
 }
 
+/// Candidate for the large operators of a process; `None` unless processors are idle and the time is long enough.
 fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> {
     let recording = context.recording()?;
     let (from, to) = context.window();
@@ -169,8 +172,8 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
 /// Number of operator names in a title.
 const MAX_NAMES: usize = 3;
 
-/// Number of threads of a process that could each have a free processor. Idle processors are divided evenly among all
-/// recorded processes that compute.
+/// Number of threads of a process that could each have a free processor; `None` if unknown. Idle processors are divided
+/// evenly among all recorded processes that compute.
 fn available_threads(recording: &Recording, pid: i64, (from, to): (i64, i64)) -> Option<f64> {
     let computing = recording.computing_processes(from, to).max(1) as f64;
     let others = (recording.total_runnable_threads(from, to)? - computing).max(0.0);

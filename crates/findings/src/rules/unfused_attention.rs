@@ -52,6 +52,7 @@ struct AttentionOperations {
     calls: Vec<EventId>,
 }
 
+/// Find attention as separate products and softmax in the order of launches; at most one candidate for all.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut parts = AttentionOperations::default();
     for order in context.launch_order() {
@@ -79,7 +80,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, parts).into_iter().collect()
 }
 
-/// Number of operations between a softmax and the nearest matrix product.
+/// Number of operations between a softmax and the nearest matrix product; `None` if another operation comes first.
 fn distance_to_product<'n>(names: impl Iterator<Item = &'n &'n str>) -> Option<usize> {
     for (count, name) in names.take(SEARCH_DISTANCE + 1).enumerate() {
         if aten::BATCHED_PRODUCTS.contains(name) {
@@ -97,6 +98,7 @@ fn adjacent_operations<'n>(names: impl Iterator<Item = &'n &'n str>) -> usize {
     names.take(SEARCH_DISTANCE).take_while(|name| aten::BATCHED_PRODUCTS.contains(name) || **name == aten::COPY).count()
 }
 
+/// Candidate for all unfused attention, at the source location with most softmax time.
 fn candidate(
     context: &RuleContext<'_>,
     AttentionOperations { between, all, calls }: AttentionOperations,

@@ -51,6 +51,7 @@ enum Part {
     Copy,
 }
 
+/// Find cross entropy that several kernels compute; at most one candidate for all.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     if trace.strings.find(aten::LOG_SOFTMAX).is_none() {
@@ -106,6 +107,7 @@ fn part(context: &RuleContext<'_>, work: EventId) -> Option<Part> {
     is_in_log_softmax.then_some(Part::Softmax)
 }
 
+/// Candidate for all kernels of the loss; `None` if their share of GPU time is small.
 fn candidate(context: &RuleContext<'_>, softmax: Vec<EventId>, others: Vec<EventId>) -> Option<Candidate> {
     let all: Vec<EventId> = softmax.iter().chain(&others).copied().collect();
     let ns = context.total(&all);

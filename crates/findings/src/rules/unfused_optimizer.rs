@@ -58,6 +58,7 @@ pub(super) const RULE: Rule = Rule {
 pub(super) const MULTI_TENSOR_KERNELS: &[&str] =
     &["multi_tensor_apply", "foreach", "triton_", "FusedAdam", "multi_tensor", "_fused_"];
 
+/// Find optimizers whose step launches kernels or calls operators for each parameter, one candidate per optimizer.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     // Traces of 2021 and before record optimizer steps as operators.
@@ -109,7 +110,8 @@ const MIN_PASSES: usize = 4;
 /// Remaining share of the kernel time with one pass: likely, least, most.
 const ONE_PASS: [f64; 3] = [0.4, 0.25, 1.0];
 
-/// Candidate for an optimizer that makes many passes over all parameters, with one operator per pass (foreach).
+/// Candidate for an optimizer that makes many passes over all parameters, with one operator per pass (foreach); `None`
+/// otherwise.
 fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Candidate> {
     let optimizer = name.strip_prefix(OPTIMIZER_STEP)?;
     let trace = context.trace();
@@ -152,6 +154,7 @@ pub(super) const PARAMETER_NS: i64 = 3_000;
 pub(super) const OPERATOR_NS: i64 = 2_500;
 pub(super) const FUSED: [f64; 3] = [0.35, 0.2, 1.0];
 
+/// Candidate for an optimizer without a GPU; `None` for few or long operators, or if it is fused.
 fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Candidate> {
     let operators = context.outermost(&context.operators_in(spans));
     let per_call = operators.len() as f64 / spans.len().max(1) as f64;
@@ -223,6 +226,7 @@ fn candidate(
     }
 }
 
+/// Candidate for an optimizer with many small kernels per step; `None` for few or long kernels.
 fn on_gpu(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Candidate> {
     let per_call = kernels.len() as f64 / spans.len().max(1) as f64;
     let mean = context.total(&kernels) / kernels.len().max(1) as i64;
@@ -248,7 +252,7 @@ fn on_gpu(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: Vec
     Some(candidate(context, spans, (title, facts), (GainEstimate::Edits(edits.collect()), kernels)))
 }
 
-/// Outermost operators within a span that launch GPU work.
+/// Outermost operators within a span that launch GPU work, in launch order.
 pub(super) fn operators(context: &RuleContext<'_>, span: EventId) -> Vec<EventId> {
     let trace = context.trace();
     let outermost = |work: EventId| {

@@ -66,17 +66,21 @@ pub(super) const RULE: Rule = Rule {
 /// Least number of steps that show the usual length.
 const MIN_STEPS: usize = 4;
 
+/// Reason why a slow step without known additional work is no finding.
 const NOISE: &str = "no work of the program is known to cause the delay, so another program may have used the \
     processor";
 
+/// Reason why a slow step with more operators is no finding.
 const MORE_WORK: &str = "the slow step runs more operators than the other steps, possibly in an evaluation or a \
                          checkpoint; see the findings on evaluations and checkpoints";
 
+/// Description of the gain model.
 const MODEL: &str = "model: each slow step, and the step after it, takes as long as the median step";
 
 /// Step of the window: number, start, end and event.
 type Timed = (i64, i64, i64, EventId);
 
+/// Find steps that are longer than the others; at most one candidate, named after the slowest.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let steps = timed(context);
     let usual = median(steps.iter().map(length).collect());
@@ -108,6 +112,7 @@ struct Steps {
 }
 
 impl Steps {
+    /// Test if a step is one of the slow steps.
     fn is_slow(&self, step: &Timed) -> bool {
         self.are_slow.contains(step)
     }
@@ -141,6 +146,7 @@ fn timed(context: &RuleContext<'_>) -> Vec<Timed> {
     clamped.filter(|s| s.2 > s.1).collect()
 }
 
+/// Length of a step with its GPU work, in ns.
 fn length(step: &Timed) -> i64 {
     step.2 - step.1
 }
@@ -151,6 +157,7 @@ fn median(mut values: Vec<i64>) -> i64 {
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
+/// Candidate for all slow steps, with the category and name that grew most on the critical path.
 fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     let Steps { all: steps, slow, worst, .. } = of;
     // The step after a slow one starts with an idle GPU, and is longer for that reason.
@@ -220,6 +227,7 @@ fn runs_more(context: &RuleContext<'_>, Steps { others, worst, .. }: &Steps) -> 
 struct Starts(Vec<i64>);
 
 impl Starts {
+    /// Collect and sort the start times of events.
     fn from_trace(trace: &Trace, events: impl IntoIterator<Item = EventId>) -> Self {
         let mut starts: Vec<i64> = events.into_iter().map(|e| trace.events.start[e.index()]).collect();
         starts.sort_unstable();
@@ -261,6 +269,7 @@ impl Growth<'_> {
     }
 }
 
+/// Compare the critical path in the worst step with that in the usual steps, by category and name.
 fn growth<'a>(context: &RuleContext<'a>, of: &Steps) -> Growth<'a> {
     let Steps { others, worst, .. } = of;
     let usual = others.len().max(1) as i64;

@@ -37,6 +37,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Find calls that fill gradients with zeros, one candidate per optimizer.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     // Traces of 2021 and before record these calls as operators.
     let kinds = [EventKind::Annotation, EventKind::Operator];
@@ -44,6 +45,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     context.by_name(&calls).into_iter().filter_map(|(name, calls)| candidate(context, name, &calls)).collect()
 }
 
+/// Candidate for calls with one name; `None` if each fills few gradients.
 fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option<Candidate> {
     let trace = context.trace();
     let operators = context.outermost(&context.operators_in(calls));

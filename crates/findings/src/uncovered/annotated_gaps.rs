@@ -16,6 +16,7 @@ pub(super) struct AnnotatedGaps {
 }
 
 impl AnnotatedGaps {
+    /// Create an empty collection, which ignores annotations of steps.
     pub(super) fn new(context: &RuleContext<'_>) -> Self {
         let steps = context.trace().steps.iter().map(|step| step.event).collect();
         Self { steps, by_kind: BTreeMap::new() }

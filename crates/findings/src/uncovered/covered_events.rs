@@ -23,6 +23,7 @@ impl CoveredEvents<'_, '_> {
         self.is_in(event, self.functions)
     }
 
+    /// Check if an event, or the launch of GPU work, is in one of the spans or is one of them.
     fn is_in(self, event: EventId, spans: &FxHashSet<EventId>) -> bool {
         !spans.is_empty() && self.context.stack(event).any(|around| spans.contains(&around))
     }

@@ -104,7 +104,7 @@ impl Group {
         if self.kind == LargeKind::Call { self.path_ns.max(self.wall_ns) } else { self.path_ns }
     }
 
-    /// Longest event of the group; none if the group has no events.
+    /// Longest event of the group; [`EventId::NONE`] if the group has no events.
     pub(super) fn longest(&self, context: &RuleContext<'_>) -> EventId {
         let longest = self.events.iter().copied().max_by_key(|&event| (context.dur(event), Reverse(event)));
         longest.unwrap_or(EventId::NONE)
@@ -196,6 +196,7 @@ struct PathByGroup {
 }
 
 impl PathByGroup {
+    /// Walk the critical path, and assign each segment that no finding covers to the groups of its event.
     fn new(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, calls: &CallsInProgress) -> Self {
         let mut found = Self::default();
         let (gaps, is_python) = (CoveredGaps::new(context, covered.events), super::is_python(context));
@@ -259,18 +260,21 @@ impl PathByGroup {
         found
     }
 
+    /// Add a segment to each of the given groups.
     fn put(&mut self, keys: impl IntoIterator<Item = GroupKey>, part: Part) {
         for key in keys {
             self.parts.entry(key).or_default().push(part);
         }
     }
 
+    /// Add time to the innermost Python function around an event; nothing without a function.
     fn put_innermost(&mut self, context: &RuleContext<'_>, event: EventId, ns: i64) {
         if let Some(function) = functions_around(context, event).next() {
             self.add_innermost(context.trace().events.name[function.index()], ns);
         }
     }
 
+    /// Add time in ns to a function that the path is in without a called function.
     fn add_innermost(&mut self, function: StrId, ns: i64) {
         *self.innermost.entry(function).or_default() += ns;
     }
@@ -317,9 +321,10 @@ impl Groups {
     }
 }
 
-/// Groups in their order that share less than half of their path with earlier ones, and large calls. Also keeps callees
-/// of a function with enough of the path to be named on their own. Kernel launches do not represent the operators that
-/// launch. Operators share the time of their callees, which is part of their listed time.
+/// Groups in their order that share less than half of their path with earlier ones, and large calls.
+///
+/// Also keeps callees of a function with enough of the path to be named on their own. Kernel launches do not represent
+/// the operators that launch. Operators share the time of their callees, which is part of their listed time.
 pub(super) fn without_overlaps<'g>(
     groups: Vec<(&'g Group, Option<Gain>)>,
     context: &RuleContext<'_>,

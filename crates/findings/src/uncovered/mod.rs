@@ -176,7 +176,7 @@ pub struct Uncovered {
 }
 
 impl Uncovered {
-    /// Check if findings cover less than half of the critical path.
+    /// Check if findings cover less than half of the critical path; false if not analyzed.
     pub fn is_most(&self) -> bool {
         self.covered_percent.is_some_and(|percent| percent < MAX_COVERED_PERCENT)
     }
@@ -232,6 +232,7 @@ impl Covered {
     }
 }
 
+/// File and function of a source location, without line, module and operator.
 fn function_of(place: &SourceLocation) -> SourceLocation {
     SourceLocation { file: place.file.clone(), function: place.function.clone(), ..SourceLocation::default() }
 }
@@ -279,7 +280,7 @@ pub(super) fn find<'a>(
     Ok(Uncovered { covered_percent, groups: named.map(row).collect() })
 }
 
-/// Select the groups that take at least the share `least` of the window, in percent, and add information.
+/// Select informative groups without a finding that take at least `least` percent of the window: the largest ones.
 fn selected_groups(context: &RuleContext<'_>, covered: &Covered, (mut groups, least): (Vec<Group>, f64)) -> Vec<Group> {
     let is_covered = |group: &Group| {
         let place = || function_of(&context.place(group.longest(context)));
@@ -336,6 +337,7 @@ fn is_large(context: &RuleContext<'_>, group: &Group) -> bool {
     context.percent_of_window(group.largest_ns()) >= LARGE_PERCENT && !is_idle_wait
 }
 
+/// Row of the report for a group: its shares of the window and of the critical path, location, gain and advice.
 fn large_group(context: &RuleContext<'_>, (group, path_ns): (&Group, i64), gain: Option<Gain>) -> LargeGroup {
     let of_path = |ns: i64| 100.0 * ns as f64 / path_ns.max(1) as f64;
     let is_of_events = group.kind.is_of_events();

@@ -48,7 +48,7 @@ impl Division {
         Self { order: order.collect(), functions, part_ns }
     }
 
-    /// Assign the next `ns` of the gap's time; returns the functions that receive them.
+    /// Assign the next `ns` of the gap's time; returns the functions that receive them, `None` without functions.
     fn assign(&mut self, ns: i64) -> Option<&SampledFunctions> {
         let Reverse((_, at)) = self.order.pop()?;
         let (functions, sampled, received) = self.functions.get_mut(at)?;

@@ -30,8 +30,8 @@ impl CallsInProgress {
         Self { by_track: by_track.into_iter().map(sorted).collect() }
     }
 
-    /// Find the call that was in progress for nearly all of a time range; of several threads, the call that covers the
-    /// most.
+    /// Find the call that was in progress for nearly all of a time range, of several threads the longest; `None`
+    /// without one.
     pub(super) fn around(&self, from: i64, to: i64) -> Option<EventId> {
         let middle = from + (to - from) / 2;
         let of_track = |calls: &Vec<(i64, i64, EventId)>| {

@@ -8,8 +8,10 @@ pub const ENGINE: &str = "autograd::engine::";
 /// Nodes that end a graph, by their names with namespace (until 2021).
 const ACCUMULATE: [&str; 2] = ["torch::autograd::AccumulateGrad", "torch::autograd::CopySlices"];
 
-/// Test if an operator is a node of the backward graph that autograd's engine runs. It is a span of the engine or, in
-/// traces without such spans, the node itself (`NllLossBackward`, `AddBackward0`, `torch::autograd::AccumulateGrad`).
+/// Test if an operator is a node of the backward graph that autograd's engine runs.
+///
+/// Such an operator is a span of the engine or, in traces without such spans, the node itself (`NllLossBackward`,
+/// `AddBackward0`, `torch::autograd::AccumulateGrad`).
 #[must_use]
 pub fn is_node(name: &str) -> bool {
     name.starts_with(BACKWARD_NODE) || ACCUMULATE.contains(&name) || is_backward_class(name)

@@ -19,6 +19,7 @@ use crate::kernel_type::Rule;
 /// Rules of all producers, in order of precedence: communication before copies.
 const PARTS: [&[Rule]; 6] = [libraries::RULES, deep_ep::RULES, engines::RULES, rocm::RULES, mtia::RULES, xla::RULES];
 
+/// Number of the rules of all producers.
 const fn total() -> usize {
     let (mut sum, mut part) = (0, 0);
     while part < PARTS.len() {
@@ -28,6 +29,7 @@ const fn total() -> usize {
     sum
 }
 
+/// Concatenate the rules of all producers at compile time.
 const fn all() -> [Rule; total()] {
     let mut rules = [PARTS[0][0]; total()];
     let (mut at, mut part) = (0, 0);

@@ -16,8 +16,10 @@ pub struct Recorder {
     host_code_kinds: &'static [EventKind],
 }
 
+/// Kinds of events that NVTX and roctx ranges become.
 const RANGES: &[EventKind] = &[EventKind::Operator, EventKind::Annotation];
 
+/// Recording tools other than torch.profiler.
 const RECORDERS: &[Recorder] = &[
     Recorder {
         formats: &["nsys"],

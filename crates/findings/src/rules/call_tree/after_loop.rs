@@ -47,7 +47,7 @@ impl AfterLoop {
         lines: &[(u32, CallNodeId)],
         repeated: &RepeatedWork,
     ) -> Self {
-        let of_line = |&(line, node): &(u32, CallNodeId)| (line, node, counts(repeated, node));
+        let of_line = |&(line, node): &(u32, CallNodeId)| (line, node, classify_calls(repeated, node));
         let mut lines: Vec<Line> = lines.iter().map(of_line).collect();
         lines.sort_by_key(|&(line, node, _)| (line, node));
         let Some(last) =
@@ -76,8 +76,8 @@ impl AfterLoop {
     }
 }
 
-/// Mark lines after the loop's last one with the same counts of calls as lines of the loop: these belong to the loop,
-/// too. The number of steps excludes the last, incomplete batches of an epoch.
+/// Mark lines of `after` that have the same counts of calls as lines of the loop, and so belong to the loop. The number
+/// of steps excludes the last, incomplete batches of an epoch.
 fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Line], after: &mut [Line]) {
     let mut owner: Vec<Option<usize>> = vec![None; tree.nodes.len()];
     let each = within.iter().chain(&*after).enumerate();
@@ -117,7 +117,8 @@ fn by_counts(after: &[Line]) -> (Vec<CallNodeId>, Vec<CallNodeId>) {
     (nodes(after.get(first..).unwrap_or_default()), nodes(after.get(..first).unwrap_or_default()))
 }
 
-fn counts(repeated: &RepeatedWork, node: CallNodeId) -> CallsPerStep {
+/// Classify a line by its counts of calls: once or several times per step, other, or no calls.
+fn classify_calls(repeated: &RepeatedWork, node: CallNodeId) -> CallsPerStep {
     let at = node.index();
     match repeated.calls[at] {
         _ if repeated.marks[at] || repeated.waits[at] => CallsPerStep::Once,
@@ -146,6 +147,7 @@ impl Ends {
     /// Least number of ends of steps, to estimate the length of steps.
     const MIN_STEP_ENDS: u64 = 3;
 
+    /// Durations for a thread, from its process's recorded ends of steps; `None` with too few of them.
     pub(super) fn new(tree: &CallingContextTree, thread: &Thread) -> Option<Self> {
         let process =
             tree.threads.get(thread.id.index()).and_then(|thread| tree.processes.get(thread.process.index()))?;

@@ -1,4 +1,5 @@
-//! Findings in call trees, recognized by the names of frames: loading, preprocessing, garbage collection, logging, waiting.
+//! Findings in call trees, recognized by the names of frames: loading, preprocessing, garbage collection, logging,
+//! waiting.
 
 use super::super::{
     copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
@@ -96,8 +97,8 @@ fn single_candidate(
     })
 }
 
-/// Check if the code calls some operator at least once per step. Otherwise it may copy a model after an epoch, or
-/// objects without tensors.
+/// Check if the code of these nodes calls some operator at least once per step. Otherwise it may copy a model after an
+/// epoch, or objects without tensors.
 fn is_in_each_step(context: &CallRuleContext<'_>, seen: &NodeTime) -> bool {
     let inside = below(context.tree, |node| seen.nodes.binary_search(&node).is_ok());
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
@@ -117,6 +118,7 @@ fn least_share(context: &CallRuleContext<'_>, rule: &'static Rule) -> f64 {
 const TAKE_NS: [u64; 2] = [100_000, 1_100_000];
 /// Largest number of workers that the advice assumes.
 const MAX_WORKERS: u64 = 16;
+/// Candidate for all data loading of the thread, at the line with most of it; `None` if the share is small.
 fn loading(context: &CallRuleContext<'_>, place: SourceLocation, seen: &NodeTime) -> Option<CallCandidate> {
     let (rule, ns) = (&dataloader_starved::RULE, seen.time.ns);
     let share = context.percent(ns);

@@ -65,6 +65,8 @@ impl<'a> CallRuleContext<'a> {
             .or_else(|| Self::for_thread(tree, Thread::from_rows(tree, id, TimeSource::Operators), settings))
     }
 
+    /// Build the context of one thread: find its steps, and exclude overhead and one-time work; `None` without time in
+    /// steps.
     fn for_thread(tree: &'a CallingContextTree, mut thread: Thread, settings: &'a Settings) -> Option<Self> {
         let mut steps = Steps::find(tree, &tree.children(), &thread);
         steps.leave_out_setup_collections(tree);
@@ -157,7 +159,8 @@ impl<'a> CallRuleContext<'a> {
         self.thread.known != TimeSource::Operators && self.thread.own.iter().any(|time| time.waits_ns > 0)
     }
 
-    /// Calling-context-tree nodes of the loop that runs the steps.
+    /// Calling-context-tree nodes of the loop that runs the steps, or of the whole thread without steps; no one-time
+    /// work.
     pub(super) fn nodes(&self) -> impl Iterator<Item = CallNodeId> {
         self.tree.nodes.ids().skip(1).filter(|node| self.steps.inside[node.index()])
     }
@@ -167,7 +170,7 @@ impl<'a> CallRuleContext<'a> {
         self.names.iter().map(|name| kind_of(name)).collect()
     }
 
-    /// Kind of work of a node's frame.
+    /// Kind of work of a node's frame, from the result of [`Self::kinds`]; `None` if the classifier knows no kind.
     pub(super) fn kind_at(&self, kinds: &[Option<&'static str>], node: CallNodeId) -> Option<&'static str> {
         kinds.get(self.tree.nodes.frame[node.index()].index()).copied().flatten()
     }
@@ -210,7 +213,7 @@ fn uses_gpu(tree: &CallingContextTree) -> bool {
     tree.frames.iter().any(is_gpus) || threads.any(|thread| is_of_autograd(tree, thread))
 }
 
-/// For each node: the nearest node of the user's own code, and a flag for work of the user.
+/// For each node: the nearest node of the user's own code at or above, and a flag for work of the user.
 fn lines(tree: &CallingContextTree, names: &[String]) -> (Vec<CallNodeId>, Vec<bool>) {
     let is_users_frame = |frame: &Frame| match *frame {
         Frame::Python { file, .. } => is_own_code(tree.strings.get(file)),
@@ -233,6 +236,7 @@ fn lines(tree: &CallingContextTree, names: &[String]) -> (Vec<CallNodeId>, Vec<b
     (lines, users)
 }
 
+/// Set file, line and function of a source location from a Python frame; other frames change nothing.
 fn note_line(place: &mut SourceLocation, tree: &CallingContextTree, frame: &Frame) {
     if let Frame::Python { function, file, line, .. } = *frame {
         place.file = Some(tree.strings.get(file).to_owned());

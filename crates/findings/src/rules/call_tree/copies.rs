@@ -51,7 +51,10 @@ fn reordered(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCan
     for ((line, operator), all) in by_path.into_iter().filter(|(_, all)| !is_of_loop(context, all)) {
         by_line.entry((context.line(line), operator)).or_default().add(&all);
     }
-    by_line.into_iter().filter_map(|((line, operator), all)| copies(operators, line, operator, &all)).collect()
+    by_line
+        .into_iter()
+        .filter_map(|((line, operator), all)| copies_candidate(operators, line, operator, &all))
+        .collect()
 }
 
 /// Time, copies and conversions of operators at or below each node, without nodes of backward passes, which are below
@@ -66,6 +69,7 @@ struct Forward {
 }
 
 impl Forward {
+    /// Sum the times and flags of each node with those of all nodes below.
     fn new(context: &CallRuleContext<'_>) -> Self {
         let tree = context.tree;
         let backward = below(tree, |node| tree.frame(node).map(Frame::kind) == Some(FrameKind::Backward));
@@ -88,7 +92,13 @@ impl Forward {
     }
 }
 
-fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Calls) -> Option<CallCandidate> {
+/// Candidate for one operator that reorders tensors at one line; `None` if the share of the time is small.
+fn copies_candidate(
+    operators: &Operators<'_, '_>,
+    line: FrameId,
+    operator: &str,
+    all: &Calls,
+) -> Option<CallCandidate> {
     let context = operators.context;
     let rule = &copy_chains::RULE;
     let share = context.percent(all.ns);
@@ -117,7 +127,8 @@ fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Ca
     })
 }
 
-/// Candidate for calls of an optimizer that fill gradients with zeros, and for the backward passes that add to them.
+/// Candidate for calls of an optimizer that fill gradients with zeros, and backward passes that add to them; `None` for
+/// few.
 fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), sums: &Calls) -> Option<CallCandidate> {
     let context = operators.context;
     let rule = &zeroed_gradients::RULE;

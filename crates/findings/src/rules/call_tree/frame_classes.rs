@@ -34,6 +34,8 @@ pub(super) struct FrameClasses {
 }
 
 impl FrameClasses {
+    /// Assign the time of each node to the rule of its outermost classified frame; waits of other user code go to
+    /// SL039.
     pub(super) fn new(context: &CallRuleContext<'_>) -> Self {
         let tables: Vec<_> = CLASSIFIERS.iter().map(|&(rule, kind_of)| (rule, context.kinds(kind_of))).collect();
         let which = |node| {
@@ -87,6 +89,7 @@ const LOADING: usize = 1;
 /// Index of waits in the classifiers.
 const WAITS: usize = CLASSIFIERS.len() - 1;
 
+/// Add a node's own time to its kind of work, at the line of its outermost frame of this kind (`top`).
 fn add(
     context: &CallRuleContext<'_>,
     found: &mut ByLine,

@@ -35,8 +35,8 @@ impl Thread {
         }
     }
 
-    /// Time of the steps in which no sample or operator shows the thread, in ns. It is 0 if it is small, or if the
-    /// length of the steps is unknown. `excluded_ns` is time of the steps that was excluded.
+    /// Time of the steps in which no sample or operator shows the thread, in ns; 0 if small, or if the length is
+    /// unknown. `excluded_ns` is time of the steps that was excluded.
     pub(super) fn blocked_ns(&self, steps: &Steps, length: Option<f64>, excluded_ns: u64) -> u64 {
         let Some(length) = length else { return 0 };
         let blocked = length - self.sum(steps, true, |time| time.ns) - excluded_ns as f64;
@@ -54,8 +54,9 @@ impl Thread {
     }
 
     /// Total length of the steps from the ends of the first and the last one, in ns, without other work of the thread
-    /// between them. `None` if it is unknown, or if there is much other work. `overhead` is the share of a step that
-    /// was subtracted as overhead.
+    /// between them. `None` if unknown, or if there is much other work.
+    ///
+    /// `overhead` is the share of a step that was subtracted as overhead.
     pub(super) fn measured_length(
         &self,
         tree: &CallingContextTree,
@@ -115,6 +116,7 @@ impl Time {
         self.waits_ns.saturating_sub(self.measured_ns)
     }
 
+    /// Multiply the sampled waits by a factor; other time stays.
     fn scale_waits(&mut self, factor: f64) {
         let sampled = self.sampled_waits_ns();
         let scaled = (sampled as f64 * factor) as u64;

@@ -1,8 +1,8 @@
 //! Rules over calling context trees: recordings without individual calls, and profiles.
 //!
-//! A calling context tree contains the number of calls and their time per call path, without order and timestamps, so replay is
-//! impossible. The gain of a change is the removed time of the thread, as in `DeepContext` (section 4.3). Each sample
-//! counts for one finding only: that of the outermost frame that a rule matches.
+//! A calling context tree contains the number of calls and their time per call path, without order and timestamps, so
+//! replay is impossible. The gain of a change is the removed time of the thread, as in `DeepContext` (section 4.3).
+//! Each sample counts for one finding only: that of the outermost frame that a rule matches.
 
 mod after_loop;
 mod by_frame_name;
@@ -105,6 +105,7 @@ pub fn find_in_calls(
     }
 }
 
+/// Run all rules for call trees on one thread, that of the rank if selected; an error without times.
 fn find_for_rank(
     tree: &CallingContextTree,
     rank: Option<i64>,
@@ -144,7 +145,7 @@ fn find_for_rank(
     })
 }
 
-/// Check if a finding gains enough to be listed.
+/// Check if a finding gains enough of a step to be listed; true without a gain in time.
 fn is_large_enough(finding: &Finding, step_ns: i64, options: &Options) -> bool {
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
     finding.gain.is_none_or(|gain| gain.ns >= least_ns.max(1))
@@ -190,6 +191,7 @@ fn empty_findings() -> Findings {
     }
 }
 
+/// Reason why a tree cannot be searched: an unknown rank, or the measured metrics, which are no times.
 fn no_times(tree: &CallingContextTree, rank: Option<i64>) -> NoCalls {
     if let Some(rank) = rank {
         let known = ranks_of_calls(tree);
@@ -203,6 +205,8 @@ fn no_times(tree: &CallingContextTree, rank: Option<i64>) -> NoCalls {
     NoCalls::NoTimes(measured.iter().map(|metric| metric.name(&tree.strings).to_owned()).collect())
 }
 
+/// Convert a candidate to a finding with gain per step, limited to the step; lower confidence for incomplete
+/// recordings.
 fn to_finding(context: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i64, is_incomplete: bool) -> Finding {
     let facts = candidate.facts.iter().map(|fact| context.words().displayed_fact(fact));
     let per = i64::try_from(context.steps_or_one()).unwrap_or(i64::MAX);
@@ -242,7 +246,8 @@ fn candidate_info(context: &CallRuleContext<'_>, candidate: &CallCandidate) -> A
     })
 }
 
-/// Sum of the gains of findings whose times do not overlap, limited to a step.
+/// Sum of the gains of findings that are no speculation and overlap no other finding, at most a step; `None` without
+/// such.
 fn combined_gain(findings: &[Finding], step_ns: i64) -> Option<Gain> {
     let mut gains = findings.iter().filter(|finding| finding.on_top_ns.is_some()).filter_map(|finding| finding.gain);
     let first = gains.next()?;
@@ -405,6 +410,7 @@ fn maybe_after_note(context: &CallRuleContext<'_>) -> Option<String> {
     ))
 }
 
+/// Note on the analyzed thread, its step loop and number of steps.
 fn analyzed_part(context: &CallRuleContext<'_>, rank: Option<i64>) -> String {
     let (tree, steps) = (context.tree, &context.steps);
     let text = |id| tree.strings.get(id);

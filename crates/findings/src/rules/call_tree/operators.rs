@@ -60,6 +60,7 @@ impl Calls {
 }
 
 impl<'c, 'a> Operators<'c, 'a> {
+    /// Collect the outermost operators, and sum elapsed times over all nodes below each node.
     pub(super) fn new(context: &'c CallRuleContext<'a>) -> Self {
         let ns = inclusive(context.tree, context.thread.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
         let is_operator = |node: &CallNodeId| context.tree.frame(*node).map(Frame::kind) == Some(FrameKind::Operator);
@@ -206,7 +207,7 @@ pub(super) fn is_of_loop(context: &CallRuleContext<'_>, calls: &Calls) -> bool {
 /// Line with the calls of each operator.
 type Line = (CallNodeId, SourceLocation, Vec<Calls>);
 
-/// Sampled computing time outside of operators, by line.
+/// Sampled computing time outside of operators and of other rules' frames, by line of the user's code.
 fn time_outside_operators(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> BTreeMap<CallNodeId, Time> {
     let mut found: BTreeMap<CallNodeId, Time> = BTreeMap::new();
     for node in context.nodes() {
@@ -218,6 +219,7 @@ fn time_outside_operators(context: &CallRuleContext<'_>, kinds: &FrameClasses) -
     found
 }
 
+/// Candidate for lines of one function that call small operators in a loop; `None` if the share of the time is small.
 fn loop_candidate(context: &CallRuleContext<'_>, lines: &[Line], python: Time) -> Option<CallCandidate> {
     let rule = &operators_in_loops::RULE;
     let all = || lines.iter().flat_map(|(.., calls)| calls);

@@ -1,4 +1,4 @@
-//! Exclusion of the recorder's overhead, if the recorder measured it in the run.
+//! Exclusion of the recorder's overhead from times of a call tree, if the recorder measured the overhead in the run.
 
 use super::steps::Steps;
 use super::thread::{Thread, Time, TimeSource};
@@ -6,7 +6,7 @@ use stackline_model::{CallMetric, CallNodeId, CallingContextTree, Frame};
 
 impl Thread {
     /// Subtract significant overhead from times, equally per operator call at its call site, where the recorder runs.
-    /// Returns the overhead as a share of a step without it.
+    /// Returns the overhead as a share of a step without overhead; `None` if nothing is subtracted.
     pub(super) fn leave_out_overhead(&mut self, tree: &CallingContextTree, steps: &Steps) -> Option<f64> {
         let fraction = self.overhead.fraction.filter(|fraction| fraction.low_ppm > 0)?;
         if steps.count == 0 || self.known == TimeSource::Operators {

@@ -26,7 +26,8 @@ pub(super) fn find(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> Vec<C
 /// Python time by function and line.
 pub(super) type Functions = BTreeMap<SourceLocation, BTreeMap<SourceLocation, Time>>;
 
-/// Exclusive time of functions, without operators, frameworks and time of other rules.
+/// Computing time by user function and line, including library callees but not operators, frameworks or other rules'
+/// time.
 pub(super) fn function_times(
     context: &CallRuleContext<'_>,
     computing: &dyn Fn(CallNodeId) -> Time,
@@ -48,6 +49,7 @@ pub(super) fn function_times(
     functions
 }
 
+/// Candidate for one function, at the line with most time; `None` without steps, or if the share is small.
 fn candidate(context: &CallRuleContext<'_>, lines: &BTreeMap<SourceLocation, Time>) -> Option<CallCandidate> {
     let mut time = Time::default();
     lines.values().for_each(|of_line| time.add(*of_line));

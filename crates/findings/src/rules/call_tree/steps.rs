@@ -73,6 +73,7 @@ pub(super) fn below(tree: &CallingContextTree, is_it: impl Fn(CallNodeId) -> boo
     found
 }
 
+/// Check if a node is the span of an import, or of a compilation that is no recompilation.
 fn is_one_time_work(tree: &CallingContextTree, node: CallNodeId) -> bool {
     match tree.frame(node) {
         Some(Frame::Span { name }) => {
@@ -100,10 +101,12 @@ pub(super) fn is_span(tree: &CallingContextTree, node: CallNodeId, prefix: &str)
     tree.frame(node).is_some_and(|frame| is_span_frame(tree, frame, prefix))
 }
 
+/// Check if a frame is a span or operator whose name begins with a prefix.
 fn is_span_frame(tree: &CallingContextTree, frame: &Frame, prefix: &str) -> bool {
     span_name(tree, frame).is_some_and(|name| name.starts_with(prefix))
 }
 
+/// Name of a span or operator; `None` for other frames.
 fn span_name<'t>(tree: &'t CallingContextTree, frame: &Frame) -> Option<&'t str> {
     match *frame {
         Frame::Span { name } | Frame::Operator { name, .. } => Some(tree.strings.get(name)),
@@ -151,7 +154,7 @@ fn marks(tree: &CallingContextTree, thread: &Thread) -> Vec<Mark> {
     by_line.into_iter().map(|((name, _), nodes)| mark(name, nodes)).collect()
 }
 
-/// Innermost line above a node outside of PyTorch.
+/// Innermost line at or above a node in a file outside of PyTorch; no frame if there is none.
 fn line_of(tree: &CallingContextTree, node: CallNodeId) -> FrameId {
     let line = ancestors_of(tree, node)
         .find(|&at| python_frame(tree, at).is_some_and(|((_, file), _)| !is_in_torch(tree, file)));
@@ -225,9 +228,10 @@ impl Loop {
         several.or_else(innermost).map(|(found, _)| found)
     }
 
-    /// Lines of a node's function, and the number of lines with calls in each step. If other lines make calls only
-    /// once, the function contains the loop, not only its body. Then lines before the first repeated one are set-up,
-    /// and lines after the last may be after the loop.
+    /// Lines of a node's function, and the number of lines with calls in each step.
+    ///
+    /// If other lines make calls only once, the function contains the loop, not only its body. Then lines before the
+    /// first repeated one are set-up, and lines after the last may be after the loop.
     fn lines_of(
         (tree, children, thread): (&CallingContextTree, &CallChildren, &Thread),
         node: CallNodeId,
@@ -297,8 +301,8 @@ const MAX_WAIT_RATIO: f64 = 4.0;
 const UNRECORDED_BLOCK: u64 = 4;
 
 impl RepeatedWork {
-    /// Count repeated work. The recorder may skip steps to measure its overhead, and a program may run its steps from
-    /// several lines.
+    /// Collect, for each node with its callees, the evidence that its work repeats in each step. The recorder may skip
+    /// steps to measure its overhead, and a program may run its steps from several lines.
     fn new(tree: &CallingContextTree, thread: &Thread, mark: &Mark, is_once: &[bool]) -> Self {
         let recorded = thread.scale_to_recorded(mark.calls);
         let of_nodes = || mark.nodes.iter().map(|node| thread.calls[node.index()]);

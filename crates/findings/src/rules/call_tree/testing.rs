@@ -8,6 +8,7 @@ use stackline_model::{
 };
 use std::collections::BTreeMap;
 
+/// Nanoseconds per millisecond.
 pub(super) const MS: u64 = 1_000_000;
 
 /// Tree from call paths: `train.py:12 step > aten::mm`.
@@ -18,6 +19,7 @@ pub(super) struct TestTree {
 }
 
 impl TestTree {
+    /// Create an empty tree with one process of Stackline's recorder.
     pub(super) fn new() -> Self {
         let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(CallProcess { pid: 7, recorder: "1".to_owned(), ..CallProcess::default() });

@@ -58,7 +58,7 @@ impl Time {
         Self::sampled(self.ns.saturating_sub(part.ns), self.samples.saturating_sub(part.samples))
     }
 
-    /// The waiting part of a time.
+    /// The waiting part of a time, with its samples.
     pub(super) fn waiting(self) -> Self {
         let measured_ns = self.measured_ns.min(self.waits_ns);
         Self { measured_ns, ..Self::waited(self.waits_ns, self.wait_samples) }
@@ -126,8 +126,8 @@ impl Thread {
         (spans as f64 * self.recorded_part).round() as u64
     }
 
-    /// Find the thread that runs the steps, of one rank if selected; `None` without times. It marks steps, runs most
-    /// operators (except for autograd threads), or has most time.
+    /// Find the thread that runs the steps, of one rank if selected; `None` without times. The thread marks steps, runs
+    /// most operators (except for autograd threads), or has most time.
     pub(super) fn find(tree: &CallingContextTree, rank: Option<i64>) -> Option<Self> {
         let mut by_thread: BTreeMap<CallThreadId, BTreeMap<CallMetric, u64>> = BTreeMap::new();
         let is_chosen = |thread: CallThreadId| rank.is_none_or(|rank| rank_of(tree, thread) == Some(rank));
@@ -245,17 +245,18 @@ pub(super) fn is_stackline_recording(tree: &CallingContextTree) -> bool {
     tree.processes.iter().any(|process| !process.recorder.is_empty())
 }
 
-/// Check if autograd runs backward passes of a device on a thread.
+/// Check by its name if a thread is one on which autograd only runs backward passes of a device.
 pub(super) fn is_of_autograd(tree: &CallingContextTree, thread: CallThreadId) -> bool {
     let name = tree.threads.get(thread.index()).map(|thread| tree.strings.get(thread.name));
     name.is_some_and(is_device_thread)
 }
 
+/// Check if a metric is a time in ns whose values add up over calls.
 fn is_time(metric: CallMetric) -> bool {
     metric.unit() == Unit::Ns && metric.adds_up()
 }
 
-/// Rank of a thread's process, if known.
+/// Rank of a thread's process; `None` if unknown.
 pub(super) fn rank_of(tree: &CallingContextTree, thread: CallThreadId) -> Option<i64> {
     let process = tree.threads.get(thread.index())?.process;
     tree.processes.get(process.index())?.rank.map(i64::from)

@@ -85,6 +85,7 @@ fn is_about(candidate: &CallCandidate, operator: &str, place: &SourceLocation) -
         }
 }
 
+/// Convert a group to its row in the report, with shares of the time and the gain per step if all of it vanished.
 fn large(context: &CallRuleContext<'_>, kind: LargeKind, name: String, group: Group) -> LargeGroup {
     let percent = context.percent(group.time.ns);
     let all = bounded_gain(context, group.time);
@@ -144,6 +145,7 @@ impl Group {
     }
 }
 
+/// Computing time by function of the user's code, each with its frame name; empty without samples.
 fn functions(context: &CallRuleContext<'_>, is_classified: &dyn Fn(CallNodeId) -> bool) -> Vec<(String, Group)> {
     if context.thread.known == TimeSource::Operators {
         return Vec::new();

@@ -13,7 +13,8 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Read the inputs of `pad_sequence`: a list of tensors whose first dimension is the length.
+    /// Read the recorded input shapes of `pad_sequence`, whose first dimension is the length; `None` for a single
+    /// sequence, or few elements.
     pub(super) fn from_inputs(dims: &Value) -> Option<Self> {
         let length = |shape: &Value| shape.get(0)?.as_i64().filter(|length| (0..1 << 31).contains(length));
         let lengths: Vec<i64> = dims.get(0)?.as_array()?.iter().map(length).collect::<Option<_>>()?;
@@ -62,6 +63,7 @@ impl Work {
         self.pairs += count as f64 * longest * longest;
     }
 
+    /// Share of this work in all work, for linear and quadratic work.
     fn part_of(self, all: Self) -> RemainingShares {
         RemainingShares { linear: self.elements / all.elements, square: self.pairs / all.pairs }
     }

@@ -61,6 +61,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Find out if batches made by `pad_sequence` consist largely of padding; at most one candidate.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let padded = Padded::find(context);
     candidate(context, &padded).into_iter().collect()
@@ -77,6 +78,7 @@ struct Padded {
 }
 
 impl Padded {
+    /// Find the calls of `pad_sequence` in the window, and group their batches into pools of exchangeable sequences.
     fn find(context: &RuleContext<'_>) -> Self {
         let trace = context.trace();
         let mut padded = Self::default();
@@ -102,6 +104,7 @@ impl Padded {
     }
 }
 
+/// Candidate for all padded batches; `None` without any, or if padding or its work is small.
 fn candidate(context: &RuleContext<'_>, padded: &Padded) -> Option<Candidate> {
     let first = *padded.calls.first()?;
     let Remaining { sorted, unpadded } = Remaining::after(&padded.pools);

@@ -26,6 +26,7 @@ impl BatchShapes {
         lengths.len() > 1
     }
 
+    /// Shapes of the batches of a step, and of those outside of any step.
     fn of_step(&self, step: Option<usize>) -> impl Iterator<Item = &Shapes> {
         let of_any = self.0.get(&None);
         step.and_then(|step| self.0.get(&Some(step))).into_iter().chain(of_any)
@@ -46,6 +47,7 @@ struct Shapes {
 }
 
 impl Shapes {
+    /// Add a shape, with its number of elements and its padded length.
     fn add(&mut self, shape: Shape) {
         self.batches.insert(shape);
         self.sizes.insert(shape.0 * shape.1);
@@ -73,8 +75,8 @@ impl Shapes {
     }
 }
 
-/// Check if an operator's work is quadratic in the lengths of sequences, as for attention scores. One of its inputs
-/// then has the length in its last two dimensions, or two inputs of a product have it in one of these dimensions each.
+/// Check if an operator's work is quadratic in the lengths of sequences, as for attention scores. One input has the
+/// length in its last two dimensions, or two inputs of a product in one each.
 fn is_square(shapes: &Shapes, operator: &str, dims: &Value) -> bool {
     if aten::is_attention(operator) {
         return true;
@@ -107,8 +109,8 @@ pub(super) struct BatchOperators {
 }
 
 impl BatchOperators {
-    /// Find the operators. One with both kinds of work, such as a whole layer, is divided into the operators within
-    /// it. Nodes of autograd only have the shape of the gradient, so their operators determine their kind.
+    /// Find the outermost operators with a padded batch among their inputs, divided by linear and quadratic work. Nodes
+    /// of autograd only have the shape of the gradient, so their operators determine their kind.
     pub(super) fn find(context: &RuleContext<'_>, shapes: &BatchShapes) -> Self {
         let trace = context.trace();
         let (mut all, mut square) = (Vec::new(), FxHashSet::default());

@@ -35,7 +35,7 @@ const MAX_GAP_RATIO: i64 = 4;
 pub(super) struct ListReads(FxHashMap<EventId, EventId>);
 
 impl ListReads {
-    /// Find list reads among outermost operators.
+    /// Find the calls of `torch.tensor(list)` among outermost operators, by their sequence of operators.
     pub(super) fn new(context: &RuleContext<'_>, operators: &[EventId]) -> Self {
         let trace = context.trace();
         if !trace.strings.iter().any(|name| is_in_lists(constants::LISTS, name)) {
@@ -159,7 +159,7 @@ impl Lists {
         context.edit_of(Action::Scale(left.clamp(0.0, 1.0)), "time in torch.tensor(list) in each step", chosen)
     }
 
-    /// Edit that shortens the gaps before the first operators, by a total in ns.
+    /// Edit that shortens the gaps before the first operators, by a total in ns; `None` for 0.
     pub(super) fn without_before(&self, context: &RuleContext<'_>, ns: f64) -> Option<Edit> {
         let left = (1.0 - ns / (self.gaps_ns as f64).max(1.0)).clamp(0.0, 1.0);
         let chosen = Chosen { between: self.before.clone(), ..Chosen::default() };
@@ -169,7 +169,7 @@ impl Lists {
     }
 }
 
-/// Largest share of a line in the time between operators, from samples.
+/// Upper bound of a line's share of the time between operators (0 to 1), from CPU time samples; 1 without samples.
 fn sampled_share(context: &RuleContext<'_>, place: &SourceLocation, between: &[(EventId, EventId)]) -> f64 {
     let (mut seen, mut all) = (0, 0);
     for host_gap in context.host_gaps().containing(between) {

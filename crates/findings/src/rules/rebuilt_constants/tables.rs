@@ -57,7 +57,8 @@ impl Blank {
     }
 }
 
-/// Number of a function's lines up to the last write to a part of a tensor. Later lines use the table.
+/// Number of a function's lines up to the last write to a part of a tensor; all lines without such a write. Later lines
+/// use the table.
 pub(super) fn up_to_last_write(context: &RuleContext<'_>, lines: &[(SourceLocation, Vec<EventId>)]) -> usize {
     let has = |of: &[EventId], lists: &[&[&str]]| of.iter().any(|&e| is_in_lists(lists, context.trace().name(e)));
     let is_blank = lines.iter().any(|(_, of)| has(of, &[BLANK]));

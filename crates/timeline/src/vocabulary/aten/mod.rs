@@ -154,7 +154,7 @@ pub fn is_softmax(operator: &str) -> bool {
     short_name(operator).is_some_and(|name| name.contains("softmax"))
 }
 
-/// Test if an operator copies a tensor into another memory layout.
+/// Test if an operator may copy a tensor into another memory layout: `clone`, `contiguous` or `reshape`.
 pub fn reorders(operator: &str) -> bool {
     operator == CLONE || matches!(short_name(operator), Some("contiguous" | "reshape"))
 }
@@ -169,7 +169,7 @@ pub fn is_backward(operator: &str) -> bool {
     short_name(operator).is_some_and(|name| name.ends_with("_backward"))
 }
 
-/// Test if an operator is a convolution of cuDNN or MIOpen, forward or backward.
+/// Test if an operator is a convolution of cuDNN or MIOpen, or an ATen operator that may run one, forward or backward.
 pub fn is_gpu_convolution(operator: &str) -> bool {
     short_name(operator).is_some_and(|name| {
         name.starts_with("cudnn_convolution")
