@@ -67,6 +67,7 @@ impl Options {
         ExtraData { trace, memory, shapes, python, native }
     }
 
+    /// Options of the environment variables that `variable` returns by name; `None` without a run directory.
     pub(crate) fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let run = variable(RUN).filter(|run| !run.is_empty())?;
         let hz = |name: &str, default: u32| {

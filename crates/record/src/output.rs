@@ -77,11 +77,12 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Create the output of a new stream, whose file is empty.
     pub(crate) fn new(target: Box<dyn Target>) -> Self {
         Self { target, end: 0, torn: false, waiting: VecDeque::new(), waiting_bytes: 0, failed: None }
     }
 
-    /// Write a chunk. It waits if earlier chunks wait, or if it cannot be written.
+    /// Write a chunk of `records` records, or keep it in memory if earlier chunks wait or the write fails.
     pub(crate) fn put(&mut self, bytes: &[u8], records: u64) {
         if !self.waiting.is_empty() || self.write(bytes).is_err() {
             self.waiting_bytes += bytes.len();
@@ -89,7 +90,7 @@ impl Output {
         }
     }
 
-    /// Try once to write the waiting chunks to the stream file.
+    /// Try once to write the waiting chunks to the stream file, in order.
     ///
     /// # Errors
     /// If chunks are still waiting.
@@ -104,7 +105,7 @@ impl Output {
         Ok(())
     }
 
-    /// The outage of writing that has ended since the last call, if any.
+    /// The outage of writing, once, after all waiting chunks were written; `None` without an outage or during it.
     pub(crate) fn recovered(&mut self) -> Option<Outage> {
         let (from_ns, error) = self.failed.filter(|_| self.waiting.is_empty())?;
         self.failed = None;
@@ -166,6 +167,7 @@ impl Output {
         self.end + self.waiting_bytes as u64
     }
 
+    /// Append a whole chunk to the file. A failure begins an outage, and partial bytes are cut off.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let written = self.cut_partial_chunk().and_then(|()| self.write_all(bytes));
         match &written {
@@ -189,6 +191,7 @@ impl Output {
         Ok(())
     }
 
+    /// Append all bytes by as many writes as needed; the file stays marked as torn after a failure.
     fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             self.torn = true;

@@ -51,6 +51,7 @@ pub(crate) struct PathCache {
     changed: Vec<(usize, PythonFrame)>,
 }
 
+/// True if both are at the same address and run the same code object.
 #[inline]
 fn is_frame(frame: &PythonFrame, other: &PythonFrame) -> bool {
     frame.address == other.address && frame.code == other.code
@@ -105,12 +106,14 @@ impl PathCache {
         self.truncate(0);
     }
 
+    /// Keep only the outermost `length` frames of the last path.
     fn truncate(&mut self, length: usize) {
         self.seen.truncate(length);
         self.nodes.truncate(length);
     }
 
-    /// Node of the path below `base` that ends with `newest`; `None` if `outer` is not reached.
+    /// Find or create the node of the Python path below `base`, from `outer` to `newest`; `None` if `outer` is not among
+    /// the callers.
     #[inline]
     pub(crate) fn node(
         &mut self,
@@ -234,7 +237,7 @@ impl PathCache {
 const OTHER_KEY: u64 = 1 << 63;
 
 impl PathContext<'_> {
-    /// Find or create the node of a frame below `parent`, or below the node of the module that the frame calls.
+    /// Find or create the node of a frame below `parent`; for a call of a module, below the node of that module.
     #[inline]
     fn child(&mut self, parent: NodeId, seen: &SeenFrame) -> NodeId {
         let (process, interpreter) = (self.process, self.interpreter);
@@ -244,6 +247,7 @@ impl PathContext<'_> {
             .child(parent, key, process.overflow, |full| process.python_frame(full, &interpreter.describe(seen.frame)))
     }
 
+    /// Find or create the child of `parent` for the `nn.Module` at an address.
     fn module_child(&mut self, parent: NodeId, module: usize) -> NodeId {
         let class = self.interpreter.class_of(module);
         let name = || self.interpreter.class_name(class);
