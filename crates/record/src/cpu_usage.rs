@@ -26,8 +26,8 @@ pub(crate) struct CpuUsage {
 }
 
 impl CpuUsage {
-    /// Read the CPU times of all threads except the recorder's, and return their sums as [`Record::Load`]; `None` if the
-    /// kernel does not report them.
+    /// Read the CPU times of all threads except the recorder's, and return their sums as [`Record::Load`]; `None` if
+    /// the kernel does not report them.
     pub(crate) fn read_threads(&mut self) -> Option<Record> {
         let ((ran_ns, waited_ns), threads) = self.read_times(&tids()?, is_recorder_thread, times_of);
         (threads > 0).then(|| Record::Load { at_ns: clock::monotonic_ns(), threads, ran_ns, waited_ns })

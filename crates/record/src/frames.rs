@@ -149,7 +149,7 @@ impl Frames {
         self.frames.len()
     }
 
-    /// Interned records (texts, frames, libraries) from index `from` on, for a writer that has written the earlier ones.
+    /// Interned records (texts, frames, libraries) from index `from` on; a writer has written the earlier ones.
     pub(crate) fn records(&self, from: usize) -> &[Record] {
         self.records.get(from..).unwrap_or(&[])
     }

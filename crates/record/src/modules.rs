@@ -63,8 +63,8 @@ impl Modules {
         known.by_address.entry(child).or_insert_with(|| self.new_module()).assignment = assignment;
     }
 
-    /// Id of the `nn.Module` at this address, which is registered if it is unknown. Later modules at the address get other
-    /// ids. From the first call on, freed modules are kept until [`Self::forget_freed`].
+    /// Id of the `nn.Module` at this address, which is registered if it is unknown. Later modules at the address get
+    /// other ids. From the first call on, freed modules are kept until [`Self::forget_freed`].
     pub(crate) fn id(&self, module: usize) -> u64 {
         let mut known = self.lock();
         known.keeps_gone = true;

@@ -113,8 +113,8 @@ impl Names {
         prefetch(&self.by_address[slot_of(name)]);
     }
 
-    /// Frame id of a name of this kind, from the cache or, for a new name, from `intern`. A frame with [`FOLDED`] is not
-    /// cached.
+    /// Frame id of a name of this kind, from the cache or, for a new name, from `intern`. A frame with [`FOLDED`] is
+    /// not cached.
     #[inline]
     pub(crate) fn frame(&mut self, kind: u8, name: &(impl Name + ?Sized), intern: impl FnOnce(&CStr) -> u32) -> u32 {
         let at = slot_of(name);
@@ -127,7 +127,7 @@ impl Names {
         self.look_up(at, kind, name.text(), intern)
     }
 
-    /// Frame id of a name that is not in its slots: from the table by text, or from `intern`. Put the name into slot `at`.
+    /// Frame id of a name that is not in its slots: from the table by text, or from `intern`. The name gets slot `at`.
     #[cold]
     fn look_up(&mut self, at: usize, kind: u8, name: &CStr, intern: impl FnOnce(&CStr) -> u32) -> u32 {
         let kinds = self.by_name.len().max(usize::from(kind) + 1);

@@ -39,8 +39,8 @@ impl NativeFrames {
     }
 
     // Never inlined, so that equal stacks look equal from this function.
-    /// Find or create the node of the innermost native frame between `parent` and an operator that begins; `parent` if the
-    /// stack cannot be read. `operator` is the operator's frame id, by which cached segments are distinguished.
+    /// Find or create the node of the innermost native frame between `parent` and an operator that begins; `parent` if
+    /// the stack cannot be read. `operator` is the operator's frame id, by which cached segments are distinguished.
     #[inline(never)]
     pub(crate) fn node(
         &mut self,

@@ -112,8 +112,8 @@ impl PathCache {
         self.nodes.truncate(length);
     }
 
-    /// Find or create the node of the Python path below `base`, from `outer` to `newest`; `None` if `outer` is not among
-    /// the callers.
+    /// Find or create the node of the Python path below `base`, from `outer` to `newest`; `None` if `outer` is not
+    /// among the callers.
     #[inline]
     pub(crate) fn node(
         &mut self,

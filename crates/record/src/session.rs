@@ -85,6 +85,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Create a session, whose stream is not yet created; [`Self::make_current`] makes it the one of the process.
     fn new(options: Options, role: Role, sources: Vec<Source>) -> &'static Self {
         let begin_ns = begin_of(options.begin_ns, clock::monotonic_ns());
         Box::leak(Box::new(Self {
@@ -161,7 +162,7 @@ impl Session {
         self.phase.try_lock().is_ok_and(|phase| matches!(*phase, Phase::Ending | Phase::Ended))
     }
 
-    /// Create the recorder's state for the calling thread.
+    /// Create the recorder's state for the calling thread, and start the stream and its writer if that is still to do.
     #[cold]
     pub(crate) fn enter_thread(&self) -> Box<State> {
         if let Err(reason) = self.start_writing() {
@@ -178,6 +179,7 @@ impl Session {
         self.window.step_ended(self.elapsed(), node, looks, |change| _ = self.report_operators(change));
     }
 
+    /// Time since the begin of the recording, that of its first process.
     fn elapsed(&self) -> Duration {
         since(self.begin_ns)
     }
@@ -210,6 +212,7 @@ impl Session {
         result
     }
 
+    /// Create the stream file of this process.
     fn make_stream(&self) -> Result<(), String> {
         let stream = create_stream(&self.options, crate::description::describe(&self.options, self.role))?;
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
@@ -298,6 +301,7 @@ impl Session {
         self.options.trace.then(|| usage.read_threads())?
     }
 
+    /// Store the state of a data source, in place of an earlier one with the same name, for the next write.
     fn note_source(&self, state: SourceState) {
         let (on, detail) = match state.state {
             Ok(detail) => (true, detail),
@@ -383,6 +387,7 @@ impl Session {
         }
     }
 
+    /// Start the writer thread, which writes periodically until the session ends.
     fn spawn_writer(&self) {
         let writer = self.writer();
         let spawned = without_signals(|| {
@@ -395,6 +400,7 @@ impl Session {
         self.has_writer.store(spawned.is_ok(), Ordering::Release);
     }
 
+    /// Loop of the writer thread: write new data at each interval, and the end of the recording.
     fn write_until_stopped(&self) {
         let mut interval = FIRST_INTERVAL;
         loop {
@@ -426,10 +432,12 @@ fn begin_of(given_ns: Option<i64>, now_ns: i64) -> i64 {
     given_ns.filter(|given_ns| (0..=now_ns).contains(given_ns)).unwrap_or(now_ns)
 }
 
+/// Time since `begin_ns` on the monotonic clock; 0 if that is in the future.
 fn since(begin_ns: i64) -> Duration {
     Duration::from_nanos(clock::monotonic_ns().saturating_sub(begin_ns).max(0).cast_unsigned())
 }
 
+/// Create the stream file `streams/PID-N.slr` in the run directory, with the first free number.
 fn create_stream(options: &Options, head: stackline_recording::Process) -> Result<Stream, String> {
     let folder = options.run.join("streams");
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;

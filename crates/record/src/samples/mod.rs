@@ -116,6 +116,7 @@ pub(crate) struct Sampler {
     without_file: AtomicU64,
 }
 
+/// Lock a mutex whose holders never panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -165,7 +166,7 @@ pub(crate) fn over_limit(process: &Process) -> Option<u64> {
     is_sampled.then(|| sampler.over_limit.load(Ordering::Relaxed))
 }
 
-/// Stop requests for samples of all threads, until [`resume_all`].
+/// Stop requests for samples of all threads before an `exec`, until [`resume_all`].
 pub(crate) fn pause_all() {
     if let Some(sampler) = Sampler::current_of_this_process() {
         lock(&sampler.watched).pause_all();
@@ -214,7 +215,7 @@ pub(crate) fn forget(process: &Process) {
 }
 
 impl Sampler {
-    /// Create the sampler of a process.
+    /// Create the sampler of this process, and make it current. Nothing is sampled yet.
     fn create() -> &'static Self {
         let sampler: &'static Self = Box::leak(Box::new(Self {
             process: std::process::id(),
@@ -299,12 +300,13 @@ impl Sampler {
         true
     }
 
+    /// Thread record with this number; `None` if it was never created.
     fn record(&self, index: usize) -> Option<&'static ThreadRecord> {
         // SAFETY: null, or a leaked box.
         unsafe { self.records.get(index)?.load(Ordering::Acquire).as_ref() }
     }
 
-    /// All records of sampled threads, with their numbers.
+    /// All thread records so far, free ones included, with their numbers.
     fn all_records(&self) -> impl Iterator<Item = (usize, &'static ThreadRecord)> {
         (0..self.records.len()).map_while(|index| self.record(index).map(|record| (index, record)))
     }
@@ -328,7 +330,7 @@ impl Sampler {
         }
     }
 
-    /// One-line description of the rates and of omitted samples.
+    /// One-line description of the rates, counters and numbers of omitted samples, for the state of the data source.
     fn describe(&self, settings: &Settings) -> String {
         let Rates { cpu, real, waits } = settings.rates;
         let rates = [("CPU time", cpu), ("wall time", real), ("waits", waits)];
