@@ -28,10 +28,12 @@ struct Piece {
 }
 
 impl Piece {
+    /// Create an unset piece.
     const fn new() -> Self {
         Self { ticks: AtomicU64::new(0), ns: AtomicI64::new(0), scale: AtomicU64::new(0) }
     }
 
+    /// Set the first tick, the ns of `CLOCK_MONOTONIC` at it, and the ns per tick (fixed-point).
     fn set(&self, ticks: u64, ns: i64, scale: u64) {
         self.ticks.store(ticks, Ordering::Relaxed);
         self.ns.store(ns, Ordering::Relaxed);
@@ -173,7 +175,7 @@ pub fn measure() {
     MEASURING.store(false, Ordering::Release);
 }
 
-/// Reset the clock in a forked child, in which the measuring thread does not exist.
+/// Allow measurements of the rate in a forked child, in which a measuring thread of the parent does not exist.
 pub(crate) fn forked() {
     MEASURING.store(false, Ordering::Relaxed);
 }
@@ -185,7 +187,7 @@ pub fn ticks() -> u64 {
     if STEADY.load(Ordering::Relaxed) { counter() } else { monotonic_ns().cast_unsigned() }
 }
 
-/// Convert a number of ticks to ns.
+/// Convert a duration in ticks to ns, by the last measured rate.
 #[must_use]
 #[inline]
 pub fn ns(ticks: u64) -> u64 {

@@ -42,7 +42,7 @@ impl Timed {
         self.ns.store(0, Ordering::Relaxed);
     }
 
-    /// Mean duration in ns and number of the timed callbacks; `None` without callbacks.
+    /// Mean duration in ns and number of the timed callbacks; `None` if none was timed.
     fn mean(&self) -> Option<(u32, u64)> {
         let (count, ns) = (self.count.load(Ordering::Relaxed), self.ns.load(Ordering::Relaxed));
         Some((u32::try_from(ns.checked_div(count)?).ok()?, count))

@@ -106,6 +106,7 @@ pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec
 }
 
 impl Walker {
+    /// Walk the stack from `at` to the interpreter's frame at `mark`, split at the operators in `open`, outermost first.
     fn segments(&mut self, open: &[OpenOperator], at: Registers, mark: usize) -> Vec<(Range<usize>, Vec<usize>)> {
         let limit = if (at.sp..self.end).contains(&mark) { mark } else { self.end };
         // Operators in this part of the stack, innermost first. For objects on the heap the position is unknown.
@@ -148,6 +149,7 @@ fn remove_own_frames(frames: &mut Vec<usize>) {
     }
 }
 
+/// Path frame of a native address, with the library that contains it.
 fn native_frame(address: usize) -> PathFrame {
     PathFrame::Native(NativeFrame { address, module: native::module_at(address) })
 }
@@ -160,6 +162,7 @@ fn python_frames(newest: Option<PythonFrame>) -> Vec<PythonFrame> {
     frames
 }
 
+/// Path frame of a running Python frame, with its function, file and line.
 fn describe(frame: &PythonFrame) -> PathFrame {
     PathFrame::Python(interpreter().map(|interpreter| interpreter.describe(*frame)).unwrap_or_default())
 }

@@ -90,7 +90,7 @@ impl Sampler {
         }
     }
 
-    /// Request a sample of a wait from a record's thread at the time `now` (ns), unless its last response is outstanding.
+    /// Request a sample of a wait from a record's thread at the time `now` (ns), unless a response is outstanding.
     fn request_sample(&self, signal: i32, index: usize, record: &ThreadRecord, now: u64) {
         let is_free = record.requested_ns.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_free && !self.send(signal, index, record, Clock::Wait) {

@@ -148,8 +148,8 @@ impl WallRequest {
 }
 
 impl Sampler {
-    /// Check each thread that does not block its signals: request a sample, or, if it still waits as in its last sample,
-    /// attribute the time to that.
+    /// Check each thread that does not block its signals: request a sample, or attribute the time to its last sample if
+    /// it still waits there.
     pub(super) fn sample_wall_time(&self) {
         let signal = self.signal.load(Ordering::Acquire);
         if signal == 0 {

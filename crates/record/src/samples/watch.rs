@@ -184,8 +184,8 @@ impl Sampler {
         }
     }
 
-    /// Wait until the watcher thread's next check, and return its schedules, which are new for another recording; `None`
-    /// if the thread is to end.
+    /// Wait until the watcher thread's next check, and return its schedules, which are new for another recording;
+    /// `None` if the thread is to end.
     fn next_tasks(&self, last: Option<WatcherTasks>) -> Option<WatcherTasks> {
         let mut task = lock(&self.task);
         if let Some(last) = &last
@@ -324,8 +324,8 @@ impl Sampler {
         Some(thread)
     }
 
-    /// Create the timer of a thread's CPU time; `None` without signal or rate, for a thread that blocks its signals, or if
-    /// the system refuses the timer, which is counted.
+    /// Create the timer of a thread's CPU time; `None` without signal or rate, for a thread that blocks its signals, or
+    /// if the system refuses the timer, which is counted.
     fn make_timer(&self, signal: i32, hz: u32, thread: &mut Thread) -> Option<Timer> {
         let is_sampled = hz > 0 && signal != 0 && !thread.blocks_signals();
         let record = self.record(thread.record).filter(|_| is_sampled)?;

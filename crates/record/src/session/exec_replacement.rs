@@ -56,7 +56,7 @@ impl Session {
         crate::samples::resume_all();
     }
 
-    /// Pause samples, and write the remaining data or wake the writer to do so; `false` if the recording ends or has ended.
+    /// Pause samples, and write the remaining data or wake the writer for that; `false` if the recording has ended.
     fn begin_replacing(&self) -> bool {
         {
             let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);

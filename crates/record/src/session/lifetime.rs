@@ -77,7 +77,7 @@ pub(super) fn forked() {
 }
 
 impl Session {
-    /// Recording session of this process, without a guard, for callbacks of operators only; `None` if nothing is recorded.
+    /// Recording session of this process, without a guard, for callbacks of operators only; `None` without recording.
     ///
     /// # Safety
     /// Only a callback that [`callbacks_ended`] covers may call it, and keep the reference until it returns.
