@@ -106,7 +106,8 @@ pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec
 }
 
 impl Walker {
-    /// Walk the stack from `at` to the interpreter's frame at `mark`, split at the operators in `open`, outermost first.
+    /// Walk the stack from `at` to the interpreter's frame at `mark`, split at the operators in `open`; outermost part
+    /// first, as in [`native_frames`].
     fn segments(&mut self, open: &[OpenOperator], at: Registers, mark: usize) -> Vec<(Range<usize>, Vec<usize>)> {
         let limit = if (at.sp..self.end).contains(&mark) { mark } else { self.end };
         // Operators in this part of the stack, innermost first. For objects on the heap the position is unknown.

@@ -120,7 +120,7 @@ impl Table {
         (table.relocations != 0 && table.symbols != 0 && table.strings != 0).then_some(table)
     }
 
-    /// Address of the import table's entry through which the library calls a symbol; `None` if the symbol is not imported.
+    /// Address of the import table's entry through which the library calls a symbol; `None` without such an import.
     fn slot(&self, symbol: &CStr) -> Option<NonNull<*mut c_void>> {
         // SAFETY: the table of relocations of a loaded object, with the length that the object states.
         let relocations = unsafe { std::slice::from_raw_parts(self.relocations as *const Relocation, self.count) };

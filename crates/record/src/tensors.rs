@@ -64,8 +64,8 @@ pub(crate) struct Written {
 }
 
 impl Tensors {
-    /// Name the memory at `address`, of a tensor with this size in bytes, after a module's tensor, unless the memory has
-    /// a name; names beyond the limit are counted as lost.
+    /// Name the memory at `address`, of a tensor with this size in bytes, after a module's tensor, unless the memory
+    /// has a name; names beyond the limit are counted as lost.
     pub(crate) fn name(
         &self,
         (modules, live): (&Modules, &LiveAllocations),

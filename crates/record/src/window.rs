@@ -204,8 +204,8 @@ impl Window {
         }
     }
 
-    /// Open or close the window by the time since the begin, and drop a stalled overhead measurement. `report` is called
-    /// if reports of operators start or stop. For the writer's periodic check.
+    /// Open or close the window by the time since the begin, and drop a stalled overhead measurement. `report` is
+    /// called if reports of operators start or stop. For the writer's periodic check.
     pub(crate) fn check_time(&self, elapsed: Duration, report: impl FnOnce(overhead::Change)) {
         let mut state = self.state();
         let gave_up = state.overhead.as_mut().is_some_and(|overhead| overhead.drop_stalled_comparison(nanos(elapsed)));

@@ -72,8 +72,8 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    /// Find the interpreter that is loaded in this process and the layout of its frames, and count its freed code objects
-    /// from now on.
+    /// Find the interpreter that is loaded in this process and the layout of its frames, and count its freed code
+    /// objects from now on.
     ///
     /// # Errors
     /// A sentence with the reason why its frames cannot be read: no interpreter, or an unsupported version.
@@ -208,7 +208,7 @@ impl Layout {
         if frame.code != watched || watched == 0 { 0 } else { word(frame.address + self.frame_locals) & !self.code_tag }
     }
 
-    /// First frame of Python code from an address outwards, without the interpreter's own frames; `None` if there is none.
+    /// First frame of Python code from an address outwards, without the interpreter's own frames; `None` without one.
     #[inline(always)]
     fn skip_shims(&self, mut address: usize) -> Option<PythonFrame> {
         while address != 0 {

@@ -280,7 +280,7 @@ impl FrameSampler {
         Some(())
     }
 
-    /// Read ranges (address, length) one after the other to the begin of the window; `None` if they are not all readable.
+    /// Read ranges (address, length) one after the other to the begin of the window; `None` if one is unreadable.
     fn fill(&mut self, ranges: &[(usize, usize)]) -> Option<()> {
         let length = ranges.iter().map(|range| range.1).sum();
         let into = self.window.get_mut(..length)?;
@@ -325,8 +325,8 @@ impl FrameSampler {
         Some(())
     }
 
-    /// Copy the names and the line table of a frame's code object, as words for [`super::SampledCode::unpack`]; `None` if
-    /// they are unreadable or another code object has the address now.
+    /// Copy the names and the line table of a frame's code object, as words for [`super::SampledCode::unpack`]; `None`
+    /// if they are unreadable or another code object has the address now.
     #[must_use]
     pub fn copy_code(&mut self, interpreter: &Interpreter, frame: &SampledFrame) -> Option<&[u64]> {
         let layout = &interpreter.layout;
@@ -354,7 +354,7 @@ impl FrameSampler {
         self.pack(frame, half_word(&head, layout.code_first_line)?, [name, file, lines])
     }
 
-    /// Pack function name, file and line table into words, after a head with their lengths; `None` if they are unreadable.
+    /// Pack function name, file and line table into words, after a head with their lengths; `None` if unreadable.
     fn pack(&mut self, frame: &SampledFrame, first_line: u32, parts: [Part; 3]) -> Option<&[u64]> {
         let lengths = parts.map(|part| part.length);
         let total: usize = lengths.iter().sum();
