@@ -64,6 +64,7 @@ pub fn monotonic_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
+/// Current ticks of the processor's counter.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn counter() -> u64 {
@@ -71,6 +72,7 @@ fn counter() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
+/// True if the counter has the same rate in every power state of the processor.
 #[cfg(target_arch = "x86_64")]
 fn counter_is_steady() -> bool {
     use std::arch::x86_64::__cpuid;
@@ -79,6 +81,7 @@ fn counter_is_steady() -> bool {
     __cpuid(0x8000_0000).eax >= leaf && __cpuid(leaf).edx & 1 << 8 != 0
 }
 
+/// Current ticks of the processor's counter.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 fn counter() -> u64 {
@@ -88,16 +91,19 @@ fn counter() -> u64 {
     ticks
 }
 
+/// True if the counter has the same rate in every power state of the processor.
 #[cfg(target_arch = "aarch64")]
 fn counter_is_steady() -> bool {
     true
 }
 
+/// Current ns of `CLOCK_MONOTONIC`, because this processor has no known counter.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn counter() -> u64 {
     monotonic_ns().cast_unsigned()
 }
 
+/// False: the system's clock is used instead of a counter.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn counter_is_steady() -> bool {
     false

@@ -23,6 +23,7 @@ pub(crate) static END: Timed = Timed::new();
 static TORCH_COST: AtomicU64 = AtomicU64::new(0);
 
 impl Timed {
+    /// Create counts of 0.
     const fn new() -> Self {
         Self { count: AtomicU64::new(0), ns: AtomicU64::new(0) }
     }
@@ -37,6 +38,7 @@ impl Timed {
         }
     }
 
+    /// Set number and duration to 0.
     fn reset(&self) {
         self.count.store(0, Ordering::Relaxed);
         self.ns.store(0, Ordering::Relaxed);

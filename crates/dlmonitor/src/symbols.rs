@@ -9,7 +9,7 @@ pub(crate) fn global(name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
-/// Handle of a library that is already loaded. This module neither loads nor unloads the library.
+/// Handle of a library that is already loaded, and that this module neither loads nor unloads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library(NonNull<c_void>);
 

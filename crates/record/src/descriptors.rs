@@ -51,8 +51,8 @@ pub(crate) fn close(descriptor: RawFd) {
     unsafe { libc::close(descriptor) };
 }
 
-/// Write some of the bytes and return their number, without the signals that kill a program by default: `SIGXFSZ` of a
-/// file that grows beyond `RLIMIT_FSIZE`, and `SIGPIPE` of a pipe without reader. The error is returned instead.
+/// Write some of the bytes and return their number, or an error instead of a signal that would kill the program:
+/// `SIGXFSZ` of a file that grows beyond `RLIMIT_FSIZE`, and `SIGPIPE` of a pipe without reader.
 ///
 /// # Errors
 /// The error of the system.

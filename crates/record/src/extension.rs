@@ -249,14 +249,14 @@ unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut
     })
 }
 
-/// Set the code object whose calls count as calls of an `nn.Module`: Python's frames of it become module frames.
+/// Set the code object (the argument) of `nn.Module.__call__`, whose calls are recorded as calls of the module.
 unsafe extern "C" fn watch_calls(_module: *mut c_void, code: *mut c_void) -> *mut c_void {
     dlmonitor::Interpreter::watch_calls(code as usize);
     none()
 }
 
-/// Callback for `gc.callbacks`: a garbage collection begins (`start`) or ends; the second argument, a dictionary, is
-/// ignored. It runs no Python code, as [`forget_module`].
+/// Callback for `gc.callbacks`: report the begin (`start`) or the end of a garbage collection as a span. The second
+/// argument, a dictionary, is ignored, and no Python code runs.
 unsafe extern "C" fn collecting(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     /// Only one collection runs at a time.
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -362,7 +362,7 @@ unsafe extern "C" fn start_in_child(_module: *mut c_void, _arguments: *mut c_voi
     })
 }
 
-/// Python has forked, by `os.fork` or similar: report the child's operators, also those that its parent left out.
+/// After a fork by Python (`os.fork`), in the child: report operators again, if the parent had paused the reports.
 unsafe extern "C" fn resume_in_child(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     catch_panics(|| {
         if let Some(session) = Session::hold() {

@@ -146,6 +146,7 @@ impl Modules {
         Some(frame)
     }
 
+    /// Lock the table.
     fn lock(&self) -> MutexGuard<'_, Tree> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Native frames between the interpreter loop or enclosing operator and an operator.
+//! Call-tree nodes of the native frames between the interpreter loop or enclosing operator and an operator.
 //!
 //! The same segments recur. A whole segment is one key: its nodes are created when it is first seen; afterwards one
 //! lookup finds the last node.

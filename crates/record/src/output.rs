@@ -62,7 +62,7 @@ impl Mark {
     }
 }
 
-/// Output file of a stream. It ends with a whole chunk, except while a chunk is being written.
+/// Output file of a stream, which ends with a whole chunk except during a write, and chunks that wait in memory.
 #[derive(Debug)]
 pub(crate) struct Output {
     target: Box<dyn Target>,

@@ -1,4 +1,4 @@
-//! Python frames and modules between the enclosing operator and an operator that begins.
+//! Call-tree nodes of the Python frames and modules between the enclosing operator and an operator that begins.
 
 use crate::process::Process;
 use crate::python_path_cache::{Outer, PathCache, PathContext};

@@ -21,9 +21,9 @@ const CACHE_SLOTS: usize = 256;
 pub(crate) enum Outer<'a> {
     /// The first frame of the thread, included.
     Root,
-    /// This frame, included.
+    /// The given frame, included.
     With(&'a PythonFrame),
-    /// This frame, excluded.
+    /// The given frame, excluded.
     Before(&'a PythonFrame),
 }
 
@@ -170,7 +170,8 @@ impl PathCache {
         outer.is_end_of(outermost, &beyond).then_some(top)
     }
 
-    /// Node of the new path, after [`Self::compare`] found shared frames up to `top`.
+    /// Update the cached path with the new and changed frames that [`Self::compare`] found above and up to `top`, and
+    /// return the node of the newest frame.
     fn advance(&mut self, context: &mut PathContext<'_>, top: usize) -> NodeId {
         if let Some(&(outermost, _)) = self.changed.last() {
             self.truncate(top + 1);

@@ -30,7 +30,7 @@ const STEP: u64 = 1 << 33;
 /// Bit of a garbage collection, in the word of its node.
 const IS_COLLECTION: u64 = 1 << 34;
 
-/// The observer, registered with `DLMonitor` for the life of the process. It records into the current [`Session`].
+/// The observer, registered with `DLMonitor` for the life of the process, which records into the current [`Session`].
 #[derive(Debug)]
 pub(crate) struct Recorder;
 

@@ -171,7 +171,7 @@ impl Session {
         self.process.enter_thread()
     }
 
-    /// Process the end of a training step, with a span at this node of the calling thread's tree.
+    /// Count a training step that ended with a span at this node, and open or close the window or pause operators.
     #[cold]
     pub(crate) fn step_ended(&self, node: NodeId) {
         // Without a writer, pauses that the program does not end by a step would never end.
@@ -224,7 +224,7 @@ impl Session {
         self.options.python
     }
 
-    /// Observe PyTorch's operators from now on, because `torch._C` was imported.
+    /// Start the requested sources of PyTorch (operators, shapes, memory, compilations, kernels) after its import.
     pub(crate) fn torch_imported(&self) {
         if !self.options.pytorch {
             return;
@@ -266,8 +266,8 @@ impl Session {
         self.started.is_completed()
     }
 
-    /// Start to record a forked child before its first operator, or at an operator outside of the window: the writer
-    /// opens the window.
+    /// Create the stream and start the writer of a forked child, before its first operator or at an operator outside of
+    /// the window, which the writer opens later. No effect in other processes.
     #[cold]
     pub(crate) fn start_in_child(&self) {
         if self.role == Role::Fork
@@ -277,8 +277,8 @@ impl Session {
         }
     }
 
-    /// Resume operators in a forked child. Its parent may have paused them, and without operators the recording of
-    /// the child would never start. Not called in the handler of the fork itself, because PyTorch takes a lock:
+    /// Resume reports of operators in a forked child, which its parent may have paused: without operators the recording
+    /// of the child would never start. Not called in the handler of the fork itself, because PyTorch takes a lock:
     /// Python calls this after the fork; otherwise the first span does.
     pub(crate) fn resume_in_child(&self) {
         if self.role == Role::Fork {
@@ -365,8 +365,8 @@ impl Session {
         }
     }
 
-    /// Variant of [`Self::report_failure`] before another program replaces this one. A search along `PATH` fails for
-    /// most folders, so this message has its own flag, and later messages are still printed.
+    /// Print once that the recording cannot be written before another program replaces this one. A search along `PATH`
+    /// fails for most folders, so this message has its own flag, and later messages are still printed.
     fn report_replacing(&self, reason: &str) {
         if !self.has_reported_failure.load(Ordering::Relaxed)
             && !self.has_reported_replacing.swap(true, Ordering::Relaxed)
@@ -376,9 +376,8 @@ impl Session {
         }
     }
 
-    /// Start or stop the reports of operators, unless another recording of this process has begun. That recording has
-    /// another window, and a change of this window may come late: then `false`. Takes no lock that is held while a
-    /// window changes.
+    /// Start or stop the reports of operators; `false` without a change if another recording of this process has begun,
+    /// which has another window. Takes no lock that is held while a window changes.
     fn report_operators(&self, change: Change) -> bool {
         let is_needed = || self.is_current();
         match change {

@@ -177,8 +177,8 @@ impl State {
         self.posted_names
     }
 
-    /// Find or create the node of a compilation or phase that begins. It outlives the frames that lead to it, as spans
-    /// do.
+    /// Find or create the node of a compilation, phase or garbage collection that begins, below those in `open`, and
+    /// mark it as a span in `opened`.
     #[cold]
     pub(crate) fn begin_compilation(
         &mut self,

@@ -131,6 +131,7 @@ impl Tensors {
         (records, waiting)
     }
 
+    /// Lock the table.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

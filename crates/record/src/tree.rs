@@ -290,8 +290,8 @@ impl TreeOwner {
         self.shared.version.store(version + 2, Ordering::Release);
     }
 
-    /// Prefetch the memory that [`Self::add_call`] changes at the end of the call that begins. It is usually not in
-    /// the caches, and waiting for it took a fifth of the recorder's time.
+    /// Prefetch the time slots of a node, which [`Self::add_call`] changes at the end of the call that begins. Waiting
+    /// for that memory took a fifth of the recorder's time.
     #[inline]
     pub(crate) fn prefetch_call(&self, node: NodeId) {
         if let Some(slots) = &self.entries[node.0 as usize].slots {

@@ -260,6 +260,7 @@ struct Checksums<'a> {
 }
 
 impl<'a> Checksums<'a> {
+    /// Checksums of ranges of `bytes`, none of which is computed yet.
     fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, prefixes: vec![0], hasher: crc32fast::Hasher::new() }
     }

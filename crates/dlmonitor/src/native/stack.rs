@@ -73,13 +73,13 @@ impl Registers {
         }
     }
 
-    /// These registers in the unwinder's form.
+    /// Convert the registers to the unwinder's form.
     #[cfg(target_arch = "x86_64")]
     fn native(self) -> UnwindRegsNative {
         UnwindRegsNative::new(self.pc as u64, self.sp as u64, self.fp as u64)
     }
 
-    /// These registers in the unwinder's form, with a mask for signed return addresses.
+    /// Convert the registers to the unwinder's form, with a mask for signed return addresses.
     #[cfg(target_arch = "aarch64")]
     fn native(self) -> UnwindRegsNative {
         let mask = framehop::aarch64::PtrAuthMask::new_24_40();

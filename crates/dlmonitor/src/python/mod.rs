@@ -145,7 +145,7 @@ impl Interpreter {
         self.layout.called_module(frame, WATCHED_CODE.load(Ordering::Relaxed))
     }
 
-    /// Set the code object of the method whose calls are calls of a module. The method's first argument is the module.
+    /// Set the code object of `nn.Module.__call__`, whose calls count as calls of the module in the first argument.
     pub fn watch_calls(code: usize) {
         WATCHED_CODE.store(code, Ordering::Relaxed);
     }
@@ -242,10 +242,10 @@ fn versioned_fingerprint(lines: usize, first_line: u32, version: u32) -> u64 {
     (lines as u64).rotate_left(20) ^ u64::from(first_line) << 32 ^ u64::from(version)
 }
 
-/// Fingerprint of a code object without a version number (3.10 and 3.11). It combines the addresses of its line
-/// table, its name and the name of its file, its first line, the hash of its short name, and the length and first
-/// eight bytes of the line table. Addresses alone are not sufficient: code that is compiled repeatedly gets the same
-/// addresses for functions with different names and lines.
+/// Fingerprint of a code object without a version number (3.10 and 3.11), from addresses and contents: the addresses
+/// of its line table, its name and the name of its file, its first line, the hash of its short name, and the length
+/// and first eight bytes of the line table. Addresses alone are not sufficient: code that is compiled repeatedly gets
+/// the same addresses for functions with different names and lines.
 #[inline(always)]
 fn unversioned_fingerprint(
     [lines, name, file]: [usize; 3],

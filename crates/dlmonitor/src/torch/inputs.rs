@@ -267,8 +267,8 @@ impl<'a> Tensor<'a> {
         DType(unsafe { self.tensor.add(self.layout.dtype).read() })
     }
 
-    /// Sizes of the tensor; `None` if the tensor does not store them. This is so for nested tensors, symbolic shapes,
-    /// and classes that compute sizes by a method.
+    /// Sizes of the tensor; `None` if the tensor does not store them, as nested tensors, symbolic shapes, and classes
+    /// that compute sizes by a method.
     #[must_use]
     #[inline]
     pub fn dims(&self) -> Option<&'a [i64]> {

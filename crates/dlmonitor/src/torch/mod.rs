@@ -165,10 +165,10 @@ fn register(functions: &Functions, scopes: [u8; 10]) -> u64 {
     unsafe { (functions.add)(callback) }
 }
 
-/// Report only spans from now on, until [`resume_operators`], if `is_needed` returns true. It is called while no
-/// other thread can change the state. Operators in progress are reported to their end. Torch locks its list of
-/// callbacks, and each thread copies the list at its next operator, so other threads may run operators meanwhile.
-/// Returns the result of `is_needed`.
+/// Report only spans from now on, until [`resume_operators`], if `is_needed` returns true; returns that result.
+/// `is_needed` is called while no other thread can change the state. Operators in progress are reported to their end.
+/// Torch locks its list of callbacks, and each thread copies the list at its next operator, so other threads may run
+/// operators meanwhile.
 pub(crate) fn pause_operators(is_needed: impl FnOnce() -> bool) -> bool {
     change(|| {
         let is_needed = is_needed();

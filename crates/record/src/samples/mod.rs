@@ -43,7 +43,7 @@ const MAX_OPENMP_LIBRARIES: usize = 4;
 /// Longest wait for running handlers.
 const MAX_HANDLER_WAIT: Duration = Duration::from_millis(20);
 
-/// The sampler of this process, null without one. It is never freed, because a signal may arrive at any time.
+/// The sampler of this process, null without one; never freed, because a signal may arrive at any time.
 static CURRENT: AtomicPtr<Sampler> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Sampling rates in Hz; 0 disables a clock.

@@ -1,4 +1,4 @@
-//! Records of sampled threads: allocated by the watcher thread, and used by the thread's signal handler.
+//! Record of each sampled thread: rings, counters and scratch memory with which its signal handler writes samples.
 
 use super::Sampler;
 use super::codes::{Codes, UNKNOWN};
