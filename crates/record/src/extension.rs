@@ -249,7 +249,7 @@ unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut
     })
 }
 
-/// Set the code object (the argument) of `nn.Module.__call__`, whose calls are recorded as calls of the module.
+/// Set the code object (the argument) of the method by which `nn.Module`s are called, to record calls of modules.
 unsafe extern "C" fn watch_calls(_module: *mut c_void, code: *mut c_void) -> *mut c_void {
     dlmonitor::Interpreter::watch_calls(code as usize);
     none()

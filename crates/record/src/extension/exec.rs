@@ -57,13 +57,13 @@ pub(super) unsafe extern "C" fn store_originals(_module: *mut c_void, arguments:
 /// Replacement for `os.execv`.
 unsafe extern "C" fn execv(_module: *mut c_void, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
     // SAFETY: by contract of the interpreter.
-    unsafe { replace(&ORIGINALS[0], arguments, keywords) }
+    unsafe { write_and_exec(&ORIGINALS[0], arguments, keywords) }
 }
 
 /// Replacement for `os.execve`.
 unsafe extern "C" fn execve(_module: *mut c_void, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
     // SAFETY: by contract of the interpreter.
-    unsafe { replace(&ORIGINALS[1], arguments, keywords) }
+    unsafe { write_and_exec(&ORIGINALS[1], arguments, keywords) }
 }
 
 /// Write the recording and call the interpreter's own `exec` function, which returns only with an error; then continue
@@ -71,7 +71,7 @@ unsafe extern "C" fn execve(_module: *mut c_void, arguments: *mut c_void, keywor
 ///
 /// # Safety
 /// The caller holds the GIL, the tuple and the dictionary, which may be null.
-unsafe fn replace(original: &AtomicPtr<c_void>, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
+unsafe fn write_and_exec(original: &AtomicPtr<c_void>, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
     let original = original.load(Ordering::Acquire);
     let Some(api) = API.get().filter(|_| !original.is_null()) else { return none() };
     // A panic was reported on stderr; the program continues as requested.
