@@ -196,7 +196,7 @@ impl Observer for EventForwarder {
     }
 }
 
-/// C function `dlmonitor_init`: start monitoring.
+/// C function `dlmonitor_init`: start monitoring, now or when PyTorch is imported.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_init() -> Status {
     capi_start::start()

@@ -155,7 +155,7 @@ fn native_frame(address: usize) -> PathFrame {
     PathFrame::Native(NativeFrame { address, module: native::module_at(address) })
 }
 
-/// Python frames from the outermost to the given innermost frame.
+/// Python frames from the outermost to the given innermost frame; empty without it, or if Python frames are off.
 fn python_frames(newest: Option<PythonFrame>) -> Vec<PythonFrame> {
     let Some(interpreter) = interpreter() else { return Vec::new() };
     let mut frames: Vec<_> = std::iter::successors(newest, |&frame| interpreter.caller(frame)).collect();

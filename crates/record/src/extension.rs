@@ -151,7 +151,7 @@ impl Api {
     }
 }
 
-/// Called by the interpreter when it imports the module.
+/// Entry point of the extension module, which the interpreter calls at its import: create and return the module.
 ///
 /// # Safety
 /// Only an interpreter that holds its lock may call it.
@@ -231,7 +231,7 @@ unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut
     })
 }
 
-/// Python has imported PyTorch: connect the recorder to it.
+/// Start the requested sources of PyTorch (operators, memory, compilations), after Python has imported it.
 unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     catch_panics(|| {
         if let Some(session) = Session::hold() {
@@ -241,7 +241,7 @@ unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_voi
     })
 }
 
-/// End the recording of this process.
+/// End the recording of this process, and write the remaining data.
 unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     catch_panics(|| {
         Session::end();

@@ -61,7 +61,7 @@ impl Options {
         Self::from(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
-    /// Data that are kept in addition to times by call path.
+    /// Kinds of data to record in addition to times by call path: calls, memory, shapes, frames.
     pub(crate) fn extra_data(&self) -> ExtraData {
         let Self { trace, memory, shapes, python, native, .. } = *self;
         ExtraData { trace, memory, shapes, python, native }

@@ -14,7 +14,7 @@ pub(crate) trait Target: Debug + Send {
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
     /// Truncate the stream file to this length.
     fn cut(&mut self, length: u64) -> io::Result<()>;
-    /// Note that the stream file has been moved to another path.
+    /// Set the path of the stream file after it was renamed.
     fn moved(&mut self, to: &Path);
 }
 
@@ -122,7 +122,7 @@ impl Output {
         Some(Outage { from_ns, to_ns: clock::monotonic_ns(), error, dropped })
     }
 
-    /// Note that the stream file has been moved to another path.
+    /// Set the path of the stream file after it was renamed.
     pub(crate) fn moved(&mut self, to: &Path) {
         self.target.moved(to);
     }

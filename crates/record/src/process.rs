@@ -53,7 +53,7 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// Register a thread's call tree without receivers of single events.
+    /// Entry of a thread's call tree for the list of trees, without receivers of single events.
     fn new(thread: Thread, owner: &TreeOwner) -> Self {
         let (tree, overflows) = (Arc::clone(&owner.shared), Arc::clone(&owner.overflows));
         Self { thread, tree, overflows, inbox: None, touches: None, names: None }
@@ -207,7 +207,7 @@ impl Process {
         lock(&self.trees).by_id.values().cloned().collect()
     }
 
-    /// State for the calling thread: a new one or, after many threads have ended, a reused one.
+    /// State for the calling thread: a new one with a registered tree or, after many threads have ended, a reused one.
     pub(crate) fn enter_thread(&self) -> Box<State> {
         let tid = current_tid();
         let name = self.python_name(tid).unwrap_or_else(current_name);
@@ -369,7 +369,7 @@ impl Process {
         dlmonitor::interpreter().filter(|_| self.extra_data.python)
     }
 
-    /// Data that are kept in addition to times by call path.
+    /// Kinds of data that are recorded in addition to times by call path: calls, memory, shapes, frames.
     pub(crate) fn extra_data(&self) -> ExtraData {
         self.extra_data
     }

@@ -137,7 +137,7 @@ impl PathCache {
         }
     }
 
-    /// Index of the cached frame at the address of `frame`.
+    /// Index of the cached frame at the address of `frame`; `None` if the hint finds none.
     #[inline]
     fn index_at_address(&self, frame: &PythonFrame) -> Option<usize> {
         let at = usize::from(self.places[(frame.address >> 4) % CACHE_SLOTS]);

@@ -189,7 +189,7 @@ impl Stream {
         true
     }
 
-    /// The error because of which the file is not up to date, if any.
+    /// Try once to write the waiting chunks, and return the error if some still wait; `None` if the file is up to date.
     pub(crate) fn error(&mut self) -> Option<io::Error> {
         self.output.flush().err()
     }
@@ -268,7 +268,7 @@ impl Stream {
         self.push(&Record::End { at_ns });
     }
 
-    /// Write the CPU usage of threads, the available processors, and the cost of recording.
+    /// Write the CPU usage of threads and, if changed, the available processors and the cost of recording.
     pub(crate) fn write_usage(&mut self, load: Option<Record>, cost: Option<dlmonitor::Cost>) {
         // These are sums, too: the next ones contain them.
         if self.output.is_blocked() {

@@ -193,9 +193,9 @@ impl TreeOwner {
         self.entries.len() >= self.limit as usize
     }
 
-    /// Child of `parent` with this key. If there is none, it is created with the frame that `frame` returns. The
-    /// argument of `frame` is true if the tree is full: then it returns a known frame, or otherwise `overflow`, the
-    /// frame of the overflow node.
+    /// Find or create the child of `parent` with this key; `frame` returns the frame id of a new child. The argument of
+    /// `frame` is true if the tree is full: then it returns a known frame, or otherwise `overflow`, the frame of the
+    /// overflow node, which is the result.
     #[inline]
     pub(crate) fn child(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce(bool) -> u32) -> NodeId {
         let last = self.entries[parent.0 as usize].last_child;
@@ -213,8 +213,8 @@ impl TreeOwner {
         self.look_up(parent, last, key, overflow, frame)
     }
 
-    /// Slow path of [`Self::child`]: find or create a child that is neither the one that was requested `last` nor the
-    /// one after it.
+    /// Find or create a child by the indices, for [`Self::child`]: a child that is neither the one that was requested
+    /// `last` nor the one after it.
     fn look_up(
         &mut self,
         parent: NodeId,

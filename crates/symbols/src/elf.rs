@@ -99,7 +99,8 @@ impl<'a> Elf<'a> {
         self.file.elf_program_headers()
     }
 
-    /// Lowest address of a loaded page as the file states it, from which offsets in the library count.
+    /// Lowest address of a loaded page as the file states it, from which offsets in the library count; `None` without
+    /// loaded segments.
     pub(crate) fn base(&self) -> Option<u64> {
         let loaded = self.headers().iter().filter(|header| header.p_type(ENDIAN) == PT_LOAD);
         loaded.map(|header| header.p_vaddr(ENDIAN) & !(PAGE - 1)).min()

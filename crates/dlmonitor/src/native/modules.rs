@@ -252,7 +252,7 @@ impl Drop for Mapping {
 }
 
 impl Listed {
-    /// Addresses from the first to the last loaded byte.
+    /// Addresses in memory from the first loaded page to the last loaded byte; `None` without a loaded segment.
     fn range(&self) -> Option<Range<usize>> {
         let loaded = self.segments.iter().filter(|segment| segment.kind == libc::PT_LOAD);
         let start = loaded.clone().map(|segment| segment.address & !4095).min()?;

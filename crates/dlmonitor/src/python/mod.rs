@@ -145,7 +145,7 @@ impl Interpreter {
         self.layout.called_module(frame, WATCHED_CODE.load(Ordering::Relaxed))
     }
 
-    /// Set the code object of the method by which `nn.Module`s are called; its calls count as calls of its first argument.
+    /// Set the code object of the method by which `nn.Module`s are called, with the module as its first argument.
     pub fn watch_calls(code: usize) {
         WATCHED_CODE.store(code, Ordering::Relaxed);
     }

@@ -187,7 +187,8 @@ pub(crate) fn resume_all() {
     }
 }
 
-/// Delete all timers of a recording. The handler remains, because a signal may be pending.
+/// Stop sampling for a recording: delete its timers, end the watcher thread, and close the counters; no effect if
+/// another recording is sampled. The handler remains, because a signal may be pending.
 pub(crate) fn stop(process: &Process) {
     let Some(sampler) = Sampler::current_of_this_process() else { return };
     {
@@ -240,7 +241,8 @@ impl Sampler {
         sampler
     }
 
-    /// Begin a recording. Data of the previous one are dropped, and its records are freed.
+    /// Begin to sample for a recording, and start the watcher thread if needed. Data of the previous recording are
+    /// dropped, and its records are freed.
     fn begin_recording(&'static self, process: &Process, settings: &Arc<Settings>) -> io::Result<()> {
         let mut resolver = lock(&self.resolver);
         resolver.begin(process.number(), Arc::clone(settings));
@@ -282,7 +284,7 @@ impl Sampler {
         unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The sampler of this process itself: locks of a parent process may be locked forever.
+    /// The sampler of this process itself, `None` if it has none yet: locks of a parent process may be locked forever.
     fn current_of_this_process() -> Option<&'static Self> {
         Self::current().filter(|sampler| sampler.process == std::process::id())
     }

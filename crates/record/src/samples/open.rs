@@ -161,7 +161,8 @@ impl OpenOperators {
         all().find(|open| open.tid.load(Ordering::Acquire) == tid)
     }
 
-    /// Clear all entries in a forked child, in which the parent's threads do not exist.
+    /// Detach all entries from their threads at the begin of sampling: in a forked child, the parent's threads do not
+    /// exist.
     pub(crate) fn forget_all() {
         for open in all() {
             open.enter(0);

@@ -87,7 +87,7 @@ impl Schedule {
         Self { every: (hz > 0).then(|| Duration::from_secs(1) / hz), next: Instant::now() }
     }
 
-    /// True if the task is due. Missed times are skipped.
+    /// True if the task is due; then its next time is set. Missed times are skipped.
     fn is_due(&mut self) -> bool {
         let (Some(every), now) = (self.every, Instant::now()) else { return false };
         // The pause between two checks is never exactly as long as requested.

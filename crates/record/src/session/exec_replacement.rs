@@ -31,8 +31,8 @@ impl Session {
         true
     }
 
-    /// The other program failed to start: the recording continues once no other thread waits for a replacement,
-    /// unless it ends or has ended meanwhile.
+    /// Continue the recording after the other program failed to start, once no other thread waits for a replacement. No
+    /// effect if the recording ends or has ended meanwhile.
     pub(crate) fn exec_failed(&self) {
         let mut replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         *replacing = replacing.saturating_sub(1);
