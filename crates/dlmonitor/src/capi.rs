@@ -107,6 +107,7 @@ struct State {
 /// Observer of the process that forwards events to the callbacks of the C interface.
 pub(crate) struct EventForwarder;
 
+/// The C interface's data of a thread, created at the first call.
 fn state(thread: &mut Thread) -> NonNull<State> {
     let client = thread.client.get_or_insert_with(|| {
         // SAFETY: the address of a box is not null.
@@ -195,7 +196,7 @@ impl Observer for EventForwarder {
     }
 }
 
-/// C function `dlmonitor_init`: start monitoring.
+/// C function `dlmonitor_init`: start monitoring, now or when PyTorch is imported.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_init() -> Status {
     capi_start::start()
@@ -221,7 +222,8 @@ pub unsafe extern "C" fn dlmonitor_callback_register(
     capi_callbacks::register(callback, user)
 }
 
-/// C function `dlmonitor_callback_unregister`: remove a callback that was registered with this `user` argument.
+/// C function `dlmonitor_callback_unregister`: remove a callback that was registered with this `user` argument, after
+/// running calls returned.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_callback_unregister(
     domain: c_int,
@@ -232,7 +234,8 @@ pub extern "C" fn dlmonitor_callback_unregister(
     capi_callbacks::unregister(callback, user)
 }
 
-/// C function `dlmonitor_callpath_get`: write the calling thread's call path to `frames`, from within a callback.
+/// C function `dlmonitor_callpath_get`: write the calling thread's call path, outermost frame first, to `frames`, and
+/// its whole length to `length`. Only within a callback.
 ///
 /// # Safety
 /// `frames` has room for `capacity` frames, and `length` is valid for a write.

@@ -39,6 +39,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Counter of the calling thread, assigned at the first call; several threads may share one.
 fn shard() -> &'static Shard {
     let mut at = SHARD.get();
     if at == 0 {
@@ -53,7 +54,7 @@ pub(crate) fn is_inside() -> bool {
     INSIDE.get()
 }
 
-/// Call every registered callback of the C interface with an event.
+/// Call every registered callback of the C interface with an event, on the calling thread.
 pub(crate) fn deliver(event: &Event) {
     let shard = shard();
     // Increment before the table is read, in an order that all threads agree on: see `wait_for_callbacks`.
@@ -78,7 +79,8 @@ pub(crate) fn register(callback: Callback, user: *mut c_void) -> Status {
     Status::Ok
 }
 
-/// Remove the first callback with this function and this argument from the table.
+/// Remove the first callback with this function and this argument from the table; [`Status::NotFound`] if there is
+/// none, [`Status::Running`] if calls still run.
 pub(crate) fn unregister(callback: Callback, user: *mut c_void) -> Status {
     let is_it = |place: &&AtomicPtr<Registered>| {
         // SAFETY: null, or a box that is freed only under the lock.
@@ -95,7 +97,7 @@ pub(crate) fn unregister(callback: Callback, user: *mut c_void) -> Status {
     }
 }
 
-/// Remove all callbacks of the C interface.
+/// Remove all callbacks of the C interface; [`Status::Running`] if calls still run.
 pub(crate) fn clear() -> Status {
     let taken = {
         let _serial = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);

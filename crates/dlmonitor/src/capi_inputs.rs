@@ -45,10 +45,12 @@ pub(crate) fn while_ends(operator: &Operator, report: impl FnOnce()) {
     ENDS.set(null());
 }
 
+/// C value of this kind without type and sizes; `length` is the number of tensors of a list.
 fn input_without_tensor(kind: c_int, length: usize) -> CInput {
     CInput { kind, dtype: c"".as_ptr(), dims: null(), length }
 }
 
+/// C value of a tensor with its type and sizes; for an undefined tensor one of the kind `OTHER`.
 fn input_of_tensor(tensor: Option<Tensor<'_>>) -> CInput {
     let Some(tensor) = tensor else { return input_without_tensor(OTHER, 0) };
     let dims = tensor.dims();
@@ -76,7 +78,8 @@ fn for_each_value(values: Inputs<'_>, mut put: impl FnMut(CInput)) {
     }
 }
 
-/// Write the inputs or outputs of an operator to the tool's array, and their number to `length`.
+/// Write the inputs or outputs of an operator to the tool's array, as many as fit, and their whole number to `length`;
+/// [`Status::Unavailable`] without values.
 ///
 /// # Safety
 /// `array` has room for `capacity` values, and `length` is valid for a write, unless they are null.

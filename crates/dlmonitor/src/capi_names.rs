@@ -88,6 +88,7 @@ impl Names {
         }
     }
 
+    /// Interned copy of an operator name, from the cache or the table; `None` if the table is full or stays locked.
     #[inline]
     fn known(&mut self, name: OperatorName<'_>) -> Option<&'static CStr> {
         let place = &mut self.0[(name.address() >> 4) % CACHE_SLOTS];

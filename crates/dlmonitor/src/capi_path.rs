@@ -70,6 +70,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Append frames to the tool's array; those that do not fit are only counted.
     #[inline]
     fn put(&mut self, frames: &[Frame]) {
         let count = frames.len().min(self.capacity.saturating_sub(self.length));
@@ -82,7 +83,7 @@ impl Output {
 }
 
 impl PathCache {
-    /// Write the current call path, as [`crate::call_path`] returns it, to the tool's array.
+    /// Write the thread's current call path (Python, operators, native frames) to the tool's array, outermost first.
     pub(crate) fn write(&mut self, thread: &Thread, sources: Sources, output: &mut Output) {
         let newest = interpreter().and_then(Interpreter::newest);
         let count = match (interpreter(), newest) {
@@ -124,6 +125,7 @@ impl PathCache {
         }
     }
 
+    /// Keep only the outermost `length` frames of the cached path.
     fn truncate(&mut self, length: usize) {
         self.seen.truncate(length);
         self.frames.truncate(length);
@@ -205,6 +207,7 @@ impl PathCache {
         self.seen.len()
     }
 
+    /// C frame of a Python frame, from the cache or described from the interpreter's memory.
     fn line(&mut self, interpreter: &Interpreter, seen: &SeenFrame) -> Frame {
         let key = (seen.frame.instruction, seen.fingerprint);
         if let Some(&known) = self.lines.get(&key) {
@@ -220,6 +223,7 @@ impl PathCache {
         frame
     }
 
+    /// C frame of a native address: library file and offset, without function name.
     fn native(&mut self, address: usize) -> Frame {
         let generation = native::generation();
         if self.generation != generation || self.natives.len() == MAX_KNOWN {
@@ -252,6 +256,7 @@ impl PathCache {
     }
 }
 
+/// C frame of an operator or compilation in progress.
 fn operator(open: &OpenOperator) -> Frame {
     let kind = if open.is_compilation() { COMPILATION_FRAME } else { OPERATOR_FRAME };
     Frame { kind, name: name_of(open), ..NO_FRAME }

@@ -26,7 +26,8 @@ pub(crate) fn session() -> u64 {
     SESSION.load(Ordering::Relaxed)
 }
 
-/// Implement `dlmonitor_init`: start monitoring, or wait until PyTorch is loaded.
+/// Implement `dlmonitor_init`: start monitoring; without PyTorch, return [`Status::Unavailable`] and start when PyTorch
+/// is imported.
 pub(crate) fn start() -> Status {
     if capi_callbacks::is_inside() {
         return Status::Unsupported;
@@ -117,6 +118,7 @@ pub(crate) fn are_outputs_requested() -> bool {
     OUTPUTS.load(Ordering::Relaxed)
 }
 
+/// Set `flag`, and start the source now if PyTorch is loaded; otherwise its import does.
 fn request(flag: &AtomicBool, start: impl FnOnce() -> crate::SourceState) -> Status {
     if capi_callbacks::is_inside() {
         return Status::Unsupported;

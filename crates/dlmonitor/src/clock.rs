@@ -28,10 +28,12 @@ struct Piece {
 }
 
 impl Piece {
+    /// Create an unset piece.
     const fn new() -> Self {
         Self { ticks: AtomicU64::new(0), ns: AtomicI64::new(0), scale: AtomicU64::new(0) }
     }
 
+    /// Set the first tick, the ns of `CLOCK_MONOTONIC` at it, and the ns per tick (fixed-point).
     fn set(&self, ticks: u64, ns: i64, scale: u64) {
         self.ticks.store(ticks, Ordering::Relaxed);
         self.ns.store(ns, Ordering::Relaxed);
@@ -62,6 +64,7 @@ pub fn monotonic_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
+/// Current ticks of the processor's counter.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn counter() -> u64 {
@@ -69,6 +72,7 @@ fn counter() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
+/// True if the counter has the same rate in every power state of the processor.
 #[cfg(target_arch = "x86_64")]
 fn counter_is_steady() -> bool {
     use std::arch::x86_64::__cpuid;
@@ -77,6 +81,7 @@ fn counter_is_steady() -> bool {
     __cpuid(0x8000_0000).eax >= leaf && __cpuid(leaf).edx & 1 << 8 != 0
 }
 
+/// Current ticks of the processor's counter.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 fn counter() -> u64 {
@@ -86,16 +91,19 @@ fn counter() -> u64 {
     ticks
 }
 
+/// True if the counter has the same rate in every power state of the processor.
 #[cfg(target_arch = "aarch64")]
 fn counter_is_steady() -> bool {
     true
 }
 
+/// Current ns of `CLOCK_MONOTONIC`, because this processor has no known counter.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn counter() -> u64 {
     monotonic_ns().cast_unsigned()
 }
 
+/// False: the system's clock is used instead of a counter.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn counter_is_steady() -> bool {
     false
@@ -173,7 +181,7 @@ pub fn measure() {
     MEASURING.store(false, Ordering::Release);
 }
 
-/// Reset the clock in a forked child, in which the measuring thread does not exist.
+/// Allow measurements of the rate in a forked child, in which a measuring thread of the parent does not exist.
 pub(crate) fn forked() {
     MEASURING.store(false, Ordering::Relaxed);
 }
@@ -185,7 +193,7 @@ pub fn ticks() -> u64 {
     if STEADY.load(Ordering::Relaxed) { counter() } else { monotonic_ns().cast_unsigned() }
 }
 
-/// Convert a number of ticks to ns.
+/// Convert a duration in ticks to ns, by the last measured rate.
 #[must_use]
 #[inline]
 pub fn ns(ticks: u64) -> u64 {

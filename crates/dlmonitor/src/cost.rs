@@ -23,6 +23,7 @@ pub(crate) static END: Timed = Timed::new();
 static TORCH_COST: AtomicU64 = AtomicU64::new(0);
 
 impl Timed {
+    /// Create counts of 0.
     const fn new() -> Self {
         Self { count: AtomicU64::new(0), ns: AtomicU64::new(0) }
     }
@@ -37,12 +38,13 @@ impl Timed {
         }
     }
 
+    /// Set number and duration to 0.
     fn reset(&self) {
         self.count.store(0, Ordering::Relaxed);
         self.ns.store(0, Ordering::Relaxed);
     }
 
-    /// Mean duration in ns and number of the timed callbacks; `None` without callbacks.
+    /// Mean duration in ns and number of the timed callbacks; `None` if none was timed.
     fn mean(&self) -> Option<(u32, u64)> {
         let (count, ns) = (self.count.load(Ordering::Relaxed), self.ns.load(Ordering::Relaxed));
         Some((u32::try_from(ns.checked_div(count)?).ok()?, count))

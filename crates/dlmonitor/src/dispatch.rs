@@ -54,7 +54,7 @@ pub fn interpreter() -> Option<&'static python::Interpreter> {
     INTERPRETER.get()
 }
 
-/// Set the interpreter whose Python frames are read from now on.
+/// Set the interpreter whose Python frames are read from now on; no effect if one is set.
 pub(crate) fn set_interpreter(interpreter: python::Interpreter) {
     let _ = INTERPRETER.set(interpreter);
 }
@@ -74,6 +74,7 @@ pub(crate) fn is_active() -> bool {
     ACTIVE.load(Ordering::Acquire)
 }
 
+/// Observer that receives events; `None` while reports are off.
 #[inline]
 fn observer() -> Option<&'static dyn Observer> {
     if ACTIVE.load(Ordering::Relaxed) { OBSERVER.get().map(AsRef::as_ref) } else { None }
@@ -94,6 +95,8 @@ pub(crate) fn operator_begins(operator: Operator) {
     }
 }
 
+/// Push an operator on the shadow stack with the newest Python frame, report it to `observer`, and time a part of the
+/// callbacks.
 #[inline]
 fn begin(observer: &dyn Observer, operator: Operator) {
     if let (false, Some(functions)) = (torch::has_known_fields(), torch::functions()) {
@@ -125,6 +128,8 @@ pub(crate) fn operator_ends(handle: usize) {
     end(handle, |observer, ended, thread| observer.operator_ends(ended, thread));
 }
 
+/// Remove the entry with this handle from the thread's shadow stack, and pass it to `report_end`; while reports are
+/// off, let the observer free its data.
 #[inline]
 fn end(handle: usize, report_end: impl FnOnce(&dyn Observer, &OpenOperator, &mut Thread)) {
     // An operator that began before `activate(false)` is removed from the shadow stack in any case.
@@ -148,6 +153,7 @@ fn end(handle: usize, report_end: impl FnOnce(&dyn Observer, &OpenOperator, &mut
     });
 }
 
+/// Let the observer free its data of an operator that ends while reports are off.
 #[cold]
 fn drop_entry(ended: &OpenOperator) {
     if let Some(observer) = OBSERVER.get() {
@@ -225,7 +231,7 @@ pub(crate) fn allocation_failed(bytes: u64) {
     }
 }
 
-/// Notify the observer in a forked child.
+/// Notify the observer in a forked child, also while reports are off.
 pub(crate) fn forked() {
     if let Some(observer) = OBSERVER.get() {
         catch_panics(|| observer.forked());

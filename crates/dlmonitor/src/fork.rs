@@ -13,16 +13,19 @@ pub(crate) fn watch() {
     });
 }
 
+/// Before a fork: take the locks that the child needs in a consistent state.
 unsafe extern "C" fn before() {
     crate::native::before_fork();
     crate::torch::begin_change();
 }
 
+/// After a fork, in the parent: release the locks.
 unsafe extern "C" fn in_parent() {
     crate::torch::end_change();
     crate::native::after_fork();
 }
 
+/// After a fork, in the child: release the locks, reset the state of threads that do not exist, notify the observer.
 unsafe extern "C" fn in_child() {
     crate::torch::end_change();
     // Before the child looks up any library.

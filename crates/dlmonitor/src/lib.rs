@@ -138,7 +138,7 @@ pub fn torch_thread_id() -> u64 {
     torch::functions().map_or(0, |functions| unsafe { (functions.thread_id)() })
 }
 
-/// State of the source for `PyTorch`'s operators.
+/// State of the source for `PyTorch`'s operators: the detected field offsets, or "not imported".
 #[must_use]
 pub fn torch_state() -> SourceState {
     SourceState {
@@ -153,16 +153,16 @@ pub fn resume() {
     dispatch::activate(true);
 }
 
-/// Report only spans from now on, until [`resume_operators`]: operators and backward nodes run as without a profiler.
-/// Operators in progress are reported to their end. `is_needed` is called while no other thread can change this
-/// state; it must neither wait nor change the state itself. By it, a late caller detects that another thread has
-/// decided since. Returns the result of `is_needed`.
+/// Report only spans, no operators, from now on until [`resume_operators`], if `is_needed` returns true; returns that
+/// result. Operators and backward nodes then run as without a profiler, and those in progress are reported to their
+/// end. `is_needed` is called while no other thread can change this state; it must neither wait nor change the state
+/// itself. By it, a late caller detects that another thread has decided since.
 pub fn pause_operators(is_needed: impl FnOnce() -> bool) -> bool {
     torch::pause_operators(is_needed)
 }
 
-/// Report operators again after [`pause_operators`], which describes `is_needed`. Returns true if operators were not
-/// reported before.
+/// Report operators again after [`pause_operators`], if `is_needed` returns true. Returns true if operators were not
+/// reported before. `is_needed` is called as by [`pause_operators`].
 pub fn resume_operators(is_needed: impl FnOnce() -> bool) -> bool {
     torch::resume_operators(is_needed)
 }

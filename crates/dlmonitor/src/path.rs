@@ -106,6 +106,8 @@ pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec
 }
 
 impl Walker {
+    /// Walk the stack from `at` to the interpreter's frame at `mark`, split at the operators in `open`; outermost part
+    /// first, as in [`native_frames`].
     fn segments(&mut self, open: &[OpenOperator], at: Registers, mark: usize) -> Vec<(Range<usize>, Vec<usize>)> {
         let limit = if (at.sp..self.end).contains(&mark) { mark } else { self.end };
         // Operators in this part of the stack, innermost first. For objects on the heap the position is unknown.
@@ -148,11 +150,12 @@ fn remove_own_frames(frames: &mut Vec<usize>) {
     }
 }
 
+/// Path frame of a native address, with the library that contains it.
 fn native_frame(address: usize) -> PathFrame {
     PathFrame::Native(NativeFrame { address, module: native::module_at(address) })
 }
 
-/// Python frames from the outermost to the given innermost frame.
+/// Python frames from the outermost to the given innermost frame; empty without it, or if Python frames are off.
 fn python_frames(newest: Option<PythonFrame>) -> Vec<PythonFrame> {
     let Some(interpreter) = interpreter() else { return Vec::new() };
     let mut frames: Vec<_> = std::iter::successors(newest, |&frame| interpreter.caller(frame)).collect();
@@ -160,6 +163,7 @@ fn python_frames(newest: Option<PythonFrame>) -> Vec<PythonFrame> {
     frames
 }
 
+/// Path frame of a running Python frame, with its function, file and line.
 fn describe(frame: &PythonFrame) -> PathFrame {
     PathFrame::Python(interpreter().map(|interpreter| interpreter.describe(*frame)).unwrap_or_default())
 }

@@ -55,7 +55,8 @@ struct Search<'a> {
     seen: bool,
 }
 
-/// Callback for each loaded library: search the import, and end at the first library with the name.
+/// Callback for each loaded library: search the import if the name matches, and return 1, which ends the search, if it
+/// is found.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> i32 {
     // SAFETY: `redirect` passed a `Search`, and the linker passes a valid description of a loaded object.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
@@ -87,6 +88,7 @@ const DT_SYMTAB: i64 = 6;
 const DT_JMPREL: i64 = 23;
 
 impl Table {
+    /// Find the tables of a loaded library; `None` if one is missing.
     fn from_info(info: &libc::dl_phdr_info) -> Option<Self> {
         // SAFETY: the linker's array of program headers.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
@@ -118,7 +120,7 @@ impl Table {
         (table.relocations != 0 && table.symbols != 0 && table.strings != 0).then_some(table)
     }
 
-    /// Address of the entry in the import table that calls of a symbol use.
+    /// Address of the import table's entry through which the library calls a symbol; `None` without such an import.
     fn slot(&self, symbol: &CStr) -> Option<NonNull<*mut c_void>> {
         // SAFETY: the table of relocations of a loaded object, with the length that the object states.
         let relocations = unsafe { std::slice::from_raw_parts(self.relocations as *const Relocation, self.count) };

@@ -46,8 +46,8 @@ impl Gate {
         Inside(readers)
     }
 
-    /// True if all readers that entered before this call have left. Values that were replaced (`SeqCst`) before this
-    /// call can then be freed.
+    /// True if all readers that entered before this call have left, after a brief wait for them. Values that were
+    /// replaced (`SeqCst`) before this call can then be freed.
     #[must_use]
     pub fn is_left(&self) -> bool {
         // Each counter separately: a reader that enters after its counter was zero finds the new pointer.
@@ -62,7 +62,7 @@ impl Gate {
         })
     }
 
-    /// Reset the counter in a forked child, in which the readers do not exist.
+    /// Set the counts of readers to 0 in a forked child, in which the readers do not exist.
     pub fn forked(&self) {
         for Shard(readers) in &self.0 {
             readers.store(0, Ordering::SeqCst);
@@ -96,6 +96,7 @@ pub(crate) struct Presence {
 /// list needs no lock, so it is consistent in a forked child.
 static FIRST: AtomicPtr<Presence> = AtomicPtr::new(std::ptr::null_mut());
 
+/// Flags of all threads, free ones included.
 fn all() -> impl Iterator<Item = &'static Presence> {
     // SAFETY: pointers in the list are null or came from leaked boxes.
     let at = |pointer: &AtomicPtr<Presence>| unsafe { pointer.load(Ordering::Acquire).as_ref() };
@@ -103,6 +104,7 @@ fn all() -> impl Iterator<Item = &'static Presence> {
 }
 
 impl Presence {
+    /// Create a flag that is not set and not in the list.
     const fn new(is_taken: bool) -> Self {
         let next = AtomicPtr::new(std::ptr::null_mut());
         Self { is_inside: AtomicBool::new(false), is_taken: AtomicBool::new(is_taken), next }

@@ -86,6 +86,7 @@ const fn in_use_marker() -> *mut Thread {
     NonNull::<Thread>::dangling().as_ptr()
 }
 
+/// Create the state of the calling thread, which is freed at the end of the thread.
 #[cold]
 fn create() -> *mut Thread {
     let key = *KEY.get_or_init(|| {
@@ -125,6 +126,7 @@ pub fn without_signals<R>(action: impl FnOnce() -> R) -> R {
     }
 }
 
+/// Destructor that pthread calls at the end of a thread: notify the observer, and free the thread's state.
 unsafe extern "C" fn thread_destructor(thread: *mut c_void) {
     THREAD.set(null_mut());
     // SAFETY: `create` leaked this box, and pthread calls the destructor once, on the thread that it belongs to.
@@ -148,6 +150,7 @@ impl Thread {
         self.close_unordered(handle, ended)
     }
 
+    /// Remove an operator that is not the innermost one into `ended`; count it and return `false` if there is none.
     #[cold]
     fn close_unordered(&mut self, handle: usize, ended: &mut OpenOperator) -> bool {
         match self.open.iter().rposition(|open| open.handle == handle) {

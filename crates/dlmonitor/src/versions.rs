@@ -29,7 +29,7 @@ pub fn torch_version() -> Option<String> {
     parse_version(&std::fs::read_to_string(package.join("version.py")).ok()?)
 }
 
-/// File from which an address was loaded.
+/// File of the loaded library that contains an address; `None` if there is none.
 fn library_of(address: *const c_void) -> Option<PathBuf> {
     // SAFETY: all-zero is a value of this struct of pointers.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -42,7 +42,7 @@ fn library_of(address: *const c_void) -> Option<PathBuf> {
     Some(Path::new(std::ffi::OsStr::from_bytes(name.to_bytes())).to_owned())
 }
 
-/// Version in the generated file `torch/version.py`: `__version__ = '...'`.
+/// Version in the text of the generated file `torch/version.py`: `__version__ = '...'`; `None` without such a line.
 fn parse_version(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.strip_prefix("__version__"))?;
     let (_, value) = line.split_once('=')?;

@@ -26,14 +26,15 @@ pub(crate) struct CpuUsage {
 }
 
 impl CpuUsage {
-    /// Read the CPU times of all threads of this process; `None` if the kernel does not report them.
+    /// Read the CPU times of all threads except the recorder's, and return their sums as [`Record::Load`]; `None` if
+    /// the kernel does not report them.
     pub(crate) fn read_threads(&mut self) -> Option<Record> {
         let ((ran_ns, waited_ns), threads) = self.read_times(&tids()?, is_recorder_thread, times_of);
         (threads > 0).then(|| Record::Load { at_ns: clock::monotonic_ns(), threads, ran_ns, waited_ns })
     }
 
-    /// Sum of the running and ready times of the program's threads so far, including ended ones, and the number of live
-    /// threads.
+    /// Read the threads' times, and return their sums with those of ended threads, and the number of live threads.
+    /// Threads of the recorder are left out.
     fn read_times(
         &mut self,
         tids: &[u32],
@@ -74,10 +75,12 @@ fn tids() -> Option<Vec<u32>> {
     Some(tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect())
 }
 
+/// Sums of the running times and of the ready times.
 fn sum(a: Times, b: Times) -> Times {
     (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
 }
 
+/// True if the system name of the thread begins with that of the recorder's threads.
 fn is_recorder_thread(tid: u32) -> bool {
     std::fs::read(format!("/proc/self/task/{tid}/comm")).is_ok_and(|name| name.starts_with(THREAD_PREFIX.as_bytes()))
 }
@@ -87,6 +90,7 @@ fn times_of(tid: u32) -> Option<Times> {
     times(&std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?)
 }
 
+/// Parse the first two numbers of `schedstat`: running and ready time in ns.
 fn times(text: &str) -> Option<Times> {
     let mut words = text.split_ascii_whitespace().map(|word| word.parse().ok());
     Some((words.next()??, words.next()??))
@@ -112,7 +116,7 @@ fn count_allowed(tids: impl Iterator<Item = u32>) -> u32 {
     union.iter().map(|word| word.count_ones()).sum()
 }
 
-/// Set of processors on which a thread may run.
+/// Set of processors on which a thread may run; `None` if it has ended.
 fn mask_of(tid: u32) -> Option<Mask> {
     let mut mask: Mask = [0; 128];
     let tid = libc::pid_t::try_from(tid).ok()?;
@@ -121,7 +125,8 @@ fn mask_of(tid: u32) -> Option<Mask> {
     known.then_some(mask)
 }
 
-/// Smallest CPU quota of the process's control groups and their parents, in thousandths of a processor.
+/// Smallest CPU quota of the process's control groups and their parents, in thousandths of a processor; `None` without
+/// limit. `groups` is the text of `/proc/self/cgroup`.
 fn smallest_quota_milli(groups: &str, root: &Path) -> Option<u32> {
     let lines = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let folders = lines.flat_map(|(controllers, path)| {
@@ -136,7 +141,8 @@ fn smallest_quota_milli(groups: &str, root: &Path) -> Option<u32> {
     folders.filter_map(|folder| group_quota_milli(&folder)).min()
 }
 
-/// CPU quota of one control group, in thousandths of a processor: version 2 uses one file, version 1 two.
+/// CPU quota of one control group, in thousandths of a processor; `None` without limit. Version 2 uses one file,
+/// version 1 two.
 fn group_quota_milli(group: &Path) -> Option<u32> {
     let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let text = match read("cpu.max") {

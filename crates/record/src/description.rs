@@ -4,7 +4,7 @@ use crate::options::Options;
 use dlmonitor::clock;
 use stackline_recording::Role;
 
-/// True for the command line of a process that `multiprocessing` started.
+/// True for the command line of a process that `multiprocessing` started by `spawn` or `forkserver`.
 fn is_worker(command: &[String]) -> bool {
     command.iter().any(|part| part.contains("multiprocessing.spawn") || part.contains("multiprocessing.forkserver"))
 }

@@ -26,7 +26,7 @@ pub(crate) fn identity(descriptor: RawFd) -> io::Result<Identity> {
     }
 }
 
-/// Limit of the number of open files of the process.
+/// Soft limit of the number of open files of the process (`RLIMIT_NOFILE`).
 pub(crate) fn files_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for writes.
@@ -34,7 +34,7 @@ pub(crate) fn files_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// Duplicate a descriptor to a number far above those that the program uses. The low one stays open.
+/// Duplicate a descriptor to a number far above those that the program uses, and return it. The low one stays open.
 ///
 /// # Errors
 /// If the process may not use such a number.
@@ -51,8 +51,8 @@ pub(crate) fn close(descriptor: RawFd) {
     unsafe { libc::close(descriptor) };
 }
 
-/// Write some of the bytes, without the signals that kill a program by default: `SIGXFSZ` of a file that grows beyond
-/// `RLIMIT_FSIZE`, and `SIGPIPE` of a pipe without reader. The error is returned instead.
+/// Write some of the bytes and return their number, or an error instead of a signal that would kill the program:
+/// `SIGXFSZ` of a file that grows beyond `RLIMIT_FSIZE`, and `SIGPIPE` of a pipe without reader.
 ///
 /// # Errors
 /// The error of the system.

@@ -11,7 +11,7 @@ const MAX_QUEUED: usize = 1 << 17;
 /// Initial size per thread, because most threads are short.
 const INITIAL_SIZE: usize = 1 << 11;
 
-/// A call of an operator that has ended, for the stream in `trace` mode.
+/// An ended call of an operator or span, for the stream in `trace` mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     /// Begin, `CLOCK_MONOTONIC`.
@@ -54,7 +54,7 @@ impl Sequence {
         Self(if fits { thread << NUMBER_BITS | number } else { 0 })
     }
 
-    /// The sequence number, and torch's id of the forward thread (0 for a forward operator).
+    /// Unpack the sequence number, and torch's id of the forward thread (0 for a forward operator); `None` if empty.
     pub(crate) fn get(self) -> Option<(u64, u64)> {
         let number = self.0 & ((1 << NUMBER_BITS) - 1);
         (number > 0).then(|| (number - 1, self.0 >> NUMBER_BITS))
@@ -125,12 +125,12 @@ impl<T> EventSender<T> {
         self.waiting.slots() == self.room / 2
     }
 
-    /// Count an event that is lost instead of posted to the queue.
+    /// Count one lost event that the caller does not post.
     pub(crate) fn count_lost(&self) {
         self.inbox.lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Post an event to a new, larger ring; if that exists already, count the event as lost.
+    /// Post an event to a new, larger ring and return `true`; if that exists already, count the event as lost.
     #[cold]
     fn post_to_new_ring(&mut self, event: T) -> bool {
         if self.room == MAX_QUEUED {

@@ -49,6 +49,7 @@ const METH_KEYWORDS: c_int = 2;
 const METH_NOARGS: c_int = 4;
 const METH_O: c_int = 8;
 
+/// Entry of the method table for a function without arguments and documentation.
 const fn method(
     name: &'static CStr,
     function: unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void,
@@ -113,6 +114,7 @@ type ParseKeywords = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_cha
 static API: OnceLock<Api> = OnceLock::new();
 
 impl Api {
+    /// Look up all functions in the loaded interpreter; `None` if one is missing.
     fn find() -> Option<Self> {
         let find = |name: &CStr| {
             // SAFETY: the name is null-terminated.
@@ -149,7 +151,7 @@ impl Api {
     }
 }
 
-/// Called by the interpreter when it imports the module.
+/// Entry point of the extension module, which the interpreter calls at its import: create and return the module.
 ///
 /// # Safety
 /// Only an interpreter that holds its lock may call it.
@@ -176,7 +178,7 @@ fn none() -> *mut c_void {
     api.none as *mut c_void
 }
 
-/// Run `action` without letting a panic out. Errors are reported in one line.
+/// Run `action` without letting a panic out, and return Python's `None`. Errors are printed as one line on stderr.
 fn catch_panics(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     match std::panic::catch_unwind(AssertUnwindSafe(action)) {
         Ok(Ok(())) => {}
@@ -212,11 +214,12 @@ unsafe extern "C" fn begin_text(_module: *mut c_void, _arguments: *mut c_void) -
     unsafe { (api.text)(text.as_ptr()) }
 }
 
+/// Begin the recording with the options of the environment; nothing happens if recording is off.
 unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     begin_recording(|| Options::from_environment().map_or(Ok(()), Session::begin))
 }
 
-/// Variant of [`start`] for an interpreter whose frames are not read correctly.
+/// Begin the recording without Python frames, for an interpreter whose frames the recorder cannot read.
 unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     begin_recording(|| {
         let Some(options) = Options::from_environment() else { return Ok(()) };
@@ -228,6 +231,7 @@ unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut
     })
 }
 
+/// Start the requested sources of PyTorch (operators, memory, compilations), after Python has imported it.
 unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     catch_panics(|| {
         if let Some(session) = Session::hold() {
@@ -237,6 +241,7 @@ unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_voi
     })
 }
 
+/// End the recording of this process, and write the remaining data.
 unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     catch_panics(|| {
         Session::end();
@@ -244,14 +249,14 @@ unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut
     })
 }
 
-/// Set the code object whose calls are calls of a module.
+/// Set the code object (the argument) of the method by which `nn.Module`s are called, to record calls of modules.
 unsafe extern "C" fn watch_calls(_module: *mut c_void, code: *mut c_void) -> *mut c_void {
     dlmonitor::Interpreter::watch_calls(code as usize);
     none()
 }
 
-/// Callback for `gc.callbacks`: a garbage collection begins (`start`) or ends; the second argument, a dictionary, is
-/// ignored. It runs no Python code, as [`forget_module`].
+/// Callback for `gc.callbacks`: report the begin (`start`) or the end of a garbage collection as a span. The second
+/// argument, a dictionary, is ignored, and no Python code runs.
 unsafe extern "C" fn collecting(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     /// Only one collection runs at a time.
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -272,8 +277,8 @@ unsafe extern "C" fn collecting(_module: *mut c_void, arguments: *mut c_void) ->
     })
 }
 
-/// Remove a freed module, whose `id` is the second argument, from the dictionary that is the first argument. A third
-/// argument, the weak reference that calls this, is ignored.
+/// Remove a freed `nn.Module` (second argument: its `id`) from the dictionary that is the first argument and from the
+/// recorder's tables. A third argument, the weak reference that calls this, is ignored.
 ///
 /// The function runs no Python code: an exception that a signal handler raised here would be lost in the weak reference.
 unsafe extern "C" fn forget_module(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
@@ -306,7 +311,7 @@ unsafe extern "C" fn forget_module(_module: *mut c_void, arguments: *mut c_void)
     })
 }
 
-/// Record that a module (first argument) has a child (third) under a name (second).
+/// Record that an `nn.Module` (first argument) has a child module (third) as attribute with a name (second).
 unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     let (mut parent, mut name, mut child) = (null_mut::<c_void>(), std::ptr::null::<c_char>(), null_mut::<c_void>());
     let Some(api) = API.get() else { return null_mut() };
@@ -357,7 +362,7 @@ unsafe extern "C" fn start_in_child(_module: *mut c_void, _arguments: *mut c_voi
     })
 }
 
-/// Python has forked, by `os.fork` or similar: report the child's operators, also those that its parent left out.
+/// After a fork by Python (`os.fork`), in the child: report operators again, if the parent had paused the reports.
 unsafe extern "C" fn resume_in_child(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     catch_panics(|| {
         if let Some(session) = Session::hold() {

@@ -80,7 +80,7 @@ fn is_identifier(word: &[u8]) -> bool {
     word.len() >= 8 && is_hex(word) || word.len() >= 16 && digits >= 3
 }
 
-/// Length of a UUID at the start of the text.
+/// Length of the UUID at the start of the text (36); `None` if the text begins with no UUID.
 fn uuid_length(text: &[u8]) -> Option<usize> {
     const LENGTH: usize = 36;
     let text = text.get(..=LENGTH).or_else(|| text.get(..LENGTH))?;
@@ -128,7 +128,7 @@ pub(crate) struct Examples {
 }
 
 impl SpanNames {
-    /// Choose the frame of a new span name; `template` is `None` for a name without number.
+    /// Choose the kind of frame for a new span name; `template` is `None` for a name without number. Nothing is stored.
     pub(crate) fn choose_frame(&mut self, name: &str, template: Option<&[u8]>) -> SpanFrame {
         if template.is_some_and(|template| self.shared(template).is_some()) {
             return SpanFrame::Template;
@@ -157,7 +157,7 @@ impl SpanNames {
         self.by_template.get(template).filter(|own| own.len() >= MAX_NAMES_OF_TEMPLATE)
     }
 
-    /// Keep a span name as an example of the names that share a frame.
+    /// Store a span name as the latest example of the names that share `frame`, and the first time also as the first.
     pub(crate) fn keep_example(&mut self, frame: u32, name: &str) {
         let name: String = name.chars().take(MAX_EXAMPLE).collect();
         let at = *self.by_frame.entry(frame).or_insert_with(|| {

@@ -32,7 +32,7 @@ pub(crate) struct Frames {
 const UNKNOWN: u32 = u32::MAX;
 
 impl Frames {
-    /// Id of an interned text, which is added if it is new.
+    /// Id of a text, which is interned if it is new. During [`Self::known`], a new text gets [`UNKNOWN`] instead.
     pub(crate) fn text(&mut self, text: &str) -> u32 {
         if let Some(&id) = self.texts.get(text) {
             return id;
@@ -119,17 +119,18 @@ impl Frames {
         Some((frame, SpanFrame::Template))
     }
 
+    /// Id of the frame that folded span names share, named by their template or [`OTHER_NAMES`].
     fn folded(&mut self, name: &str) -> u32 {
         let name = self.text(name);
         self.frame(FrameKey::FoldedSpan { name })
     }
 
-    /// Shared and exact names of the spans seen so far.
+    /// Span names so far by template, which decide the frames of further ones.
     pub(crate) fn span_names(&self) -> &SpanNames {
         &self.span_names
     }
 
-    /// Keep a span name as an example of the names that share a frame.
+    /// Store a span name as an example of the names that share `frame`.
     pub(crate) fn keep_example(&mut self, frame: u32, name: &str) {
         self.span_names.keep_example(frame, name);
     }
@@ -148,7 +149,7 @@ impl Frames {
         self.frames.len()
     }
 
-    /// Records from the `from`-th on, which define the ids that nodes refer to.
+    /// Interned records (texts, frames, libraries) from index `from` on; a writer has written the earlier ones.
     pub(crate) fn records(&self, from: usize) -> &[Record] {
         self.records.get(from..).unwrap_or(&[])
     }

@@ -1,7 +1,7 @@
 //! Recorder of a program's calls, samples and memory: the library inside a recorded process.
 //!
 //! The library is loaded as a Python extension module (see [`extension`]) and receives operators and call paths from
-//! `DLMonitor`. It keeps a calling context tree per thread, and appends changes to its stream twice a second.
+//! `DLMonitor`. The library keeps a calling context tree per thread, and appends changes to its stream twice a second.
 
 #![allow(unsafe_code, reason = "FFI: each use has a SAFETY comment")]
 #![deny(

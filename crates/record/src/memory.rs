@@ -38,12 +38,13 @@ impl Default for LiveAllocations {
 }
 
 impl LiveAllocations {
+    /// Shard of the table that contains an address.
     fn shard(&self, address: usize) -> &Mutex<FxHashMap<usize, Piece>> {
         // Allocations are aligned to 64 bytes.
         &self.0[(address >> 6 ^ address >> 12) % SHARDS]
     }
 
-    /// Remember the size of an allocation at its address.
+    /// Add a new, unnamed allocation by its address and size.
     pub(crate) fn put(&self, address: usize, bytes: u64) {
         self.shard(address).lock().unwrap_or_else(PoisonError::into_inner).insert(address, Piece { bytes, name: None });
     }

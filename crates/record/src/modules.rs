@@ -63,18 +63,20 @@ impl Modules {
         known.by_address.entry(child).or_insert_with(|| self.new_module()).assignment = assignment;
     }
 
-    /// Id of the `nn.Module` at this address. Later modules at the address get other ids.
+    /// Id of the `nn.Module` at this address, which is registered if it is unknown. Later modules at the address get
+    /// other ids. From the first call on, freed modules are kept until [`Self::forget_freed`].
     pub(crate) fn id(&self, module: usize) -> u64 {
         let mut known = self.lock();
         known.keeps_gone = true;
         known.by_address.entry(module).or_insert_with(|| self.new_module()).id
     }
 
+    /// Create a module with a new id, without parent.
     fn new_module(&self) -> Known {
         Known { id: self.next_id.fetch_add(1, Ordering::Relaxed), assignment: None, call_frame: None }
     }
 
-    /// Remove the freed `nn.Module` at this address.
+    /// Remove the freed `nn.Module` at this address; its parent stays known by its id if freed modules are kept.
     pub(crate) fn forget(&self, address: usize) {
         let mut known = self.lock();
         self.version.fetch_add(1, Ordering::Relaxed);
@@ -125,8 +127,8 @@ impl Modules {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// Call-tree frame of the calls of a module, cached by its address and class. For a module without frame, `intern`
-    /// makes one from the module's path, or none.
+    /// Call-tree frame of the calls of a module, cached by its address and class until a path changes. Without a cached
+    /// frame, `intern` makes one from the module's dotted path; `None` if it makes none.
     pub(crate) fn frame(&self, module: usize, class: usize, intern: impl FnOnce(&str) -> Option<u32>) -> Option<u32> {
         let mut known = self.lock();
         let version = self.version();
@@ -144,6 +146,7 @@ impl Modules {
         Some(frame)
     }
 
+    /// Lock the table.
     fn lock(&self) -> MutexGuard<'_, Tree> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -81,6 +81,7 @@ impl Slot {
         Self { address, frame, kind, short, long }
     }
 
+    /// True if this slot has the name: same address, kind and text.
     #[inline]
     fn is(&self, kind: u8, name: &(impl Name + ?Sized)) -> bool {
         self.address == name.address()
@@ -112,7 +113,8 @@ impl Names {
         prefetch(&self.by_address[slot_of(name)]);
     }
 
-    /// Frame of a name of this kind; `intern` is called for a new name. A frame with [`FOLDED`] is not cached.
+    /// Frame id of a name of this kind, from the cache or, for a new name, from `intern`. A frame with [`FOLDED`] is
+    /// not cached.
     #[inline]
     pub(crate) fn frame(&mut self, kind: u8, name: &(impl Name + ?Sized), intern: impl FnOnce(&CStr) -> u32) -> u32 {
         let at = slot_of(name);
@@ -125,6 +127,7 @@ impl Names {
         self.look_up(at, kind, name.text(), intern)
     }
 
+    /// Frame id of a name that is not in its slots: from the table by text, or from `intern`. The name gets slot `at`.
     #[cold]
     fn look_up(&mut self, at: usize, kind: u8, name: &CStr, intern: impl FnOnce(&CStr) -> u32) -> u32 {
         let kinds = self.by_name.len().max(usize::from(kind) + 1);

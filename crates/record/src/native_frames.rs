@@ -1,4 +1,4 @@
-//! Native frames between the interpreter loop or enclosing operator and an operator.
+//! Call-tree nodes of the native frames between the interpreter loop or enclosing operator and an operator.
 //!
 //! The same segments recur. A whole segment is one key: its nodes are created when it is first seen; afterwards one
 //! lookup finds the last node.
@@ -39,8 +39,8 @@ impl NativeFrames {
     }
 
     // Never inlined, so that equal stacks look equal from this function.
-    /// Find or create the node of the native frames between `parent` and an operator that begins. `operator` is the
-    /// frame of the operator, by which cached segments below one parent are distinguished.
+    /// Find or create the node of the innermost native frame between `parent` and an operator that begins; `parent` if
+    /// the stack cannot be read. `operator` is the operator's frame id, by which cached segments are distinguished.
     #[inline(never)]
     pub(crate) fn node(
         &mut self,
@@ -66,6 +66,7 @@ impl NativeFrames {
         }
     }
 
+    /// Walk the stack of a segment that is not cached, and cache its node; `parent` if the stack cannot be read.
     fn walk(
         &mut self,
         tree: &mut TreeOwner,
@@ -93,6 +94,7 @@ impl NativeFrames {
         node
     }
 
+    /// Add nodes for all frames of the walked segment below `parent`, cache the last one by `key`, and return it.
     #[cold]
     fn insert(&mut self, tree: &mut TreeOwner, process: &Process, parent: NodeId, key: (u32, u64)) -> NodeId {
         let outermost_first = self.stack.frames().iter().rev();
@@ -105,6 +107,7 @@ impl NativeFrames {
     }
 }
 
+/// Address range of the calling thread's stack; empty if unknown.
 fn stack_bounds() -> (usize, usize) {
     native::stack_bounds().unwrap_or_default()
 }
@@ -118,6 +121,7 @@ fn hash(frames: &[usize]) -> u64 {
     })
 }
 
+/// Find or create the child of `parent` for a native address.
 fn native_child(tree: &mut TreeOwner, process: &Process, parent: NodeId, address: usize) -> NodeId {
     let module = native::module_at(address);
     let tag = NATIVE_KEY | module.as_ref().map_or(0, |module| u64::from(module.id) + 1);

@@ -61,12 +61,13 @@ impl Options {
         Self::from(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
-    /// Data that are kept in addition to times by call path.
+    /// Kinds of data to record in addition to times by call path: calls, memory, shapes, frames.
     pub(crate) fn extra_data(&self) -> ExtraData {
         let Self { trace, memory, shapes, python, native, .. } = *self;
         ExtraData { trace, memory, shapes, python, native }
     }
 
+    /// Options of the environment variables that `variable` returns by name; `None` without a run directory.
     pub(crate) fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let run = variable(RUN).filter(|run| !run.is_empty())?;
         let hz = |name: &str, default: u32| {

@@ -14,7 +14,7 @@ pub(crate) trait Target: Debug + Send {
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
     /// Truncate the stream file to this length.
     fn cut(&mut self, length: u64) -> io::Result<()>;
-    /// Note that the stream file has been moved to another path.
+    /// Set the path of the stream file after it was renamed.
     fn moved(&mut self, to: &Path);
 }
 
@@ -62,7 +62,7 @@ impl Mark {
     }
 }
 
-/// Output file of a stream. It ends with a whole chunk, except while a chunk is being written.
+/// Output file of a stream, which ends with a whole chunk except during a write, and chunks that wait in memory.
 #[derive(Debug)]
 pub(crate) struct Output {
     target: Box<dyn Target>,
@@ -77,11 +77,12 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Create the output of a new stream, whose file is empty.
     pub(crate) fn new(target: Box<dyn Target>) -> Self {
         Self { target, end: 0, torn: false, waiting: VecDeque::new(), waiting_bytes: 0, failed: None }
     }
 
-    /// Write a chunk. It waits if earlier chunks wait, or if it cannot be written.
+    /// Write a chunk of `records` records, or keep it in memory if earlier chunks wait or the write fails.
     pub(crate) fn put(&mut self, bytes: &[u8], records: u64) {
         if !self.waiting.is_empty() || self.write(bytes).is_err() {
             self.waiting_bytes += bytes.len();
@@ -89,7 +90,7 @@ impl Output {
         }
     }
 
-    /// Try once to write the waiting chunks to the stream file.
+    /// Try once to write the waiting chunks to the stream file, in order.
     ///
     /// # Errors
     /// If chunks are still waiting.
@@ -104,7 +105,7 @@ impl Output {
         Ok(())
     }
 
-    /// The outage of writing that has ended since the last call, if any.
+    /// The outage of writing, once, after all waiting chunks were written; `None` without an outage or during it.
     pub(crate) fn recovered(&mut self) -> Option<Outage> {
         let (from_ns, error) = self.failed.filter(|_| self.waiting.is_empty())?;
         self.failed = None;
@@ -121,7 +122,7 @@ impl Output {
         Some(Outage { from_ns, to_ns: clock::monotonic_ns(), error, dropped })
     }
 
-    /// Note that the stream file has been moved to another path.
+    /// Set the path of the stream file after it was renamed.
     pub(crate) fn moved(&mut self, to: &Path) {
         self.target.moved(to);
     }
@@ -166,6 +167,7 @@ impl Output {
         self.end + self.waiting_bytes as u64
     }
 
+    /// Append a whole chunk to the file. A failure begins an outage, and partial bytes are cut off.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let written = self.cut_partial_chunk().and_then(|()| self.write_all(bytes));
         match &written {
@@ -189,6 +191,7 @@ impl Output {
         Ok(())
     }
 
+    /// Append all bytes by as many writes as needed; the file stays marked as torn after a failure.
     fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             self.torn = true;

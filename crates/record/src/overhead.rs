@@ -86,6 +86,7 @@ pub(crate) struct Overhead {
 }
 
 impl Overhead {
+    /// Create a measurement in which at most `budget` steps run unrecorded.
     pub(crate) fn new(budget: u64) -> Self {
         Self {
             budget,
@@ -105,12 +106,13 @@ impl Overhead {
         }
     }
 
-    /// Numbers of the steps that run without callbacks in the current comparison.
+    /// Range of step numbers in the current comparison that run without callbacks.
     fn steps_without_callbacks(&self) -> Range<u64> {
         self.gap + BLOCK_STEPS..self.gap + 2 * BLOCK_STEPS + UNTIMED_STEPS
     }
 
-    /// Process the end of a step at a time in ns, and return whether the callbacks are to be stopped or started now.
+    /// Add the duration of a step that ends now; returns a change if the caller must stop or start the callbacks, else
+    /// `None`.
     pub(crate) fn step_ended(&mut self, mark: Mark, now_ns: i64) -> Option<Change> {
         let paused = self.steps_without_callbacks();
         let is_over = self.budget < BLOCK_STEPS + UNTIMED_STEPS && self.step < paused.start;
@@ -170,6 +172,7 @@ impl Overhead {
         gives_up
     }
 
+    /// Compute the overhead of the finished comparison, drop it if its steps are too uneven, and begin the next one.
     fn compare(&mut self) {
         let mean = self.recorded.iter().map(|&ns| ns as f64).sum::<f64>() / self.recorded.len().max(1) as f64;
         let usual = median(&mut self.recorded) as f64;
@@ -183,6 +186,7 @@ impl Overhead {
         self.begin_comparison();
     }
 
+    /// Begin a comparison: discard the durations, and draw the number of recorded steps before it.
     fn begin_comparison(&mut self) {
         // Xorshift (Marsaglia 2003).
         self.random ^= self.random << 13;
@@ -205,6 +209,7 @@ impl Overhead {
         })
     }
 
+    /// Median overhead of all comparisons with its 95 % interval, as a fraction; `None` with too few comparisons.
     fn fraction(&self) -> Option<Interval> {
         let mut found = self.found.clone();
         found.sort_unstable_by(f64::total_cmp);

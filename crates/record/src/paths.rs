@@ -1,4 +1,4 @@
-//! Python frames and modules between the enclosing operator and an operator that begins.
+//! Call-tree nodes of the Python frames and modules between the enclosing operator and an operator that begins.
 
 use crate::process::Process;
 use crate::python_path_cache::{Outer, PathCache, PathContext};
@@ -29,6 +29,7 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
+    /// Create the empty caches of a thread.
     pub(crate) fn new() -> Self {
         Self { path_caches: vec![PathCache::default()], enters: FxHashMap::default() }
     }
@@ -76,10 +77,12 @@ impl Paths {
         self.walk_whole_path(&mut context, newest).unwrap_or(below)
     }
 
+    /// Node of the whole Python path from the root to `newest`, without open operators.
     fn walk_whole_path(&mut self, context: &mut PathContext<'_>, newest: &PythonFrame) -> Option<NodeId> {
         self.path_cache(0).node(context, ROOT, newest, Outer::Root)
     }
 
+    /// Path cache for a number of enclosing operators; the deepest ones share a cache.
     #[inline]
     fn path_cache(&mut self, outer: usize) -> &mut PathCache {
         let at = outer.min(MAX_PATH_CACHES - 1);
@@ -105,6 +108,7 @@ impl Paths {
         Some(newest)
     }
 
+    /// True if the frame runs the `__enter__` of a context manager, cached by code object.
     fn is_enter(&mut self, interpreter: &Interpreter, frame: PythonFrame) -> bool {
         if self.enters.len() >= MAX_ENTERS {
             self.enters.clear();

@@ -53,7 +53,7 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// Register a thread's call tree without receivers of single events.
+    /// Entry of a thread's call tree for the list of trees, without receivers of single events.
     fn new(thread: Thread, owner: &TreeOwner) -> Self {
         let (tree, overflows) = (Arc::clone(&owner.shared), Arc::clone(&owner.overflows));
         Self { thread, tree, overflows, inbox: None, touches: None, names: None }
@@ -68,6 +68,7 @@ struct Trees {
 }
 
 impl Trees {
+    /// Add a tree, whose id must be `next`.
     fn add(&mut self, registered: Registered) {
         self.next += 1;
         self.by_id.insert(registered.tree.id, registered);
@@ -191,7 +192,7 @@ impl Process {
         frames.span(&name, template)
     }
 
-    /// Keep a span name as an example of the names that share a frame.
+    /// Store a span name as an example of the names that share `frame`.
     pub(crate) fn keep_example(&self, frame: u32, name: &str) {
         lock(&self.frames).keep_example(frame, name);
     }
@@ -201,12 +202,12 @@ impl Process {
         lock(&self.frames)
     }
 
-    /// Call trees of all threads so far, by their numbers.
+    /// All registered call trees, those of ended threads included until they are removed, in the order of their ids.
     pub(crate) fn trees(&self) -> Vec<Registered> {
         lock(&self.trees).by_id.values().cloned().collect()
     }
 
-    /// State for the calling thread: a new one or, after many threads have ended, a reused one.
+    /// State for the calling thread: a new one with a registered tree or, after many threads have ended, a reused one.
     pub(crate) fn enter_thread(&self) -> Box<State> {
         let tid = current_tid();
         let name = self.python_name(tid).unwrap_or_else(current_name);
@@ -326,8 +327,8 @@ impl Process {
         }
     }
 
-    /// Put back ended trees, because they could not be written. Returns the trees beyond the limit, which are removed
-    /// and counted.
+    /// Put back ended trees that could not be written, for a later try. Returns the trees beyond the limit, which are
+    /// removed and counted as dropped.
     pub(crate) fn keep_ended_trees(&self, mut leaving: Vec<u32>) -> Vec<u32> {
         let dropped = leaving.split_off(leaving.len().min(MAX_ENDED));
         self.remove_trees(&dropped);
@@ -351,7 +352,7 @@ impl Process {
         }
     }
 
-    /// Tree of the thread with this torch id.
+    /// Call tree of the live thread with this torch id; `None` if that is unknown or has ended.
     pub(crate) fn thread_by_torch_id(&self, torch_id: u64) -> Option<Arc<SharedTree>> {
         lock(&self.by_torch_id).get(&torch_id).cloned()
     }
@@ -368,7 +369,7 @@ impl Process {
         dlmonitor::interpreter().filter(|_| self.extra_data.python)
     }
 
-    /// Data that are kept in addition to times by call path.
+    /// Kinds of data that are recorded in addition to times by call path: calls, memory, shapes, frames.
     pub(crate) fn extra_data(&self) -> ExtraData {
         self.extra_data
     }
@@ -390,7 +391,7 @@ impl Process {
         std::mem::take(&mut lock(&self.samples))
     }
 
-    /// Store the node and the time of the newest sample of the main thread.
+    /// Store tree, node and time (ticks) of the main thread's newest sample.
     pub(crate) fn set_newest_main_sample(&self, sampled: Option<(u32, NodeId, u64)>) {
         *lock(&self.sampled) = sampled.map(|(tree, node, at)| (tree, node.0, at));
     }
@@ -400,7 +401,7 @@ impl Process {
         *lock(&self.sampled)
     }
 
-    /// Number of calls that were lost on their way to the writer.
+    /// Number of single calls (`trace` mode) that were lost on their way to the writer, in all threads.
     pub(crate) fn lost_calls(&self) -> u64 {
         let alive: u64 =
             lock(&self.trees).by_id.values().filter_map(|known| known.inbox.as_ref()).map(EventReceiver::lost).sum();
@@ -454,7 +455,7 @@ impl Process {
         self.without_native_frames.load(Ordering::Relaxed)
     }
 
-    /// Number of calls that did not fit into a tree.
+    /// Number of calls that did not fit into a full tree, in all threads.
     pub(crate) fn overflows(&self) -> u64 {
         let count = |registered: &Registered| registered.overflows.load(Ordering::Relaxed);
         let alive: u64 = lock(&self.trees).by_id.values().map(count).sum();
@@ -462,6 +463,7 @@ impl Process {
     }
 }
 
+/// System id of the calling thread.
 fn current_tid() -> u32 {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::gettid() }.cast_unsigned()

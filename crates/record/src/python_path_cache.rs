@@ -21,9 +21,9 @@ const CACHE_SLOTS: usize = 256;
 pub(crate) enum Outer<'a> {
     /// The first frame of the thread, included.
     Root,
-    /// This frame, included.
+    /// The given frame, included.
     With(&'a PythonFrame),
-    /// This frame, excluded.
+    /// The given frame, excluded.
     Before(&'a PythonFrame),
 }
 
@@ -51,6 +51,7 @@ pub(crate) struct PathCache {
     changed: Vec<(usize, PythonFrame)>,
 }
 
+/// True if both are at the same address and run the same code object.
 #[inline]
 fn is_frame(frame: &PythonFrame, other: &PythonFrame) -> bool {
     frame.address == other.address && frame.code == other.code
@@ -105,12 +106,14 @@ impl PathCache {
         self.truncate(0);
     }
 
+    /// Keep only the outermost `length` frames of the last path.
     fn truncate(&mut self, length: usize) {
         self.seen.truncate(length);
         self.nodes.truncate(length);
     }
 
-    /// Node of the path below `base` that ends with `newest`; `None` if `outer` is not reached.
+    /// Find or create the node of the Python path below `base`, from `outer` to `newest`; `None` if `outer` is not
+    /// among the callers.
     #[inline]
     pub(crate) fn node(
         &mut self,
@@ -134,7 +137,7 @@ impl PathCache {
         }
     }
 
-    /// Index of the cached frame at the address of `frame`.
+    /// Index of the cached frame at the address of `frame`; `None` if the hint finds none.
     #[inline]
     fn index_at_address(&self, frame: &PythonFrame) -> Option<usize> {
         let at = usize::from(self.places[(frame.address >> 4) % CACHE_SLOTS]);
@@ -167,7 +170,8 @@ impl PathCache {
         outer.is_end_of(outermost, &beyond).then_some(top)
     }
 
-    /// Node of the new path, after [`Self::compare`] found shared frames up to `top`.
+    /// Update the cached path with the new and changed frames that [`Self::compare`] found above and up to `top`, and
+    /// return the node of the newest frame.
     fn advance(&mut self, context: &mut PathContext<'_>, top: usize) -> NodeId {
         if let Some(&(outermost, _)) = self.changed.last() {
             self.truncate(top + 1);
@@ -234,7 +238,7 @@ impl PathCache {
 const OTHER_KEY: u64 = 1 << 63;
 
 impl PathContext<'_> {
-    /// Find or create the node of a frame below `parent`, or below the node of the module that the frame calls.
+    /// Find or create the node of a frame below `parent`; for a call of a module, below the node of that module.
     #[inline]
     fn child(&mut self, parent: NodeId, seen: &SeenFrame) -> NodeId {
         let (process, interpreter) = (self.process, self.interpreter);
@@ -244,6 +248,7 @@ impl PathContext<'_> {
             .child(parent, key, process.overflow, |full| process.python_frame(full, &interpreter.describe(seen.frame)))
     }
 
+    /// Find or create the child of `parent` for the `nn.Module` at an address.
     fn module_child(&mut self, parent: NodeId, module: usize) -> NodeId {
         let class = self.interpreter.class_of(module);
         let name = || self.interpreter.class_name(class);

@@ -30,11 +30,11 @@ const STEP: u64 = 1 << 33;
 /// Bit of a garbage collection, in the word of its node.
 const IS_COLLECTION: u64 = 1 << 34;
 
-/// The observer, registered with `DLMonitor` for the life of the process. It records into the current [`Session`].
+/// The observer, registered with `DLMonitor` for the life of the process, which records into the current [`Session`].
 #[derive(Debug)]
 pub(crate) struct Recorder;
 
-/// Current recording session, for callbacks of DLMonitor only.
+/// Current recording session, for callbacks of DLMonitor only; `None` if nothing is recorded.
 #[inline]
 fn session() -> Option<&'static Session> {
     // SAFETY: only callbacks of operators, compilations and allocations call this, which `DLMonitor` counts, and
@@ -128,7 +128,7 @@ fn add_at_current_node(session: &'static Session, thread: &mut Thread, kind: Tou
 /// Largest number of tensors of a call's lists that are read.
 const MAX_INPUTS: usize = 4096;
 
-/// Post the input tensors of an operator that begins, in the order of its arguments.
+/// Post the input tensors of an operator that begins to the queue of memory events, in the order of its arguments.
 #[cold]
 fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thread) {
     let Some((inputs, opened)) = operator.inputs().zip(thread.open.last()) else { return };
@@ -207,8 +207,8 @@ fn begin(
     }
 }
 
-/// Add the times of an operator or span that ended to its node. `add` receives its exclusive and its inclusive time in
-/// ns.
+/// Add the times of an operator or span that ended to its node, and process the end of a training step. `add` receives
+/// the exclusive and the inclusive time in ns.
 #[inline]
 fn end(
     session: &'static Session,
@@ -222,6 +222,8 @@ fn end(
     }
 }
 
+/// Add the times of an ended call to its node and its caller, and post the call in `trace` mode. Nothing is added if
+/// the call began outside of the window or in an earlier recording.
 #[inline]
 fn end_of_call(
     session: &'static Session,

@@ -85,6 +85,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Create a session, whose stream is not yet created; [`Self::make_current`] makes it the one of the process.
     fn new(options: Options, role: Role, sources: Vec<Source>) -> &'static Self {
         let begin_ns = begin_of(options.begin_ns, clock::monotonic_ns());
         Box::leak(Box::new(Self {
@@ -161,7 +162,7 @@ impl Session {
         self.phase.try_lock().is_ok_and(|phase| matches!(*phase, Phase::Ending | Phase::Ended))
     }
 
-    /// Create the recorder's state for the calling thread.
+    /// Create the recorder's state for the calling thread, and start the stream and its writer if that is still to do.
     #[cold]
     pub(crate) fn enter_thread(&self) -> Box<State> {
         if let Err(reason) = self.start_writing() {
@@ -170,7 +171,7 @@ impl Session {
         self.process.enter_thread()
     }
 
-    /// Process the end of a training step, with a span at this node of the calling thread's tree.
+    /// Count a training step that ended with a span at this node, and open or close the window or pause operators.
     #[cold]
     pub(crate) fn step_ended(&self, node: NodeId) {
         // Without a writer, pauses that the program does not end by a step would never end.
@@ -178,6 +179,7 @@ impl Session {
         self.window.step_ended(self.elapsed(), node, looks, |change| _ = self.report_operators(change));
     }
 
+    /// Time since the begin of the recording, that of its first process.
     fn elapsed(&self) -> Duration {
         since(self.begin_ns)
     }
@@ -210,6 +212,7 @@ impl Session {
         result
     }
 
+    /// Create the stream file of this process.
     fn make_stream(&self) -> Result<(), String> {
         let stream = create_stream(&self.options, crate::description::describe(&self.options, self.role))?;
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
@@ -221,7 +224,7 @@ impl Session {
         self.options.python
     }
 
-    /// Observe PyTorch's operators from now on, because `torch._C` was imported.
+    /// Start the requested sources of PyTorch (operators, shapes, memory, compilations, kernels) after its import.
     pub(crate) fn torch_imported(&self) {
         if !self.options.pytorch {
             return;
@@ -263,8 +266,8 @@ impl Session {
         self.started.is_completed()
     }
 
-    /// Start to record a forked child before its first operator, or at an operator outside of the window: the writer
-    /// opens the window.
+    /// Create the stream and start the writer of a forked child, before its first operator or at an operator outside of
+    /// the window, which the writer opens later. No effect in other processes.
     #[cold]
     pub(crate) fn start_in_child(&self) {
         if self.role == Role::Fork
@@ -274,8 +277,8 @@ impl Session {
         }
     }
 
-    /// Resume operators in a forked child. Its parent may have paused them, and without operators the recording of
-    /// the child would never start. Not called in the handler of the fork itself, because PyTorch takes a lock:
+    /// Resume reports of operators in a forked child, which its parent may have paused: without operators the recording
+    /// of the child would never start. Not called in the handler of the fork itself, because PyTorch takes a lock:
     /// Python calls this after the fork; otherwise the first span does.
     pub(crate) fn resume_in_child(&self) {
         if self.role == Role::Fork {
@@ -298,6 +301,7 @@ impl Session {
         self.options.trace.then(|| usage.read_threads())?
     }
 
+    /// Store the state of a data source, in place of an earlier one with the same name, for the next write.
     fn note_source(&self, state: SourceState) {
         let (on, detail) = match state.state {
             Ok(detail) => (true, detail),
@@ -361,8 +365,8 @@ impl Session {
         }
     }
 
-    /// Variant of [`Self::report_failure`] before another program replaces this one. A search along `PATH` fails for
-    /// most folders, so this message has its own flag, and later messages are still printed.
+    /// Print once that the recording cannot be written before another program replaces this one. A search along `PATH`
+    /// fails for most folders, so this message has its own flag, and later messages are still printed.
     fn report_replacing(&self, reason: &str) {
         if !self.has_reported_failure.load(Ordering::Relaxed)
             && !self.has_reported_replacing.swap(true, Ordering::Relaxed)
@@ -372,9 +376,8 @@ impl Session {
         }
     }
 
-    /// Start or stop the reports of operators, unless another recording of this process has begun. That recording has
-    /// another window, and a change of this window may come late: then `false`. Takes no lock that is held while a
-    /// window changes.
+    /// Start or stop the reports of operators; `false` without a change if another recording of this process has begun,
+    /// which has another window. Takes no lock that is held while a window changes.
     fn report_operators(&self, change: Change) -> bool {
         let is_needed = || self.is_current();
         match change {
@@ -383,6 +386,7 @@ impl Session {
         }
     }
 
+    /// Start the writer thread, which writes periodically until the session ends.
     fn spawn_writer(&self) {
         let writer = self.writer();
         let spawned = without_signals(|| {
@@ -395,6 +399,7 @@ impl Session {
         self.has_writer.store(spawned.is_ok(), Ordering::Release);
     }
 
+    /// Loop of the writer thread: write new data at each interval, and the end of the recording.
     fn write_until_stopped(&self) {
         let mut interval = FIRST_INTERVAL;
         loop {
@@ -426,10 +431,12 @@ fn begin_of(given_ns: Option<i64>, now_ns: i64) -> i64 {
     given_ns.filter(|given_ns| (0..=now_ns).contains(given_ns)).unwrap_or(now_ns)
 }
 
+/// Time since `begin_ns` on the monotonic clock; 0 if that is in the future.
 fn since(begin_ns: i64) -> Duration {
     Duration::from_nanos(clock::monotonic_ns().saturating_sub(begin_ns).max(0).cast_unsigned())
 }
 
+/// Create the stream file `streams/PID-N.slr` in the run directory, with the first free number.
 fn create_stream(options: &Options, head: stackline_recording::Process) -> Result<Stream, String> {
     let folder = options.run.join("streams");
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;

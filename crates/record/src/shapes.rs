@@ -23,7 +23,7 @@ pub(crate) fn shape_key(operator: &Operator, frame: u32) -> Option<Key> {
     Some(Key(hash_inputs(inputs), SHAPED_KEY | u64::from(frame)))
 }
 
-/// Hash of the shapes and types of inputs. Equal hashes would merge two calls; all 64 bits depend on all values.
+/// Hash of the kinds, shapes and types of inputs, without their values. Equal hashes would merge two calls.
 #[inline]
 fn hash_inputs(inputs: Inputs<'_>) -> u64 {
     let mut hash = 0x243f_6a88_85a3_08d3;
@@ -69,13 +69,14 @@ fn hash_tensor(hash: u64, tensor: &Tensor<'_>) -> u64 {
     }
 }
 
+/// Add a word to a hash by a multiplication, so that all bits depend on it.
 #[inline]
 fn mix(hash: u64, word: u64) -> u64 {
     let mixed = u128::from(hash ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
     (mixed >> 64) as u64 ^ mixed as u64
 }
 
-/// Format the inputs of an operator as text.
+/// Format the shapes and types of an operator's inputs as text, such as `f32[4,32], (f32[8]), scalar`.
 fn format_inputs(inputs: Inputs<'_>) -> String {
     let mut text = String::new();
     let mut left = MOST;
@@ -111,12 +112,14 @@ fn format_inputs(inputs: Inputs<'_>) -> String {
     text
 }
 
+/// Append `, ` unless the text is empty or a list was just opened.
 fn separate(text: &mut String) {
     if !text.is_empty() && !text.ends_with('(') {
         text.push_str(", ");
     }
 }
 
+/// Append a tensor's type and sizes, such as `f32[4,32]`; unknown sizes as `?`.
 fn write_tensor(text: &mut String, tensor: &Tensor<'_>) {
     let _ = write!(text, "{}[", tensor.dtype());
     match tensor.dims() {

@@ -35,7 +35,7 @@ impl Slot {
         }
     }
 
-    /// Copy the metric values of the slot `from` to this one.
+    /// Overwrite this slot's values with those of the slot `from`.
     #[cold]
     fn copy(&self, from: &Self) {
         for (to, from) in self.values().into_iter().zip(from.values()) {
@@ -65,6 +65,7 @@ impl Slot {
         }
     }
 
+    /// Count, sum, minimum, maximum, and both words of the sum of squares.
     fn values(&self) -> [&AtomicU64; 6] {
         let [low, high] = &self.squares;
         [&self.count, &self.sum, &self.min, &self.max, low, high]
@@ -79,6 +80,7 @@ pub(crate) struct NodeSlot<'a> {
 }
 
 impl<'a> NodeSlot<'a> {
+    /// Slot number `nth` among the one or two adjacent slots of a node.
     pub(crate) fn new(slots: &'a [Slot], nth: usize) -> Self {
         Self { slots, nth }
     }

@@ -62,6 +62,7 @@ pub(crate) struct Outboxes {
 }
 
 impl State {
+    /// Create the state of the calling thread for the recording with the number `process`.
     pub(crate) fn new(process: usize, tree: TreeOwner, outboxes: Outboxes, extra_data: ExtraData) -> Self {
         Self {
             natives: (extra_data.native && dlmonitor::native::generation() > 0).then(NativeFrames::new),
@@ -114,7 +115,8 @@ impl State {
         self.published.enter(0);
     }
 
-    /// Find or create the node of an operator that begins, below those in `open`.
+    /// Find or create the node of an operator or span that begins, below those in `open`, and mark spans in `opened`. A
+    /// backward node is placed below its forward operator.
     #[inline]
     pub(crate) fn begin_operator(
         &mut self,
@@ -175,8 +177,8 @@ impl State {
         self.posted_names
     }
 
-    /// Find or create the node of a compilation or phase that begins. It outlives the frames that lead to it, as spans
-    /// do.
+    /// Find or create the node of a compilation, phase or garbage collection that begins, below those in `open`, and
+    /// mark it as a span in `opened`.
     #[cold]
     pub(crate) fn begin_compilation(
         &mut self,
@@ -244,6 +246,7 @@ impl State {
         self.tree.add_value(slot, value);
     }
 
+    /// Store the node of a forward operator by its sequence number, and register the thread the first time.
     fn remember_forward(&mut self, process: &Process, sequence: u64, node: NodeId) {
         if self.torch_id == 0 {
             self.torch_id = dlmonitor::torch_thread_id();
@@ -253,7 +256,7 @@ impl State {
     }
 
     /// Store the tree of the forward thread with this torch id, and drop the trees of ended threads, which have no
-    /// other owner.
+    /// other owner; `None` if the thread is unknown.
     #[cold]
     fn add_forward_thread(&mut self, process: &Process, thread: u64) -> Option<()> {
         let shared = process.thread_by_torch_id(thread)?;
@@ -264,7 +267,7 @@ impl State {
         Some(())
     }
 
-    /// Node in this tree of the forward operator of a backward node.
+    /// Node in this tree of a backward node's forward operator, copied if another thread ran it; `None` if unknown.
     fn forward_node(&mut self, process: &Process, operator: &Operator) -> Option<NodeId> {
         let (thread, sequence) = (operator.forward_thread()?, operator.sequence_number()?);
         if thread == self.torch_id {

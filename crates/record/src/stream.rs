@@ -26,8 +26,7 @@ use std::path::{Path, PathBuf};
 const CHUNK: usize = 1 << 18;
 /// The file is rewritten when it has this size and consists mostly of superseded records.
 const LEAST_REWRITE_BYTES: u64 = 8 << 20;
-/// Largest size of waiting individual calls in bytes, while the file cannot be written. Beyond it, calls remain in
-/// their threads' queues, which count those that do not fit.
+/// Limit in bytes of calls that wait while the file cannot be written; beyond it, calls stay in their threads' queues.
 const MAX_WAITING: usize = 32 << 20;
 /// Largest number of stored names of calls in progress per thread.
 const MAX_NAMES: usize = 1 << 16;
@@ -112,10 +111,7 @@ struct UnwrittenEvents {
 }
 
 impl Stream {
-    /// Create the file, which must not exist. Individual calls may take `calls_left` bytes of it.
-    ///
-    /// # Errors
-    /// If the file cannot be created.
+    /// Create the file, which must not exist, and write the process to it. Single records may take `calls_left` bytes.
     pub(crate) fn create(
         path: &Path,
         (head, boot): (stackline_recording::Process, Option<u64>),
@@ -193,12 +189,12 @@ impl Stream {
         true
     }
 
-    /// The error because of which the file is not up to date, if any.
+    /// Try once to write the waiting chunks, and return the error if some still wait; `None` if the file is up to date.
     pub(crate) fn error(&mut self) -> Option<io::Error> {
         self.output.flush().err()
     }
 
-    /// Count calls that were lost because the file could not be written.
+    /// Count calls and memory events that were lost since the last write because the file could not be written.
     fn note_unwritten(&mut self, process: &Process) {
         let lost = (process.lost_calls(), process.lost_touches());
         let refused = &mut self.refused;
@@ -209,6 +205,7 @@ impl Stream {
         refused.seen = lost;
     }
 
+    /// Write the record of an outage, and keep it for a rewritten file.
     fn note_outage(&mut self, outage: Outage) {
         let record = Record::from(outage);
         self.push(&record);
@@ -233,8 +230,7 @@ impl Stream {
         self.push(&Record::Torch { version: version.to_owned() });
     }
 
-    /// Write the normal end of the process at this time of `CLOCK_MONOTONIC`, with the exit code if it ended by
-    /// `os._exit`.
+    /// Write the normal end of the process at this time of `CLOCK_MONOTONIC`, with the code if it ended by `os._exit`.
     ///
     /// # Errors
     /// If the file is not up to date. Counts of the missing records are written if they fit.
@@ -272,7 +268,7 @@ impl Stream {
         self.push(&Record::End { at_ns });
     }
 
-    /// Write the CPU usage of threads, the available processors, and the cost of recording.
+    /// Write the CPU usage of threads and, if changed, the available processors and the cost of recording.
     pub(crate) fn write_usage(&mut self, load: Option<Record>, cost: Option<dlmonitor::Cost>) {
         // These are sums, too: the next ones contain them.
         if self.output.is_blocked() {
@@ -302,6 +298,7 @@ impl Stream {
         self.send();
     }
 
+    /// Write all data that are new or changed since the last write: frames, trees, single records, counts of lost data.
     fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) {
         // Take calls, then nodes, then frames, so that each refers to existing records.
         let samples = process.take_samples();
@@ -370,6 +367,7 @@ impl Stream {
         self.send();
     }
 
+    /// Write new texts, frames and libraries, and changed examples of folded span names.
     fn append_frames(&mut self, process: &Process) {
         let (records, examples) = {
             let frames = process.frames();
@@ -401,6 +399,7 @@ impl Stream {
         self.trees.insert(registered.tree.id, written);
     }
 
+    /// Write a tree's thread if it changed, its new nodes up to number `nodes`, and changed metric values.
     fn append_changes(&mut self, written: &mut Written, registered: &Registered, nodes: usize) {
         let (thread, tree) = (&registered.thread, &registered.tree);
         if written.thread.as_ref() != Some(thread) {
@@ -429,6 +428,7 @@ impl Stream {
         }
     }
 
+    /// Write the total number of omissions of one kind, if it changed.
     fn note_lost(&mut self, what: &'static str, count: u64) {
         if self.lost.get(what).copied().unwrap_or(0) != count {
             self.lost.insert(what, count);
@@ -460,6 +460,7 @@ impl Stream {
         *self = rewritten;
     }
 
+    /// Add a record to the open chunk, and pass the chunk to the output when it is full.
     fn push(&mut self, record: &Record) {
         self.begin_chunk();
         self.add(record);
@@ -468,7 +469,7 @@ impl Stream {
         }
     }
 
-    /// Begin a chunk that can be read without the previous one.
+    /// Begin a chunk by [`Record::Restart`], so that it can be read without the previous one, unless one is open.
     fn begin_chunk(&mut self) {
         if self.chunk.is_empty() {
             self.chunks += 1;
@@ -479,13 +480,14 @@ impl Stream {
         }
     }
 
+    /// Add a record to the open chunk. Encoding never fails for the records of this crate.
     fn add(&mut self, record: &Record) {
-        // Encoding never fails for the records of this crate.
         if self.chunk.push(record).is_ok() {
             self.in_chunk += 1;
         }
     }
 
+    /// Pass the open chunk to the output, which writes it, and begin an empty one.
     fn send(&mut self) {
         if !self.chunk.is_empty() {
             self.output.put(self.chunk.finish(), std::mem::take(&mut self.in_chunk));

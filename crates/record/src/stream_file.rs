@@ -33,7 +33,7 @@ impl StreamFile {
         Ok(Self { path: path.to_owned(), descriptor: raise_descriptor(file, identity), identity, length: 0 })
     }
 
-    /// Descriptor of the file, which is opened again if the program took the last one.
+    /// Descriptor of the file, which is opened again by its path if the program closed or reused the last one.
     fn descriptor(&mut self) -> io::Result<RawFd> {
         if self.is_open() {
             return Ok(self.descriptor);
@@ -58,7 +58,7 @@ impl StreamFile {
     }
 }
 
-/// Move the file to a high descriptor number, or keep its number if none is free.
+/// Move the file to a high descriptor number, or keep its number if none is free; returns the number.
 fn raise_descriptor(file: File, known: Identity) -> RawFd {
     let low = file.into_raw_fd();
     let Ok(high) = descriptors::duplicate_to_high(low) else { return low };

@@ -64,7 +64,8 @@ pub(crate) struct Written {
 }
 
 impl Tensors {
-    /// Name the memory at `address`, of this size in bytes, after a module's tensor.
+    /// Name the memory at `address`, of a tensor with this size in bytes, after a module's tensor, unless the memory
+    /// has a name; names beyond the limit are counted as lost.
     pub(crate) fn name(
         &self,
         (modules, live): (&Modules, &LiveAllocations),
@@ -88,13 +89,13 @@ impl Tensors {
         }
     }
 
-    /// Number of tensor names that did not fit.
+    /// Number of namings of tensor memory that were dropped at the limit.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Take the names that are new or whose module was moved, as records, and the memory that was named since the last
-    /// call.
+    /// Take the names that are new or whose module path changed since `written`, as records, and the memory that was
+    /// named since the last call.
     pub(crate) fn take(&self, modules: &Modules, written: &mut Written) -> (Vec<Record>, Vec<NamedTensor>) {
         // First: a module that is freed from now on may have been moved, or have names, that this call does not read.
         let gone = modules.freed_ids();
@@ -130,6 +131,7 @@ impl Tensors {
         (records, waiting)
     }
 
+    /// Lock the table.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +152,7 @@ impl Inner {
         Some(number)
     }
 
-    /// Name memory whose allocation was not recorded after a tensor; otherwise like [`LiveAllocations::name`].
+    /// Name memory whose allocation was not recorded after a tensor, once per address.
     fn name_unknown_allocation(&mut self, address: usize, name: &Name) -> Naming {
         if self.older.contains_key(&address) {
             return Naming::Known;

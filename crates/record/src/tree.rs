@@ -48,6 +48,7 @@ pub(crate) struct SharedTree {
 }
 
 impl SharedTree {
+    /// Create a tree that has only the root.
     fn new(id: u32) -> Self {
         let nodes = boxcar::Vec::new();
         nodes.push(Node { parent: 0, frame: u32::MAX });
@@ -75,7 +76,8 @@ impl SharedTree {
         }
     }
 
-    /// Node that ran the forward operator with this sequence number on this thread, if it is remembered.
+    /// Node that ran the forward operator with this sequence number on the tree's thread, for other threads; `None` if
+    /// unknown or overwritten.
     pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
         forward(&self.sequences.get()?.upgrade()?, sequence)
     }
@@ -98,7 +100,8 @@ impl SharedTree {
     }
 }
 
-/// Look up the node of a forward operator by sequence number in the table `sequences`.
+/// Look up the node of a forward operator by sequence number in the table `sequences`; `None` if unknown or
+/// overwritten.
 #[inline]
 fn forward(sequences: &[AtomicU64], sequence: u64) -> Option<NodeId> {
     let entry = sequences.get(sequence as usize % SEQUENCES)?.load(Ordering::Acquire);
@@ -159,6 +162,7 @@ pub(crate) struct TreeOwner {
     pub(crate) overflows: Arc<AtomicU64>,
 }
 
+/// Hash of a node's parent and key, for the index of children.
 fn hash(parent: u32, key: Key) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write_u64(key.0);
@@ -189,9 +193,9 @@ impl TreeOwner {
         self.entries.len() >= self.limit as usize
     }
 
-    /// Child of `parent` with this key. If there is none, it is created with the frame that `frame` returns. The
-    /// argument of `frame` is true if the tree is full: then it returns a known frame, or otherwise `overflow`, the
-    /// frame of the overflow node.
+    /// Find or create the child of `parent` with this key; `frame` returns the frame id of a new child. The argument of
+    /// `frame` is true if the tree is full: then it returns a known frame, or otherwise `overflow`, the frame of the
+    /// overflow node, which is the result.
     #[inline]
     pub(crate) fn child(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce(bool) -> u32) -> NodeId {
         let last = self.entries[parent.0 as usize].last_child;
@@ -209,8 +213,8 @@ impl TreeOwner {
         self.look_up(parent, last, key, overflow, frame)
     }
 
-    /// Slow path of [`Self::child`]: find or create a child that is neither the one that was requested `last` nor the
-    /// one after it.
+    /// Find or create a child by the indices, for [`Self::child`]: a child that is neither the one that was requested
+    /// `last` nor the one after it.
     fn look_up(
         &mut self,
         parent: NodeId,
@@ -259,7 +263,7 @@ impl TreeOwner {
         NodeId(node)
     }
 
-    /// Append a node to the tree and to its indices.
+    /// Append a node to the tree and to its indices, and return its id.
     fn push(&mut self, parent: u32, key: Key, frame: u32) -> u32 {
         let node = self.shared.nodes.push(Node { parent, frame }) as u32;
         self.entries.push(Entry { key, last_child: 0, next_sibling: 0, slots: None });
@@ -286,8 +290,8 @@ impl TreeOwner {
         self.shared.version.store(version + 2, Ordering::Release);
     }
 
-    /// Prefetch the memory that [`Self::add_call`] changes at the end of the call that begins. It is usually not in
-    /// the caches, and waiting for it took a fifth of the recorder's time.
+    /// Prefetch the time slots of a node, which [`Self::add_call`] changes at the end of the call that begins. Waiting
+    /// for that memory took a fifth of the recorder's time.
     #[inline]
     pub(crate) fn prefetch_call(&self, node: NodeId) {
         if let Some(slots) = &self.entries[node.0 as usize].slots {
@@ -295,7 +299,7 @@ impl TreeOwner {
         }
     }
 
-    /// Create a slot for another metric of a node, for [`Self::add_value`]; the caller caches it.
+    /// Create a slot for another metric of a node, and return its index for [`Self::add_value`]; the caller caches it.
     pub(crate) fn make_slot(&mut self, node: NodeId, metric: Metric) -> u32 {
         self.shared.slots.push(Arc::new([Slot::new(node.0, metric)])) as u32
     }
@@ -322,7 +326,8 @@ impl TreeOwner {
         self.sequences[sequence as usize % SEQUENCES].store(entry, Ordering::Release);
     }
 
-    /// Node that ran the forward operator with this sequence number, for the thread that owns the tree.
+    /// Node that ran the forward operator with this sequence number, for the owning thread; `None` if unknown or
+    /// overwritten.
     #[inline]
     pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
         forward(&self.sequences, sequence)
@@ -333,7 +338,7 @@ impl TreeOwner {
         is_overwritten(&self.sequences, sequence)
     }
 
-    /// Clear all sequence numbers, because another thread continues the tree.
+    /// Clear the table of forward operators, because another thread continues the tree.
     pub(crate) fn forget_forward(&self) {
         for entry in self.sequences.iter() {
             if entry.load(Ordering::Relaxed) != 0 {
@@ -343,6 +348,7 @@ impl TreeOwner {
     }
 }
 
+/// Create a node's slots for exclusive and inclusive operator time, and add them to the shared tree.
 #[cold]
 fn make_slots(shared: &SharedTree, node: NodeId) -> Arc<[Slot; 2]> {
     let slots = Arc::new([Metric::OperatorTime, Metric::CallTime].map(|metric| Slot::new(node.0, metric)));

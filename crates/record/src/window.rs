@@ -52,12 +52,12 @@ impl Selection {
     }
 }
 
-/// Convert a duration to ns.
+/// Convert a duration to ns; the largest number if it is too long.
 pub(crate) fn nanos(elapsed: Duration) -> i64 {
     i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Parse a range of steps `A..B`, both included; a missing bound is 0 or the largest number.
+/// Parse a range of steps `A..B`, both included; a missing bound is 0 or the largest number. `None` if invalid.
 fn range(text: &str) -> Option<(u64, u64)> {
     let (from, to) = text.split_once("..")?;
     let bound = |text: &str, default| if text.is_empty() { Some(default) } else { text.parse().ok() };
@@ -65,7 +65,7 @@ fn range(text: &str) -> Option<(u64, u64)> {
     (from <= to).then_some((from, to))
 }
 
-/// Parse a time such as `500ms`, `30s`, `2m` or `1h`; without unit, in seconds.
+/// Parse a time such as `500ms`, `30s`, `2m` or `1h`; without unit, in seconds. `None` if invalid.
 fn seconds(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -174,8 +174,8 @@ impl Window {
         name.to_bytes().starts_with(OPTIMIZER_STEP.as_bytes())
     }
 
-    /// Process the end of a step on the calling thread, `elapsed` after the begin of the recording, with a span at
-    /// `node`. `report` is called if reports of operators start or stop: to measure overhead, or because the next step
+    /// Count a step that ended `elapsed` after the begin of the recording with a span at `node`, and open or close the
+    /// window. `report` is called if reports of operators start or stop: to measure overhead, or because the next step
     /// is inside or outside of the window. They stop only if a writer `looks` at the time, too, and would resume them.
     ///
     /// `report` runs under the lock, so that changes take effect in the order of their decisions, for any
@@ -204,7 +204,8 @@ impl Window {
         }
     }
 
-    /// Open or close the window by the time that has passed. `report` is called if reports of operators start or stop.
+    /// Open or close the window by the time since the begin, and drop a stalled overhead measurement. `report` is
+    /// called if reports of operators start or stop. For the writer's periodic check.
     pub(crate) fn check_time(&self, elapsed: Duration, report: impl FnOnce(overhead::Change)) {
         let mut state = self.state();
         let gave_up = state.overhead.as_mut().is_some_and(|overhead| overhead.drop_stalled_comparison(nanos(elapsed)));
@@ -217,8 +218,7 @@ impl Window {
         }
     }
 
-    /// Adapt to operators whose reports just (re)started: pause them with `report` if the program is outside of the
-    /// recorded window now.
+    /// Call `report` with a pause if the program is outside of the recorded window, after reports of operators started.
     pub(crate) fn operators_started(&self, report: impl FnOnce(overhead::Change)) {
         let state = self.state();
         if state.is_left_out {
@@ -226,10 +226,12 @@ impl Window {
         }
     }
 
+    /// Note that operators are paused from now on to measure overhead.
     fn pause(&self) {
         self.paused_since.store(clock::ticks(), Ordering::Relaxed);
     }
 
+    /// End the pause, if there is one, and add its time to the total.
     fn resume(&self) {
         let since = self.paused_since.swap(0, Ordering::Relaxed);
         if since != 0 {
@@ -245,7 +247,7 @@ impl Window {
         self.paused_before.load(Ordering::Relaxed).saturating_add(running)
     }
 
-    /// Overhead measured so far, if any.
+    /// Overhead of the recorder measured so far; `None` without a measurement, or before a step ran unrecorded.
     pub(crate) fn overhead(&self) -> Option<stackline_recording::Overhead> {
         self.state().overhead.as_ref()?.measured()
     }
@@ -256,16 +258,17 @@ impl Window {
         self.state().ends.filter(|_| is_whole_program)
     }
 
-    /// Changes of the window so far, from number `from` on.
+    /// Changes of the window so far, from index `from` on; empty if they are not kept.
     pub(crate) fn changes(&self, from: usize) -> Vec<Change> {
         self.state().changes.get(from..).unwrap_or(&[]).to_vec()
     }
 
+    /// Lock the state.
     fn state(&self) -> MutexGuard<'_, WindowState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Open or close the window. Returns the change if reports of operators start or stop.
+    /// Open or close the window by step and time. Returns the change if reports of operators must start or stop.
     fn change(
         &self,
         state: &mut WindowState,

@@ -29,15 +29,15 @@ pub struct Begin {
 }
 
 impl Begin {
-    /// Parse the text of a begin. `None` for other text, such as that of an older version without a boot.
+    /// Parse the text form `NS:BOOT` of a begin; `None` for other text, such as that of an older version without boot.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (ns, boot) = text.split_once(':')?;
         Some(Self { monotonic_ns: ns.parse().ok()?, boot: u64::from_str_radix(boot, 16).ok()? })
     }
 
-    /// Begin of the recording in ns of the monotonic clock, if it was taken from the clock of this process. Environment
-    /// variables reach other machines, whose clocks are unrelated.
+    /// Begin of the recording in ns of this process's monotonic clock; `None` if it was read from the clock of another
+    /// machine, boot or time namespace. Environment variables reach other machines, whose clocks are unrelated.
     #[must_use]
     pub fn begin_on_this_clock(self) -> Option<i64> {
         (boot() == Some(self.boot)).then_some(self.monotonic_ns)

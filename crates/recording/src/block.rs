@@ -12,7 +12,8 @@ const _: () = assert!(Record::KINDS <= MAX_KINDS, "the number of a record kind m
 /// Largest size of the numbers before a block: kind, number of records and number of bytes.
 const MAX_HEAD: usize = 1 + 2 * 5;
 
-/// Writer of blocks: collects records until a record of another kind is added.
+/// Writer of blocks: collects records of one kind, and appends them to a chunk as a block before a record of another
+/// kind.
 #[derive(Debug, Default)]
 pub(crate) struct BlockWriter {
     kind: u8,
@@ -23,7 +24,7 @@ pub(crate) struct BlockWriter {
 }
 
 impl BlockWriter {
-    /// Add a record, after closing a block of another kind.
+    /// Add a record to the open block; an open block of another kind is appended to `chunk` before.
     ///
     /// # Errors
     /// If the record cannot be encoded.
@@ -63,7 +64,7 @@ impl BlockWriter {
         }
     }
 
-    /// Discard the records of the open block.
+    /// Discard the records of the open block without writing them.
     pub(crate) fn clear(&mut self) {
         self.count = 0;
         self.records.clear();
@@ -82,7 +83,7 @@ pub(crate) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Parse the block at the begin of a chunk's bytes, and return the block and the rest; `None` if it is invalid.
+    /// Parse the head of a chunk's first block, and return the block and the bytes after it; `None` if it is invalid.
     pub(crate) fn open(chunk: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let ((kind, left, bytes), rest) = postcard::take_from_bytes::<(u32, u32, u32)>(chunk).ok()?;
         let (records, rest) = rest.split_at_checked(bytes as usize)?;

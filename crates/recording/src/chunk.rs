@@ -53,7 +53,8 @@ impl ChunkWriter {
         self.len() <= PREFIX
     }
 
-    /// Finish the chunk: length, checksum and records. Call [`Self::clear`] before the next one.
+    /// Close the chunk and return its bytes for the file: length, checksum and blocks. Call [`Self::clear`] before the
+    /// next chunk.
     pub fn finish(&mut self) -> &[u8] {
         self.open.close(&mut self.bytes);
         let length = u32::try_from(self.bytes.len() - PREFIX).unwrap_or(u32::MAX);

@@ -103,7 +103,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Parse one input, and add the number of its omitted tensors to `left_out`.
+/// Parse one input, and add the number of tensors that a list omits to `left_out`; `None` for invalid text.
 fn input<'a>(part: &'a str, left_out: &mut usize) -> Option<Input<'a>> {
     Some(match part {
         "scalar" => Input::Scalar,
@@ -126,7 +126,7 @@ fn input<'a>(part: &'a str, left_out: &mut usize) -> Option<Input<'a>> {
     })
 }
 
-/// Parse a tensor such as `f32[4,32]` or `bf16[?]`.
+/// Parse a tensor such as `f32[4,32]` or `bf16[?]`; `None` for invalid text.
 fn tensor(part: &str) -> Option<Tensor<'_>> {
     let (dtype, dims) = part.strip_suffix(']')?.split_once('[')?;
     let dims = match dims {

@@ -132,7 +132,8 @@ impl<'a> Reader<'a> {
         self.skipped
     }
 
-    /// Bytes of the records in the chunk that begins at a byte of the file, if the chunk is intact.
+    /// Bytes of the records in the chunk at offset `at` of the file; `None` if the chunk is incomplete, empty or has a
+    /// wrong checksum.
     fn chunk_at(&self, at: usize) -> Option<&'a [u8]> {
         let (length, crc, records) = self.prefix(at)?;
         // Empty chunks are never written: eight zero bytes are damage.
@@ -140,7 +141,7 @@ impl<'a> Reader<'a> {
         (crc32fast::hash(records) == crc).then_some(records)
     }
 
-    /// Length and checksum of a chunk that begins at a byte of the file, and all bytes after these two numbers.
+    /// Length and checksum of a chunk as stored at offset `at` of the file, unchecked, and all later bytes of the file.
     fn prefix(&self, at: usize) -> Option<(usize, u32, &'a [u8])> {
         let rest = self.file.get(at..)?;
         let prefix = rest.first_chunk::<PREFIX>()?;
@@ -149,7 +150,7 @@ impl<'a> Reader<'a> {
         Some((length, crc, rest.get(PREFIX..)?))
     }
 
-    /// Move to the next chunk with a valid checksum.
+    /// Move to the next chunk, or note it as damage and skip to the next intact one; `None` at the end of the file.
     fn open_chunk(&mut self) -> Option<()> {
         let at = self.next_chunk;
         if at >= self.file.len() {
@@ -167,7 +168,8 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Begin of the next intact chunk from a byte on: a valid length, a valid checksum, and a block or record in it.
+    /// Offset of the first intact chunk at or after `from`: valid length, checksum and first block or record. `None` if
+    /// there is none, or the budget of checked positions is exhausted.
     fn find_chunk(&mut self, from: usize) -> Option<usize> {
         let mut checksums = Checksums::new(self.file.get(from..)?);
         for at in from..self.file.len() {
@@ -193,7 +195,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Next unprocessed record of the current chunk; `None` at its end.
+    /// Read the next record of the current chunk; `None` at its end. Skip invalid and unknown blocks, and count them.
     fn next_in_chunk(&mut self) -> Option<Record> {
         if self.version == 1 {
             if self.chunk.is_empty() {
@@ -239,6 +241,7 @@ impl<'a> Reader<'a> {
         None
     }
 
+    /// Add a range of damage to the skipped bytes, and store it unless [`MAX_DAMAGES`] are stored.
     fn note_damage(&mut self, at: usize, bytes: usize) {
         self.skipped += bytes;
         if self.damages.len() < MAX_DAMAGES {
@@ -257,11 +260,12 @@ struct Checksums<'a> {
 }
 
 impl<'a> Checksums<'a> {
+    /// Checksums of ranges of `bytes`, none of which is computed yet.
     fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, prefixes: vec![0], hasher: crc32fast::Hasher::new() }
     }
 
-    /// Checksum of the first `length` bytes, computed once and stored.
+    /// CRC-32 of the first `length` bytes, computed once and stored; `None` beyond the end.
     fn prefix(&mut self, length: usize) -> Option<u32> {
         for byte in self.bytes.get(self.prefixes.len() - 1..length).unwrap_or_default() {
             self.hasher.update(std::slice::from_ref(byte));
@@ -270,7 +274,7 @@ impl<'a> Checksums<'a> {
         self.prefixes.get(length).copied()
     }
 
-    /// True if a range has this checksum: then the checksum of the bytes before it extends to that of both.
+    /// True if the `length` bytes from `begin` on have this CRC-32, derived from those of two prefixes.
     fn has_checksum(&mut self, begin: usize, length: usize, crc: u32) -> bool {
         let (Some(before), Some(both)) = (self.prefix(begin), self.prefix(begin + length)) else { return false };
         let mut combined = crc32fast::Hasher::new_with_initial_len(before, begin as u64);

@@ -19,6 +19,7 @@ impl V1Calls {
         }
     }
 
+    /// Keep a detail for the thread's next call and return `None`, or convert an event to a call with its details.
     fn complete_call(&mut self, record: Record) -> Option<Record> {
         match record {
             Record::Sequence { thread, delta, forward_thread } => {

@@ -14,7 +14,7 @@ pub(crate) struct DebugFile {
     pub(crate) bytes: Mapped,
 }
 
-/// Find the debug file of a build id: `FOLDER/.build-id/ab/cdef….debug`.
+/// Find and map the debug file `FOLDER/.build-id/ab/cdef….debug` of a build id, if the file has that id.
 pub(crate) fn by_build_id(folders: &[PathBuf], build_id: &[u8]) -> Option<DebugFile> {
     let [first, rest @ ..] = build_id else { return None };
     if rest.is_empty() {
@@ -34,7 +34,8 @@ pub(crate) fn by_build_id(folders: &[PathBuf], build_id: &[u8]) -> Option<DebugF
     })
 }
 
-/// Debug file that a library's `.gnu_debuglink` names: in the same folder, in `.debug/`, or in one of `folders`.
+/// Find the debug file that a library's `.gnu_debuglink` names: in its folder, in `.debug/`, or in one of `folders`.
+/// The file must have the library's build id (or the link's checksum) and debug information.
 pub(crate) fn by_link(folders: &[PathBuf], library: &Path, elf: &Elf<'_>) -> Option<DebugFile> {
     let (name, checksum) = elf.debug_link()?;
     // Only the file name is used, so that the link can't refer to another folder.

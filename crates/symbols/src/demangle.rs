@@ -8,7 +8,7 @@ const MAX_NAME: usize = 16 << 10;
 /// Longer mangled names are not demangled.
 const MAX_MANGLED: usize = 64 << 10;
 
-/// Name of a function in its language: Rust and C++ names are demangled, others are unchanged.
+/// Demangle a C++ or Rust symbol name; other names are returned unchanged, except that long ones are cut.
 #[must_use]
 pub fn demangle(name: &str) -> String {
     if name.len() <= MAX_MANGLED {

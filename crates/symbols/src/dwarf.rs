@@ -26,7 +26,7 @@ const MAX_STACK_USED: usize = 12 << 20;
 const MAX_TEXT: usize = 64 << 20;
 const TEXT_PER_ADDRESS: usize = 4 << 10;
 
-/// Functions at an address, outermost first, and true if the name of the outermost one is its linkage name.
+/// Functions at an address, outermost first, and true if the outermost name was demangled from a linkage name.
 pub(crate) type Chain = (Vec<Frame>, bool);
 
 /// A debug section with its bytes, decompressed if needed.
@@ -64,8 +64,8 @@ impl<'a> DebugInfo<'a> {
         Self { own: sections(|name| elf.section(name).unwrap_or_default()), shared: None }
     }
 
-    /// Functions with lines at each address, from debug information. It is read in a thread with a fixed stack size;
-    /// without the thread there are none.
+    /// Functions with files and lines at each address, from debug information; empty if unknown or beyond a limit. A
+    /// thread with a fixed stack size reads them.
     pub(crate) fn frames(&self, addresses: &[u64]) -> Vec<Chain> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK);
@@ -75,6 +75,7 @@ impl<'a> DebugInfo<'a> {
         .unwrap_or_else(|| vec![Chain::default(); addresses.len()])
     }
 
+    /// Functions with files and lines at each address, read on the stack of the calling thread.
     fn frames_on_this_stack(&self, addresses: &[u64]) -> Vec<Chain> {
         let meters = self.meters();
         // Units are parsed on demand.
@@ -110,6 +111,7 @@ impl<'a> DebugInfo<'a> {
         ReadLimits { ranges, others }
     }
 
+    /// DWARF reader of the own and shared sections, whose reads are charged to `meters`.
     fn dwarf<'b>(&'b self, meters: &'b ReadLimits) -> Dwarf<Metered<'b>> {
         let metered = |section: &'b Section<'_>| {
             Metered::new(&section.bytes, if is_ranges(section.id) { &meters.ranges } else { &meters.others })
@@ -126,10 +128,12 @@ impl<'a> DebugInfo<'a> {
     }
 }
 
+/// True for a section with lists of address ranges, which has a separate read limit.
 fn is_ranges(id: SectionId) -> bool {
     matches!(id, SectionId::DebugRanges | SectionId::DebugRngLists | SectionId::DebugAranges)
 }
 
+/// All debug sections of a file; `bytes` returns the content of the section with a name.
 fn sections<'a>(bytes: impl Fn(&str) -> Cow<'a, [u8]>) -> DwarfSections<Section<'a>> {
     let load = |id: SectionId| Ok::<_, Infallible>(Section { id, bytes: bytes(id.name()) });
     match DwarfSections::load(load) {

@@ -74,6 +74,7 @@ impl<'a> Elf<'a> {
         Some(elf)
     }
 
+    /// First section of each name that begins with a dot and is not too long, by name.
     fn named_sections(&self) -> BTreeMap<&'a [u8], &'a Section> {
         let mut sections = BTreeMap::new();
         let names = self.file.elf_header().section_strings_index(ENDIAN, self.bytes);
@@ -93,11 +94,13 @@ impl<'a> Elf<'a> {
         Strings(section.ok().and_then(|section| section.data(ENDIAN, self.bytes).ok()).unwrap_or_default())
     }
 
+    /// Program headers, one per segment.
     fn headers(&self) -> &'a [ProgramHeader64<LittleEndian>] {
         self.file.elf_program_headers()
     }
 
-    /// Lowest address of a loaded page as the file states it, from which offsets in the library count.
+    /// Lowest address of a loaded page as the file states it, from which offsets in the library count; `None` without
+    /// loaded segments.
     pub(crate) fn base(&self) -> Option<u64> {
         let loaded = self.headers().iter().filter(|header| header.p_type(ENDIAN) == PT_LOAD);
         loaded.map(|header| header.p_vaddr(ENDIAN) & !(PAGE - 1)).min()
@@ -126,7 +129,7 @@ impl<'a> Elf<'a> {
         self.build_ids().any(|id| id == expected_id)
     }
 
-    /// Build id of the ELF file, by which debug files are found.
+    /// First non-empty GNU build id of the ELF file, by which debug files are found.
     pub(crate) fn build_id(&self) -> Option<&'a [u8]> {
         self.build_ids().find(|id| !id.is_empty())
     }
@@ -173,6 +176,7 @@ impl<'a> Elf<'a> {
         find(name).map(|section| (section, false)).or_else(old)
     }
 
+    /// Bytes of the section with this name as they are in the file, without decompression.
     fn data(&self, name: &str) -> Option<&'a [u8]> {
         self.find(name)?.0.data(ENDIAN, self.bytes).ok()
     }
@@ -201,8 +205,8 @@ impl<'a> Elf<'a> {
         (!bytes.is_empty()).then_some(bytes)
     }
 
-    /// Decompress a section of `size` bytes within the budget. Memory grows with the actual data, because the size in
-    /// the file may be wrong.
+    /// Decompress a section to exactly `size` bytes within the file's budget; `None` if that fails. Memory grows with
+    /// the actual data, because the size in the file may be wrong.
     fn unpack(&self, stream: impl Read, size: u64) -> Option<Vec<u8>> {
         let left = self.unpack.get();
         if size > left {

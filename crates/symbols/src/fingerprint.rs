@@ -5,8 +5,8 @@ use crate::elf::Elf;
 /// Bytes of each part.
 const PART: usize = 64 << 10;
 
-/// FNV-1a hash of the addresses and sizes of the loaded segments, of the beginning of the unwind tables' index (which
-/// has the start of each function), and of the beginning of the code. `dlmonitor` computes the same hash from memory.
+/// FNV-1a hash of the segments' addresses and sizes, and of the first 64 KiB of the unwind tables' index and of the
+/// code; `None` without code. `dlmonitor` computes the same hash from memory.
 pub(crate) fn fingerprint(elf: &Elf<'_>) -> Option<u64> {
     let [index, code] = elf.parts();
     let mut hash = 0xcbf2_9ce4_8422_2325;
@@ -20,6 +20,7 @@ pub(crate) fn fingerprint(elf: &Elf<'_>) -> Option<u64> {
     Some(hash)
 }
 
+/// Continue an FNV-1a hash with these bytes.
 fn add(hash: &mut u64, bytes: &[u8]) {
     for byte in bytes {
         *hash = (*hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);

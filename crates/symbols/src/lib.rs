@@ -147,14 +147,16 @@ fn chains(files: &[&Elf<'_>], debug: Option<&DebugInfo<'_>>, offsets: &[u64]) ->
     each.map(|((frames, is_whole), symbol)| with_symbol(frames, symbol.filter(|_| !is_whole))).collect()
 }
 
-/// Hash that identifies a library without build id ([`Library::content`]), of the file at `path`.
+/// Hash that identifies a library without build id ([`Library::content`]), of the file at `path`; `None` if the file is
+/// no readable ELF file with code.
 #[must_use]
 pub fn content_hash(path: &Path) -> Option<u64> {
     fingerprint::fingerprint(&Elf::parse(&map(path)?)?)
 }
 
-/// Replace the outermost function's name from debug information by the demangled `symbol`, if it is missing or
-/// incomplete. Compilers give static functions no linkage name, so that namespaces and template arguments are missing.
+/// Name the outermost frame by the demangled `symbol`, if its own name is empty or the symbol is mangled; without
+/// frames add one. Names of static functions in debug information lack namespaces and template arguments. Frames whose
+/// outermost function stays unnamed are removed.
 fn with_symbol(mut frames: Vec<Frame>, symbol: Option<&[u8]>) -> Vec<Frame> {
     let symbol = symbol.map(|symbol| String::from_utf8_lossy(symbol));
     match (frames.first_mut(), symbol) {

@@ -28,6 +28,7 @@ impl Meter {
         self.left.set(self.left.get().saturating_add(bytes));
     }
 
+    /// Subtract read bytes from the budget; this and all later reads fail if it is exhausted or the stack is too deep.
     fn charge(&self, bytes: usize, at: ReaderOffsetId) -> gimli::Result<()> {
         let left = self.left.get().checked_sub(bytes as u64).filter(|_| stack_address() >= self.lowest);
         // After a failure all later reads fail, of any size.
@@ -51,10 +52,12 @@ pub(crate) struct Metered<'a> {
 }
 
 impl<'a> Metered<'a> {
+    /// Create a reader of a debug section's bytes, whose reads are charged to `meter`.
     pub(crate) fn new(bytes: &'a [u8], meter: &'a Meter) -> Self {
         Self { bytes: EndianSlice::new(bytes, LittleEndian), meter }
     }
 
+    /// Charge a read of this section to the meter; fails beyond the limits.
     fn charge(&self, bytes: usize) -> gimli::Result<()> {
         self.meter.charge(bytes, self.bytes.offset_id())
     }

@@ -24,6 +24,7 @@ impl Budget {
         left.map(|_| ())
     }
 
+    /// Name of a symbol, whose length is subtracted; `None` if the name is invalid or the budget exhausted.
     fn name<'a>(&mut self, strings: Strings<'a>, symbol: &Sym64<LittleEndian>) -> Option<&'a [u8]> {
         // Names beyond the budget are not read.
         let name = strings.name(symbol.st_name(ENDIAN), MAX_NAME.min(self.0));
@@ -48,7 +49,7 @@ struct Candidate<'a> {
     name: Reverse<&'a [u8]>,
 }
 
-/// Name of the function at each address, from the symbol tables of ELF files; `None` if there is none.
+/// Mangled name of the symbol that covers each address, from all symbol tables of the files; `None` if there is none.
 pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a [u8]>> {
     let mut order: Vec<usize> = (0..addresses.len()).collect();
     order.sort_unstable_by_key(|&at| addresses[at]);
@@ -103,7 +104,7 @@ pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a
     names
 }
 
-/// Section of code that contains a symbol, and true for a function; `None` for other symbols.
+/// Code section of a function or a label in assembly, and true for a function; `None` for other symbols.
 fn code_section<'a>(
     file: &Elf<'a>,
     strings: Strings<'a>,
@@ -126,7 +127,7 @@ fn code_section<'a>(
     (is_code && is_name()).then_some((section, is_function))
 }
 
-/// Replace the best symbol of an address if this one is better; `None` if the budget is exhausted.
+/// Replace the best symbol of an address by `symbol` if that is a better candidate; `None` if the budget is exhausted.
 fn replace_if_better<'a>(
     best: &mut Option<Candidate<'a>>,
     strings: Strings<'a>,

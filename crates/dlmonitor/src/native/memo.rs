@@ -56,6 +56,7 @@ pub(super) struct Memo {
 }
 
 impl Memo {
+    /// Create an empty cache.
     pub(super) fn new() -> Self {
         let sets = vec![[Entry::default(); WAYS]; SETS];
         Self { sets, displaced: 0, words: Vec::new(), known: FxHashMap::default() }
@@ -69,8 +70,8 @@ impl Memo {
         (mixed >> 40) as usize & (self.sets.len() - 1)
     }
 
-    /// Look up the cached value of the stack segment from `sp`, if the stack still has the words with which the value
-    /// was stored.
+    /// Look up the cached value of the stack segment from `sp`; `None` unless the stack still has the words with which
+    /// a value was stored.
     ///
     /// # Safety
     /// The stack from `sp` to `sp + extent.bound` belongs to the calling thread.
@@ -125,6 +126,7 @@ impl Memo {
 }
 
 impl Memo {
+    /// Put an entry first into its set, whose least recently used entry is displaced.
     fn insert(&mut self, entry: Entry) {
         let at = self.set(entry.hint, entry.extent);
         if let Some(set) = self.sets.get_mut(at) {
@@ -134,6 +136,7 @@ impl Memo {
         }
     }
 
+    /// Double the number of sets, and distribute the entries again.
     #[cold]
     fn grow(&mut self) {
         let sets = self.sets.len() * 2;

@@ -50,7 +50,7 @@ fn is_on() -> bool {
     !CURRENT.load(Ordering::Acquire).is_null()
 }
 
-/// Read the current snapshot, if there is one. Signal-safe.
+/// Pass the current snapshot of the loaded libraries to `read`; `None` while native frames are off. Signal-safe.
 #[inline]
 fn with_current<R>(read: impl FnOnce(&Snapshot) -> R) -> Option<R> {
     let _inside = READERS.enter();
@@ -58,7 +58,8 @@ fn with_current<R>(read: impl FnOnce(&Snapshot) -> R) -> Option<R> {
     unsafe { CURRENT.load(Ordering::SeqCst).as_ref() }.map(read)
 }
 
-/// Start to read native frames.
+/// Start to read native frames: take a snapshot of the loaded libraries and build spare unwinder caches. Returns a
+/// description, or the reason of a failure.
 pub(crate) fn start() -> Result<String, String> {
     if !is_on() {
         if !Memory::of_this_thread().works() {
@@ -81,9 +82,9 @@ pub fn renew() {
     }
 }
 
-/// Address ranges of the loaded libraries whose file names pass a test. `changes` are the counts of loads and unloads
-/// at the last call, which are updated. `None` if they are unchanged, or if another thread reads the list. Not
-/// signal-safe.
+/// Address ranges of the loaded libraries whose file names pass a test; `None` if no library was loaded or unloaded
+/// since the last call, or if another thread reads the list. `changes` are the counts of loads and unloads at the
+/// last call, which are updated. Not signal-safe.
 pub fn ranges_of(changes: &mut (u64, u64), test: impl Fn(&str) -> bool) -> Option<Vec<std::ops::Range<usize>>> {
     // One reader at a time, because a fork waits for it.
     if RENEWING.swap(true, Ordering::SeqCst) {
@@ -154,13 +155,13 @@ fn read_list<R>(read: impl FnOnce() -> R) -> Option<R> {
     result
 }
 
-/// Library or program that contains an address.
+/// Loaded library or program that contains an address; `None` if unknown or while native frames are off.
 #[must_use]
 pub fn module_at(address: usize) -> Option<Arc<Module>> {
     with_current(|snapshot| snapshot.find(address).cloned())?
 }
 
-/// Number of the current snapshot of loaded libraries, which changes with the snapshot.
+/// Number of the current snapshot of loaded libraries, which grows with each new one; 0 while native frames are off.
 #[must_use]
 #[inline]
 pub fn generation() -> u32 {
@@ -191,15 +192,15 @@ impl Segment {
 }
 
 impl NativeStack {
-    /// Value that [`Self::cache_value`] stored, if the current stack segment equals the one stored.
+    /// Value that [`Self::cache_value`] stored with this `hint` for an equal stack segment; `None` if there is none.
     #[inline]
     pub fn cached_value(&mut self, segment: &Segment, hint: u64) -> Option<u32> {
         let generation = Some(generation()).filter(|&generation| generation > 0)?;
         self.load_cached(generation, hint, segment.at.sp, segment.from, segment.bound())
     }
 
-    /// Walk the native frames of a stack segment. `None` if native frames are off, or if [`Self::prepare`] returned
-    /// `false`.
+    /// Walk the native frames of a stack segment into [`Self::frames`], and return how the walk ended. `None` if native
+    /// frames are off, or if [`Self::prepare`] returned `false`.
     pub fn walk_segment(&mut self, segment: &Segment) -> Option<WalkEnd> {
         with_current(|snapshot| self.walk(snapshot, segment.at, segment.from, segment.bound(), segment.end))?
     }
@@ -221,7 +222,7 @@ impl NativeStack {
     }
 }
 
-/// Lowest and highest address of the calling thread's stack. Not signal-safe.
+/// Lowest and highest address of the calling thread's stack; `None` if unknown. Not signal-safe.
 #[must_use]
 pub fn stack_bounds() -> Option<(usize, usize)> {
     // SAFETY: each structure is initialized by the call that receives it, and destroyed afterwards.
@@ -237,7 +238,7 @@ pub fn stack_bounds() -> Option<(usize, usize)> {
     }
 }
 
-/// Prepare for a fork: wait for a reader of the linker's list, and exclude other readers.
+/// Prepare for a fork: exclude new readers of the linker's list, and wait briefly for a current one.
 pub(crate) fn before_fork() {
     FORKING.fetch_add(1, Ordering::SeqCst);
     let since = Instant::now();

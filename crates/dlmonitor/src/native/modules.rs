@@ -147,7 +147,7 @@ fn locate(modules: &mut [Listed]) {
     }
 }
 
-/// The file at an address, by `/proc/self/maps`.
+/// Path of the file that is mapped at an address, from the text of `/proc/self/maps`; `None` if there is none.
 fn mapped_file(maps: &[u8], address: usize) -> Option<PathBuf> {
     let holds = |line: &&[u8]| {
         let bounds = line.split(|&byte| byte == b' ').next().and_then(|bounds| std::str::from_utf8(bounds).ok());
@@ -198,7 +198,7 @@ impl Snapshot {
         new
     }
 
-    /// Module (library or program) that contains an address.
+    /// Module (library or program) that contains an address; `None` if there is none.
     pub(super) fn find(&self, address: usize) -> Option<&Arc<Module>> {
         let after = self.modules.partition_point(|module| module.range.start <= address);
         self.modules.get(after.checked_sub(1)?).filter(|module| module.range.contains(&address))
@@ -223,6 +223,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
+    /// Part of these bytes, which keeps the mapping alive; `None` if the range is outside of them.
     fn part(&self, range: Range<usize>) -> Option<Self> {
         Some(Self { bytes: self.bytes.get(range)?, mapping: self.mapping.clone() })
     }
@@ -251,7 +252,7 @@ impl Drop for Mapping {
 }
 
 impl Listed {
-    /// Addresses from the first to the last loaded byte.
+    /// Addresses in memory from the first loaded page to the last loaded byte; `None` without a loaded segment.
     fn range(&self) -> Option<Range<usize>> {
         let loaded = self.segments.iter().filter(|segment| segment.kind == libc::PT_LOAD);
         let start = loaded.clone().map(|segment| segment.address & !4095).min()?;
@@ -259,6 +260,7 @@ impl Listed {
         Some(self.bias.wrapping_add(start)..self.bias.wrapping_add(end))
     }
 
+    /// Path of the module's file; for the program itself, whose name is empty, that of its executable.
     fn path(&self) -> PathBuf {
         if self.name.is_empty() {
             return std::fs::read_link("/proc/self/exe").unwrap_or_default();
@@ -266,6 +268,7 @@ impl Listed {
         PathBuf::from(OsStr::from_bytes(&self.name))
     }
 
+    /// Description of this module and its unwind tables for the unwinder.
     fn unwind_module(&self, range: &Range<usize>, tables: Tables) -> framehop::Module<Bytes> {
         let end = |address: usize, bytes: &[u8]| (address as u64)..(address + bytes.len()) as u64;
         let sections = ExplicitModuleSectionInfo {
@@ -280,6 +283,7 @@ impl Listed {
         framehop::Module::new(String::new(), addresses, range.start as u64, sections)
     }
 
+    /// Find the unwind tables and map them from the file; `None` if missing, or if the file has changed.
     fn tables(&self, memory: &Memory) -> Option<Tables> {
         let index = self.segments.iter().find(|segment| segment.kind == libc::PT_GNU_EH_FRAME)?;
         let mut head = [0; 12];
@@ -317,6 +321,7 @@ impl Listed {
         (read > 0 && loaded.get(..read)? == in_file).then_some(bytes)
     }
 
+    /// GNU build id from the note segments in memory.
     fn build_id(&self, memory: &Memory) -> Option<Vec<u8>> {
         self.segments.iter().filter(|segment| segment.kind == libc::PT_NOTE).find_map(|segment| {
             let mut notes = vec![0; segment.file_size.min(COMPARED)];
@@ -327,9 +332,8 @@ impl Listed {
 }
 
 impl Listed {
-    /// FNV-1a hash of the addresses and sizes of the loaded segments, of the beginning of the unwind tables' index
-    /// (which has the start of each function), and of the beginning of the code. `stackline-symbols` computes the
-    /// same hash from files.
+    /// FNV-1a hash of the segments' addresses and sizes, and of the begin of the unwind tables' index and of the code;
+    /// `None` if there is no code or a read fails. `stackline-symbols` computes the same hash from files.
     fn content_hash(&self, memory: &Memory) -> Option<u64> {
         let mut hash = 0xcbf2_9ce4_8422_2325;
         let mut add = |bytes: &[u8]| {
@@ -372,7 +376,7 @@ fn frames_address(address: usize, head: &[u8; 12]) -> Option<usize> {
     Some((address + 4).wrapping_add_signed(relative as isize))
 }
 
-/// Build id in a note section.
+/// First GNU build id among the notes of a segment; `None` if there is none.
 fn gnu_build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     let word =
         |bytes: &[u8], at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize);
@@ -386,7 +390,7 @@ fn gnu_build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Map the bytes of a segment from its file.
+/// Map the bytes of a segment from its file; `None` if the file is missing or too short.
 fn map_file(path: &Path, segment: &Segment) -> Option<Bytes> {
     let file = File::open(path).ok()?;
     if file.metadata().ok()?.len() < segment.file_offset + segment.file_size as u64 {

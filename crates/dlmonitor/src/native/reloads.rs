@@ -33,6 +33,7 @@ pub(super) fn compile(folder: &Path, source: &str) -> Option<PathBuf> {
 /// A loaded library and the address of one of its functions.
 struct Loaded(*mut libc::c_void, usize);
 
+/// Load a library, and find the address of its function `small`.
 fn load(path: &Path) -> Loaded {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: null-terminated names; the library has no constructors.
@@ -43,6 +44,7 @@ fn load(path: &Path) -> Loaded {
     }
 }
 
+/// Unload a library.
 fn unload(loaded: &Loaded) {
     // SAFETY: `load` opened it, and no thread runs its code.
     assert_eq!(unsafe { libc::dlclose(loaded.0) }, 0);

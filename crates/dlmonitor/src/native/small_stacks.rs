@@ -14,19 +14,23 @@ use std::time::{Duration, Instant};
 /// Far longer than any operation that waits for no other thread.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
+/// Run `run` on a new thread whose stack is too small to build an unwinder cache.
 fn spawn_with_small_stack<'a>(scope: &'a Scope<'a, '_>, run: impl FnOnce() + Send + 'a) -> ScopedJoinHandle<'a, ()> {
     Builder::new().stack_size(128 << 10).spawn_scoped(scope, run).unwrap()
 }
 
+/// Take and free all spare unwinder caches.
 fn take_all() {
     std::iter::from_fn(spares::take).for_each(drop);
 }
 
+/// Walk the calling thread's whole native stack.
 fn walk(stack: &mut NativeStack) -> Option<WalkEnd> {
     let (_, end) = stack_bounds().unwrap();
     stack.walk_segment(&Segment { at: Registers::here(), from: 0, bounds: [0, 0], end })
 }
 
+/// Wait until `step` has reached a value; `false` at the time limit.
 fn wait_for(step: &AtomicU32, value: u32) -> bool {
     let since = Instant::now();
     while step.load(Ordering::SeqCst) < value && since.elapsed() < MAX_WAIT {

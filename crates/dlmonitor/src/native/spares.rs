@@ -32,14 +32,17 @@ static SPARES: Spares = Spares::new();
 struct Spares([AtomicPtr<Cache>; COUNT]);
 
 impl Spares {
+    /// Create only empty slots.
     const fn new() -> Self {
         Self([const { AtomicPtr::new(null_mut()) }; COUNT])
     }
 
+    /// True if another cache can be stored.
     fn has_empty_slot(&self) -> bool {
         self.0.iter().any(|place| place.load(Ordering::Relaxed).is_null())
     }
 
+    /// Take a cache out of a slot; `None` if all are empty.
     fn take(&self) -> Option<Box<Cache>> {
         let is_there = |place: &&AtomicPtr<Cache>| !place.load(Ordering::Relaxed).is_null();
         let taken = self.0.iter().filter(is_there).map(|place| place.swap(null_mut(), Ordering::AcqRel));
@@ -95,7 +98,7 @@ fn is_enough(here: usize, bounds: Option<(usize, usize)>) -> bool {
     bounds.is_some_and(|(begin, end)| (begin..end).contains(&here) && here - begin > BUILD_STACK)
 }
 
-/// Build an unwinder cache. The stack frame of this function contains the whole cache.
+/// Build an empty unwinder cache. The stack frame of this function contains the whole cache.
 #[inline(never)]
 fn build() -> Box<Cache> {
     Box::default()

@@ -73,11 +73,13 @@ impl Registers {
         }
     }
 
+    /// Convert the registers to the unwinder's form.
     #[cfg(target_arch = "x86_64")]
     fn native(self) -> UnwindRegsNative {
         UnwindRegsNative::new(self.pc as u64, self.sp as u64, self.fp as u64)
     }
 
+    /// Convert the registers to the unwinder's form, with a mask for signed return addresses.
     #[cfg(target_arch = "aarch64")]
     fn native(self) -> UnwindRegsNative {
         let mask = framehop::aarch64::PtrAuthMask::new_24_40();
@@ -215,7 +217,7 @@ impl NativeStack {
         }
     }
 
-    /// Value that [`Self::store_cached`] stored for a segment equal to the current one.
+    /// Value that [`Self::store_cached`] stored for a segment equal to the current one; `None` if there is none.
     #[inline]
     pub(super) fn load_cached(
         &mut self,
@@ -290,12 +292,14 @@ impl NativeStack {
     }
 }
 
+/// Begin and end of a segment as distances from `sp`; `None` if one of them is below `sp` or too far away.
 #[inline]
 fn extent(sp: usize, from: usize, bound: usize) -> Option<Extent> {
     let distance = |address: usize| u32::try_from(address.checked_sub(sp)?).ok();
     Some(Extent { from: distance(from)?, bound: distance(bound)? })
 }
 
+/// Append a frame's address; `false` if there is no space.
 fn push_frame(frames: &mut [usize], count: &mut usize, address: FrameAddress) -> bool {
     match frames.get_mut(*count) {
         Some(room) => {
@@ -322,16 +326,19 @@ impl Window {
     const PIECE: usize = 8 << 10;
     const SIZE: usize = 256 << 10;
 
+    /// Allocate the space for a copy.
     fn new() -> Self {
         Self { memory: Memory::of_thread(0), start: 0, bytes: vec![0; Self::SIZE].into(), known: 0 }
     }
 
+    /// Begin a new copy at the stack pointer `sp`; nothing is read yet.
     fn begin(&mut self, memory: Memory, sp: usize) {
         self.memory = memory;
         self.start = sp & !7;
         self.known = 0;
     }
 
+    /// Word at an address, read on demand; `None` below the stack pointer, too far above, or unreadable.
     fn word(&mut self, address: usize) -> Option<u64> {
         let at = address.checked_sub(self.start)?;
         while at + 8 > self.known {

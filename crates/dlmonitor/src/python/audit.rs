@@ -22,7 +22,7 @@ struct Api {
 
 static API: OnceLock<Api> = OnceLock::new();
 
-/// True if the process has an interpreter that does not run yet.
+/// True if Python is loaded in the process, but its interpreter has not started yet.
 pub(crate) fn is_needed() -> bool {
     // SAFETY: the signature of `int Py_IsInitialized(void)`, which may be called at any time.
     symbols::global(c"Py_IsInitialized").is_some_and(|function| unsafe {
@@ -52,7 +52,7 @@ pub(crate) fn install(action: fn()) {
     }
 }
 
-/// Audit hook: run the action at an import of `torch`. It never raises.
+/// Audit hook: run the action before an import of `torch`. Always returns 0, so that no exception is raised.
 unsafe extern "C" fn hook(event: *const c_char, arguments: *mut c_void, _: *mut c_void) -> c_int {
     // SAFETY: a null-terminated name of an event.
     if unsafe { CStr::from_ptr(event) } == c"import"
@@ -68,7 +68,7 @@ unsafe extern "C" fn hook(event: *const c_char, arguments: *mut c_void, _: *mut 
     0
 }
 
-/// The first item of a tuple, if it is a text.
+/// First item of a tuple as text; `None` if the tuple is empty or the item is not a text.
 ///
 /// # Safety
 /// The calling thread holds Python's lock, and the tuple outlives the result.

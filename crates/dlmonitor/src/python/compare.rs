@@ -63,7 +63,7 @@ pub(super) enum SharedLayout {
 }
 
 impl SharedLayout {
-    /// Version whose constant layout equals `layout` in all fields that this module reads.
+    /// Version whose constant layout equals `layout` in all fields that this module reads; `None` if there is none.
     pub(super) fn from_layout(layout: &Layout) -> Option<Self> {
         let is_like = |common: Layout| {
             // Fields that this module does not read may differ. So may the fingerprint fields of code objects without
@@ -103,8 +103,8 @@ impl Interpreter {
         SeenFrame { frame, fingerprint: self.fingerprint(frame), seen: FreedCount::current(), module, class }
     }
 
-    /// Variant of [`Self::copy_frame`] for a frame at the address of an earlier one. It is usually the same frame, some
-    /// instructions later.
+    /// Copy the current contents of a frame at the address of an earlier copy, whose fingerprint is reused if the code
+    /// object is unchanged. The frame is usually the same, some instructions later.
     #[must_use]
     #[inline]
     pub fn update_frame(&self, frame: PythonFrame, before: &SeenFrame) -> SeenFrame {
@@ -133,6 +133,7 @@ impl Interpreter {
     }
 }
 
+/// Compare a frame and its callers with the path `seen`, with the offsets of `layout`; see [`Interpreter::compare`].
 #[inline(always)]
 fn compare(
     layout: &Layout,

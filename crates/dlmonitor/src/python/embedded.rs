@@ -141,7 +141,7 @@ pub(crate) use arguments;
 /// `PyArg_ParseTuple`.
 pub(crate) type Parse = unsafe extern "C" fn(Object, *const c_char, ...) -> c_int;
 
-/// Python's function `PyArg_ParseTuple`, if embedded source was executed.
+/// Python's function `PyArg_ParseTuple`, which parses the arguments of a C function; `None` before embedded source ran.
 pub(crate) fn parse() -> Option<Parse> {
     PYTHON.get().map(|python| python.parse)
 }
@@ -199,6 +199,7 @@ impl Python {
         (unsafe { (python.running)() } != 0).then_some(python)
     }
 
+    /// Look up all functions of the C API by name; `None` if one is missing.
     fn look_up() -> Option<Self> {
         // SAFETY: the signatures of the stable ABI, of functions that every supported version exports.
         unsafe {
@@ -249,7 +250,7 @@ impl Python {
     }
 }
 
-/// Look up a function of Python's C API by name, as a function pointer of type `F`.
+/// Look up a function of Python's C API by name, as a function pointer of type `F`; `None` if no library exports it.
 ///
 /// # Safety
 /// `F` is the type of the function with this name.

@@ -38,14 +38,15 @@ impl FreedCount {
         Self(FREED.load(Ordering::Relaxed))
     }
 
-    /// True if no code object was freed between two values.
+    /// True if no code object was freed between two values; `false` if they are not counted.
     #[inline]
     pub(crate) fn is_unchanged_until(self, other: Self) -> bool {
         self.0 == other.0 && self.0 != UNWATCHED
     }
 }
 
-/// Install the counter of freed code objects, if this interpreter has its types at the expected offsets.
+/// Install the counter of freed code objects, once, if the interpreter of this version has its types at the expected
+/// offsets.
 pub(crate) fn watch(version: (u8, u8)) {
     if !((3, 10)..=(3, 14)).contains(&version) || cfg!(not(target_pointer_width = "64")) {
         return;

@@ -72,7 +72,8 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    /// Find the interpreter that runs in this process.
+    /// Find the interpreter that is loaded in this process and the layout of its frames, and count its freed code
+    /// objects from now on.
     ///
     /// # Errors
     /// A sentence with the reason why its frames cannot be read: no interpreter, or an unsupported version.
@@ -122,7 +123,7 @@ impl Interpreter {
         self.layout.skip_shims(frame)
     }
 
-    /// Python frame that called `frame`; none for the outermost.
+    /// Python frame that called the running frame `frame`; `None` for the outermost.
     #[must_use]
     #[inline]
     pub fn caller(&self, frame: PythonFrame) -> Option<PythonFrame> {
@@ -144,7 +145,7 @@ impl Interpreter {
         self.layout.called_module(frame, WATCHED_CODE.load(Ordering::Relaxed))
     }
 
-    /// Set the code object of the method whose calls are calls of a module. The method's first argument is the module.
+    /// Set the code object of the method by which `nn.Module`s are called, with the module as its first argument.
     pub fn watch_calls(code: usize) {
         WATCHED_CODE.store(code, Ordering::Relaxed);
     }
@@ -156,7 +157,7 @@ impl Interpreter {
         word(object + OBJECT_CLASS)
     }
 
-    /// Name of a live Python class, from its address.
+    /// Name of a live Python class without its module, from its address.
     #[must_use]
     pub fn class_name(&self, class: usize) -> String {
         let name = word(class + CLASS_NAME) as *const c_char;
@@ -177,11 +178,13 @@ impl Interpreter {
 
 // Always inlined: for a constant layout, the offsets become constants, too.
 impl Layout {
+    /// Python frame that called `frame`; `None` for the outermost.
     #[inline(always)]
     fn caller(&self, frame: PythonFrame) -> Option<PythonFrame> {
         self.skip_shims(word(frame.address + self.frame_previous))
     }
 
+    /// Fingerprint of a frame's code object, which differs between two code objects at the same address.
     #[inline(always)]
     fn fingerprint(&self, frame: PythonFrame) -> u64 {
         let first_line = half_word(frame.code + self.code_first_line);
@@ -199,11 +202,13 @@ impl Layout {
         }
     }
 
+    /// First local variable of a frame that runs the code object `watched`: the called `nn.Module`; 0 for other frames.
     #[inline(always)]
     fn called_module(&self, frame: PythonFrame, watched: usize) -> usize {
         if frame.code != watched || watched == 0 { 0 } else { word(frame.address + self.frame_locals) & !self.code_tag }
     }
 
+    /// First frame of Python code from an address outwards, without the interpreter's own frames; `None` without one.
     #[inline(always)]
     fn skip_shims(&self, mut address: usize) -> Option<PythonFrame> {
         while address != 0 {
@@ -216,6 +221,7 @@ impl Layout {
         None
     }
 
+    /// Read the frame at an address.
     #[inline(always)]
     fn frame_at(&self, address: usize) -> PythonFrame {
         let code = word(address + self.frame_code) & !self.code_tag;
@@ -236,10 +242,10 @@ fn versioned_fingerprint(lines: usize, first_line: u32, version: u32) -> u64 {
     (lines as u64).rotate_left(20) ^ u64::from(first_line) << 32 ^ u64::from(version)
 }
 
-/// Fingerprint of a code object without a version number (3.10 and 3.11). It combines the addresses of its line
-/// table, its name and the name of its file, its first line, the hash of its short name, and the length and first
-/// eight bytes of the line table. Addresses alone are not sufficient: code that is compiled repeatedly gets the same
-/// addresses for functions with different names and lines.
+/// Fingerprint of a code object without a version number (3.10 and 3.11), from addresses and contents: the addresses
+/// of its line table, its name and the name of its file, its first line, the hash of its short name, and the length
+/// and first eight bytes of the line table. Addresses alone are not sufficient: code that is compiled repeatedly gets
+/// the same addresses for functions with different names and lines.
 #[inline(always)]
 fn unversioned_fingerprint(
     [lines, name, file]: [usize; 3],
@@ -252,7 +258,7 @@ fn unversioned_fingerprint(
     addresses ^ name_hash as u64 ^ begin as u64 ^ u64::from(first_line) << 32 ^ (length as u64).rotate_left(12)
 }
 
-/// Major and minor version of the Python interpreter that is loaded in this process.
+/// Major and minor version of the Python interpreter that is loaded in this process; `None` without one.
 fn running_version() -> Option<(u8, u8)> {
     let text = symbols::global(c"Py_GetVersion")?;
     // SAFETY: the signature of `const char *Py_GetVersion(void)`, which may be called at any time.

@@ -33,7 +33,7 @@ impl SampledCode {
         })
     }
 
-    /// Line number of the instruction at a byte of the code, 0 if it has none.
+    /// Line number of the instruction at byte `offset` of the code (`u32::MAX`: the first one), 0 if it has none.
     #[must_use]
     pub fn line(&self, offset: u32) -> u32 {
         // A frame that did not run yet is before its first instruction.
@@ -42,7 +42,7 @@ impl SampledCode {
     }
 }
 
-/// Decode characters of 1, 2 or 4 bytes.
+/// Decode characters of `unit` bytes (1, 2 or 4) as CPython stores them; invalid ones are replaced.
 fn decode(bytes: &[u8], unit: u8) -> String {
     let unit = usize::from(unit.max(1));
     let code = |bytes: &[u8]| bytes.iter().rev().fold(0_u32, |code, &byte| code << 8 | u32::from(byte));

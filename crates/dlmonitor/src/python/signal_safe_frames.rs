@@ -68,7 +68,7 @@ pub enum Walk {
 }
 
 impl Interpreter {
-    /// Name of a Python class that may have been freed.
+    /// Name, without module, of a Python class that may have been freed; `None` if it cannot be read.
     #[must_use]
     pub fn sampled_class_name(&self, memory: &Memory, class: usize) -> Option<String> {
         let mut name = [0; 128];
@@ -106,8 +106,8 @@ pub(super) struct Types {
 }
 
 impl Types {
-    /// Find the addresses of the Python types. This takes the lock of the dynamic linker, whose holder may wait for the
-    /// GIL. Don't call it while other threads may wait.
+    /// Find the addresses of the Python types; `None` if one is not exported. The lookup takes the lock of the dynamic
+    /// linker, whose holder may wait for the GIL. Don't call it while other threads may wait.
     pub(super) fn find() -> Option<Self> {
         let address = |name: &CStr| symbols::global(name).map(|address| address.as_ptr() as usize);
         Some(Self {
@@ -239,7 +239,7 @@ impl FrameSampler {
         }
     }
 
-    /// Bytes of the frame at an address.
+    /// Bytes of the frame at an address, from the window, which is read again if needed; `None` if they are unreadable.
     fn frame_bytes(&mut self, layout: &Layout, address: usize) -> Option<&[u8]> {
         if !(PAGE..ADDRESSES).contains(&address) {
             return None;
@@ -280,6 +280,7 @@ impl FrameSampler {
         Some(())
     }
 
+    /// Read ranges (address, length) one after the other to the begin of the window; `None` if one is unreadable.
     fn fill(&mut self, ranges: &[(usize, usize)]) -> Option<()> {
         let length = ranges.iter().map(|range| range.1).sum();
         let into = self.window.get_mut(..length)?;
@@ -324,7 +325,8 @@ impl FrameSampler {
         Some(())
     }
 
-    /// Copy the data that name a code object of the last walk, as words for [`super::SampledCode::unpack`].
+    /// Copy the names and the line table of a frame's code object, as words for [`super::SampledCode::unpack`]; `None`
+    /// if they are unreadable or another code object has the address now.
     #[must_use]
     pub fn copy_code(&mut self, interpreter: &Interpreter, frame: &SampledFrame) -> Option<&[u64]> {
         let layout = &interpreter.layout;
@@ -352,6 +354,7 @@ impl FrameSampler {
         self.pack(frame, half_word(&head, layout.code_first_line)?, [name, file, lines])
     }
 
+    /// Pack function name, file and line table into words, after a head with their lengths; `None` if unreadable.
     fn pack(&mut self, frame: &SampledFrame, first_line: u32, parts: [Part; 3]) -> Option<&[u64]> {
         let lengths = parts.map(|part| part.length);
         let total: usize = lengths.iter().sum();
@@ -402,7 +405,7 @@ fn table(layout: &Layout, kind: usize, address: usize, head: &[u8]) -> Option<Pa
     Some(Part { address: address.wrapping_add(layout.bytes_data), length: word(head, 16)?.min(MAX_LINES), unit: 1 })
 }
 
-/// Decode a frame from `bytes`; the inner `None` for a shim frame.
+/// Decode a Python frame from `bytes`; `None` if they are too few, and `Some(None)` for the interpreter's own frame.
 #[expect(clippy::option_option, reason = "outer None: unreadable; inner None: not a Python frame")]
 fn frame(layout: &Layout, address: usize, bytes: &[u8]) -> Option<Option<SampledFrame>> {
     if let Some((offset, least)) = layout.frame_owner
@@ -451,10 +454,12 @@ fn is_within_head(layout: &Layout) -> bool {
     table && code.iter().all(|&offset| offset + 8 <= HEAD) && frame.iter().all(|&offset| offset + 8 <= FRAME)
 }
 
+/// Eight-byte word at an offset of copied bytes; `None` beyond their end.
 fn word(bytes: &[u8], at: usize) -> Option<usize> {
     bytes.get(at..)?.first_chunk().map(|bytes| usize::from_le_bytes(*bytes))
 }
 
+/// Four-byte word at an offset of copied bytes; `None` beyond their end.
 fn half_word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }

@@ -33,6 +33,7 @@ class _Finder:
         self._searched = set()
 
     def find_spec(self, name, path=None, target=None):
+        """Find an awaited module in the other finders, and wrap its loader; ``None`` for other modules."""
         if name not in self.actions or name in self._searched:
             return None
         self._searched.add(name)
@@ -67,6 +68,7 @@ class _Loader:
         return self._loader.create_module(spec)
 
     def exec_module(self, module):
+        """Execute the module between its two actions, each of which runs only once."""
         # Before the execution: afterwards the module may reject attributes.
         _quietly(_put_loader, module, self._loader)
         before, after = self._actions.pop(module.__name__, (_nothing, _nothing))
@@ -79,11 +81,13 @@ class _Loader:
 
 
 def _put_loader(module, loader):
+    """Set the original loader in the attributes of a module, in place of the wrapper."""
     module.__spec__.loader = loader
     module.__loader__ = loader
 
 
 def _quietly(action, *arguments):
+    """Call a function and return its result; ``None`` if it raised, unless a signal handler of the program did."""
     try:
         return action(*arguments)
     except Exception as error:
@@ -142,6 +146,7 @@ def _nothing(*_):
 
 
 def _watch_compilations(module, _):
+    """Wrap the context manager around each compilation, and report if this PyTorch has it."""
     handler = getattr(module, "CompilationCallbackHandler", None)
 
     def make(install):
@@ -208,6 +213,7 @@ class _Compilation:
 
 
 def _stack():
+    """Compilations and phases in progress on this thread, outermost first."""
     stack = getattr(_running, "stack", None)
     if stack is None:
         stack = _running.stack = []
@@ -215,16 +221,19 @@ def _stack():
 
 
 def _begin_compilation(arguments):
+    """Report the begin of a compilation, push it on the stack, and return its handle."""
     handle = _begin(_quietly(_compilation_name, arguments) or "Compile ?", False, _passing_frames())
     _stack().append((None, handle))
     return handle
 
 
 def _end_compilation(handle):
+    """Report the end of a compilation, and of everything that it contains."""
     _end_down_to((None, handle))
 
 
 def _begin_phase(name):
+    """Report the begin of a phase, if a compilation is in progress."""
     # Outside of compilations the log has other spans, and spans around a compilation.
     if _stack():
         _stack().append((name, _begin(name, True, _passing_frames())))
@@ -247,6 +256,7 @@ def _end_nested(running):
 
 
 def _end_down_to(entry):
+    """End the newest entries of the stack up to and including ``entry``; no effect if it is not on the stack."""
     stack = _stack()
     while entry in stack:
         newest = stack.pop()
@@ -304,6 +314,7 @@ def _enable_kernel_names():
 
 
 def _report_kernel_names(module, was_unset):
+    """Reset the option after the import of the compiler's configuration, and report if kernels get names."""
     if was_unset:
         os.environ._data.pop(os.environ.encodekey(_KERNEL_OPTION), None)
     on = getattr(getattr(module, "cpp", None), "enable_kernel_profile", None)

@@ -50,6 +50,7 @@ const NAMES: [&str; 2] = ["compilations", "kernels"];
 /// States of the sources. They are replaced as a whole and then leaked, which happens once.
 static STATES: [AtomicPtr<SourceState>; NAMES.len()] = [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
 
+/// Store the state of a source (0: compilations, 1: kernels), with a description or the reason of a failure.
 fn set_state(source: usize, state: Result<String, String>) {
     if let (Some(&name), Some(place)) = (NAMES.get(source), STATES.get(source)) {
         place.store(Box::into_raw(Box::new(SourceState { name, state })), Ordering::Release);
@@ -62,14 +63,14 @@ pub(crate) fn states() -> impl Iterator<Item = &'static SourceState> {
     STATES.iter().filter_map(|state| unsafe { state.load(Ordering::Acquire).as_ref() })
 }
 
-/// Start to report compilations of `torch.compile`.
+/// Hook into `torch.compile` to report its compilations, now or at its import; a failure is stored for [`states`].
 pub(crate) fn start_compilations() {
     if let Err(reason) = PYTHON.call(c"compilations") {
         set_state(0, Err(reason));
     }
 }
 
-/// Start to report the names of CPU kernels that `torch.compile` generates.
+/// Enable names for CPU kernels that `torch.compile` generates later; a failure is stored for [`states`].
 pub(crate) fn start_kernels() {
     if let Err(reason) = PYTHON.call(c"kernels") {
         set_state(1, Err(reason));

@@ -15,10 +15,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(super) struct Fields(u64);
 
 impl Fields {
+    /// Pack three byte offsets, each below 65,536; 0 for unknown ones.
     const fn new(scope: usize, sequence_number: usize, forward_thread: usize) -> Self {
         Self((scope | sequence_number << 16 | forward_thread << 32) as u64)
     }
 
+    /// Byte offset in the 16 bits from `bit` on; `None` if unknown.
     #[inline]
     const fn at(self, bit: u32) -> Option<usize> {
         match (self.0 >> bit) as u16 {
@@ -73,7 +75,7 @@ static STATE: AtomicU32 = AtomicU32::new(ALL_LAYOUTS | HEAD_FITS);
 /// Offsets of the layouts that [`STATE`] still allows.
 static FIELDS: AtomicU64 = AtomicU64::new(fields(ALL_LAYOUTS | HEAD_FITS).0);
 
-/// Offsets of `at::RecordFunction` fields that are known so far.
+/// Offsets of `at::RecordFunction` fields by the first layout that no inspected operator has contradicted.
 #[inline]
 pub(super) fn current() -> Fields {
     Fields(FIELDS.load(Ordering::Relaxed))

@@ -162,6 +162,7 @@ impl Operator {
 }
 
 impl<'a> Inputs<'a> {
+    /// Next value without decoding; `None` after the last one.
     #[inline]
     fn value(&mut self) -> Option<&'a Value> {
         self.left = self.left.checked_sub(1)?;
@@ -173,6 +174,7 @@ impl<'a> Inputs<'a> {
         Some(value)
     }
 
+    /// Tensor of a value; `None` for other values and for the undefined tensor.
     #[inline]
     fn tensor(&self, value: &Value) -> Option<Tensor<'a>> {
         let defined = value.tag == TENSOR && value.payload != 0 && value.payload != self.layout.undefined;
@@ -265,8 +267,8 @@ impl<'a> Tensor<'a> {
         DType(unsafe { self.tensor.add(self.layout.dtype).read() })
     }
 
-    /// Sizes of the tensor; `None` if the tensor does not store them. This is so for nested tensors, symbolic shapes,
-    /// and classes that compute sizes by a method.
+    /// Sizes of the tensor; `None` if the tensor does not store them, as nested tensors, symbolic shapes, and classes
+    /// that compute sizes by a method.
     #[must_use]
     #[inline]
     pub fn dims(&self) -> Option<&'a [i64]> {
@@ -290,9 +292,9 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// Address of the first byte of a tensor's memory ([`Tensor::storage`]), and the size of its elements in bytes. The
-/// elements may be a part of that memory. `tensor` is the address of its `TensorImpl` (`_cdata` in Python). `None` also
-/// if its sizes or type are unknown.
+/// Address of the first byte of a tensor's memory ([`Tensor::storage`]), and the total size of its elements in bytes;
+/// `None` without memory or with unknown sizes or type. The elements may be a part of that memory. `tensor` is the
+/// address of its `TensorImpl` (`_cdata` in Python).
 ///
 /// # Safety
 /// A tensor is at the address, and stays alive during the call.
@@ -320,7 +322,7 @@ impl Tensor<'_> {
         }
     }
 
-    /// Bytes of a tensor's elements; `None` if the sizes or the type are unknown.
+    /// Total size of a tensor's elements in bytes; `None` if the sizes or the type are unknown.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         let each = self.dtype().bytes()?;

@@ -24,7 +24,7 @@ static FAILED_ORIGINAL: OnceLock<Failed> = OnceLock::new();
 /// The redirected imports.
 static IMPORTS: Mutex<Option<Vec<Import>>> = Mutex::new(None);
 
-/// Start to report allocations and frees of CPU tensors.
+/// Start to report allocations and frees of CPU tensors, by redirecting calls in `libc10`; no effect if started.
 ///
 /// # Errors
 /// A sentence with the reason why allocations cannot be reported.
@@ -76,7 +76,8 @@ pub(crate) fn stop() {
     }
 }
 
-/// The system refused an allocation; the allocator throws right after this.
+/// Replacement for `ProfiledCPUMemoryReporter::OutOfMemory`: report a failed allocation, and call the original. The
+/// allocator throws right after this.
 unsafe extern "C-unwind" fn on_failed(reporter: *mut c_void, bytes: usize) {
     crate::dispatch::allocation_failed(bytes as u64);
     if let Some(original) = FAILED_ORIGINAL.get() {
@@ -85,6 +86,7 @@ unsafe extern "C-unwind" fn on_failed(reporter: *mut c_void, bytes: usize) {
     }
 }
 
+/// Replacement for `ProfiledCPUMemoryReporter::New`: call the original, and report an allocation that is not empty.
 unsafe extern "C" fn on_new(reporter: *mut c_void, address: *mut c_void, bytes: usize) {
     if let Some((new, _)) = ORIGINALS.get() {
         // SAFETY: the caller's own arguments.
@@ -95,6 +97,7 @@ unsafe extern "C" fn on_new(reporter: *mut c_void, address: *mut c_void, bytes: 
     }
 }
 
+/// Replacement for `ProfiledCPUMemoryReporter::Delete`: report a free, and call the original.
 unsafe extern "C" fn on_delete(reporter: *mut c_void, address: *mut c_void) {
     crate::dispatch::freed(address as usize);
     if let Some((_, delete)) = ORIGINALS.get() {

@@ -42,7 +42,7 @@ const OPERATORS: [u8; 10] = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0];
 const SPANS: [u8; 10] = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
 
 impl RecordFunctionCallback {
-    /// A callback for all calls in these scopes.
+    /// Describe callbacks for the begin and the end of all calls in these scopes, without inputs and outputs.
     fn new(
         start: unsafe extern "C" fn(*mut *mut c_void, *const u8) -> *mut *mut c_void,
         end: unsafe extern "C" fn(*const u8, *mut c_void),
@@ -105,6 +105,7 @@ pub(crate) fn functions() -> Option<&'static Functions> {
     FUNCTIONS.get()
 }
 
+/// Look up the functions that register and read operators in `libtorch_cpu`.
 fn find(library: Library) -> Result<Functions, String> {
     let symbol = |name: &CStr| {
         library
@@ -130,8 +131,8 @@ fn find(library: Library) -> Result<Functions, String> {
     }
 }
 
-/// Start to report operators. Call it while no operator runs (registering is not thread-safe by torch's
-/// documentation): from the hook on the import of `torch._C`.
+/// Register the callbacks for operators and spans with PyTorch; no effect if registered. Call it while no operator runs
+/// (registering is not thread-safe by torch's documentation): from the hook on the import of `torch._C`.
 ///
 /// # Errors
 /// A sentence with the reason why operators cannot be reported: torch is not loaded, or lacks a function.
@@ -164,10 +165,10 @@ fn register(functions: &Functions, scopes: [u8; 10]) -> u64 {
     unsafe { (functions.add)(callback) }
 }
 
-/// Report only spans from now on, until [`resume_operators`], if `is_needed` returns true. It is called while no
-/// other thread can change the state. Operators in progress are reported to their end. Torch locks its list of
-/// callbacks, and each thread copies the list at its next operator, so other threads may run operators meanwhile.
-/// Returns the result of `is_needed`.
+/// Report only spans from now on, until [`resume_operators`], if `is_needed` returns true; returns that result.
+/// `is_needed` is called while no other thread can change the state. Operators in progress are reported to their end.
+/// Torch locks its list of callbacks, and each thread copies the list at its next operator, so other threads may run
+/// operators meanwhile.
 pub(crate) fn pause_operators(is_needed: impl FnOnce() -> bool) -> bool {
     change(|| {
         let is_needed = is_needed();
@@ -232,13 +233,15 @@ fn request(flag: &AtomicBool) -> Result<(), String> {
     Ok(())
 }
 
-/// Stop the reports. The ends of operators in progress are not reported.
+/// Remove all callbacks from PyTorch, and reset the requests of inputs and outputs. The ends of operators in progress
+/// are not reported.
 pub(crate) fn stop() {
     INPUTS.store(false, Ordering::Release);
     OUTPUTS.store(false, Ordering::Release);
     unregister();
 }
 
+/// Remove the callbacks for spans and for operators.
 fn unregister() {
     change(|| {
         remove(&REGISTERED_OPERATORS);
@@ -255,6 +258,7 @@ fn remove(registered: &AtomicU64) {
     }
 }
 
+/// PyTorch's callback for the begin of an operator or span: report it to the observer.
 unsafe extern "C" fn on_start(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
     // SAFETY: torch passes space for the `unique_ptr` to return; there is no context.
     unsafe { context.write(std::ptr::null_mut()) };
@@ -274,9 +278,9 @@ fn injected_cost_ns() -> u64 {
 #[unsafe(no_mangle)]
 static STACKLINE_INJECTED_WAITS: AtomicU64 = AtomicU64::new(0);
 
-/// Variant of [`on_start`] with a mean delay of [`injected_cost_ns`]. The delay is applied once for many operators,
-/// because a wait must be longer than reading the clock. If one wait is too long (another program had the processor),
-/// the next ones are shortened.
+/// Begin callback for tests, with a mean delay of [`injected_cost_ns`] per operator; otherwise equal to [`on_start`].
+/// The delay is applied once for many operators, because a wait must be longer than reading the clock. If one wait is
+/// too long (another program had the processor), the next ones are shortened.
 unsafe extern "C" fn on_start_delayed(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
     const MIN_WAIT_NS: i64 = 10_000;
     static PENDING_DELAY_NS: AtomicI64 = AtomicI64::new(0);
@@ -298,6 +302,7 @@ unsafe extern "C" fn on_start_delayed(context: *mut *mut c_void, function: *cons
     unsafe { on_start(context, function) }
 }
 
+/// PyTorch's callback for the end of an operator or span: report it to the observer.
 unsafe extern "C" fn on_end(function: *const u8, _context: *mut c_void) {
     crate::dispatch::operator_ends(function as usize);
 }

@@ -34,12 +34,13 @@ pub struct OperatorName<'a> {
 }
 
 impl Operator {
+    /// Wrap the address of a live `at::RecordFunction`.
     #[inline]
     pub(crate) fn new(function: *const u8) -> Self {
         Self { function, fields: fields::current() }
     }
 
-    /// Number that distinguishes this call from other calls in progress.
+    /// Number that distinguishes this call from other calls in progress: the address of its `at::RecordFunction`.
     #[must_use]
     #[inline]
     pub fn handle(&self) -> usize {
@@ -69,7 +70,8 @@ impl Operator {
         })
     }
 
-    /// Autograd's sequence number, which a forward operator and its backward node share.
+    /// Autograd's sequence number, which a forward operator and its backward node share; `None` without one, or if its
+    /// offset is unknown.
     #[must_use]
     #[inline]
     pub fn sequence_number(&self) -> Option<u64> {
@@ -77,7 +79,8 @@ impl Operator {
         (number.cast_signed() >= 0).then_some(number)
     }
 
-    /// Torch's id of the thread that ran the forward operator of this backward node.
+    /// Torch's id of the thread that ran the forward operator of this backward node; `None` for other operators, or if
+    /// its offset is unknown.
     #[must_use]
     #[inline]
     pub fn forward_thread(&self) -> Option<u64> {

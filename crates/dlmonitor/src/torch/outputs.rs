@@ -51,6 +51,7 @@ pub(super) fn find(library: Library, layout: &'static Layout) -> Result<usize, S
     Ok(*OUTPUTS.get_or_init(|| offset))
 }
 
+/// Detect the offset of the outputs by two test calls, which must agree.
 fn search(shim: &Shim, layout: &Layout) -> Result<usize, String> {
     let first = watch(shim, layout, [3, 2])?;
     if first == watch(shim, layout, [2, 5])? {
@@ -106,12 +107,14 @@ fn vectors(function: usize, expected: &Expected) -> Vec<(usize, usize)> {
     (0..length).step_by(8).filter_map(at).collect()
 }
 
+/// Callback for the begin of a test call's operator, which does nothing.
 unsafe extern "C" fn on_start(context: *mut *mut c_void, _function: *const u8) -> *mut *mut c_void {
     // SAFETY: torch passes space for the `unique_ptr` to return; no context is kept.
     unsafe { context.write(std::ptr::null_mut()) };
     context
 }
 
+/// Callback for the end of a test call's operator: store all vectors that match the expected output.
 unsafe extern "C" fn on_end(function: *const u8, _context: *mut c_void) {
     let inspect_outputs = || {
         let expected = EXPECTED.get()?;

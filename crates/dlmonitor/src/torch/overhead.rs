@@ -43,7 +43,7 @@ pub(crate) fn measure() {
     }
 }
 
-/// Number of operators that PyTorch reports for one [`call_view`].
+/// Number of operators that PyTorch reports for one [`call_view`]; `None` if the call fails or none is reported.
 fn operators_per_call(shim: &Shim) -> Option<u64> {
     SEEN.set(0);
     thread::with(|_| {
@@ -53,12 +53,13 @@ fn operators_per_call(shim: &Shim) -> Option<u64> {
     (seen > 0).then_some(seen.into())
 }
 
-/// Call `aten::view`, which makes a view of a tensor with other sizes without copying.
+/// Create a small tensor and call `aten::view` on it, as a cheap test operator; `None` on failure.
 fn call_view(shim: &Shim) -> Option<()> {
     Owned::new(shim, &[3, 2], 6).ok()?.reshaped(&[2, 3]).map(drop)
 }
 
-/// Median time of a reported operator less that of an unreported one, in ns; `None` if the difference is implausible.
+/// Median time of a reported test call less that of an unreported one, divided by its `operators`, in ns; `None` if the
+/// result is implausible.
 fn per_operator(shim: &Shim, enable: unsafe extern "C" fn(bool), operators: u64) -> Option<u64> {
     let tensor = Owned::new(shim, &[3, 2], 6).ok()?;
     let mut between = vec![0_u8; BYTES_BETWEEN_CALLS];
@@ -79,11 +80,13 @@ fn per_operator(shim: &Shim, enable: unsafe extern "C" fn(bool), operators: u64)
     (ns < MOST_NS).then_some(ns)
 }
 
+/// Median, for an even number the upper one of the two middle values; 0 without values.
 fn median(mut times: Vec<u64>) -> u64 {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or(0)
 }
 
+/// Callback for the begin of an operator, which counts it.
 unsafe extern "C" fn on_call(context: *mut *mut c_void, _function: *const u8) -> *mut *mut c_void {
     // SAFETY: torch passes space for the `unique_ptr` to return; there is no context.
     unsafe { context.write(std::ptr::null_mut()) };
@@ -91,4 +94,5 @@ unsafe extern "C" fn on_call(context: *mut *mut c_void, _function: *const u8) ->
     context
 }
 
+/// Callback for the end of an operator, which does nothing.
 unsafe extern "C" fn on_end(_function: *const u8, _context: *mut c_void) {}

@@ -124,7 +124,7 @@ impl Shim {
 }
 
 impl Shim {
-    /// Run `run` on this thread while a callback inspects its operators.
+    /// Run `run` while `callback` is registered for the operators of this thread, and return the result.
     pub(super) fn run_watched<R>(&self, callback: RecordFunctionCallback, run: impl FnOnce() -> R) -> R {
         // SAFETY: callbacks live as long as the process; the handle is the one of this callback.
         unsafe {
@@ -136,7 +136,7 @@ impl Shim {
     }
 }
 
-/// Check that the numbers of types match the known names.
+/// Check that PyTorch's numeric codes of data types match the known names; an error names the first mismatch.
 fn check_types(library: Library) -> Result<(), String> {
     for (function, name) in TYPES {
         let symbol = library
@@ -209,7 +209,7 @@ impl<'a> Owned<'a> {
         (failed == 0 && !view.is_null()).then(|| Self(view, self.1))
     }
 
-    /// Address of the first element, which is the start of the memory.
+    /// Address of the test tensor's first element, the start of its memory; `None` if PyTorch does not provide it.
     fn data(&self) -> Option<usize> {
         let (data, mut address) = (self.1.data?, 0);
         // SAFETY: a tensor, and the address for the result.
@@ -231,6 +231,7 @@ impl Drop for Owned<'_> {
     }
 }
 
+/// Strides of a dense tensor with these sizes, in elements.
 fn strides(sizes: &[i64]) -> Vec<i64> {
     (0..sizes.len()).map(|at| sizes[at + 1..].iter().product()).collect()
 }
@@ -240,7 +241,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The only offset in `found`; an error if there are none or several.
+/// The only offset in `found`; an error with the name of the field if there are none or several.
 fn only_match(mut found: impl Iterator<Item = usize>, what: &str) -> Result<usize, String> {
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
@@ -257,6 +258,7 @@ struct Fields {
 }
 
 impl Fields {
+    /// Detect the offsets of sizes, type and flags in test tensors; an error unless each has exactly one match.
     fn find(shim: &Shim, memory: &Memory) -> Result<Self, String> {
         let mut tensors = Vec::new();
         for (sizes, dtype) in TEST_TENSORS {
@@ -384,7 +386,7 @@ impl CallLayout {
         found.filter(|_| calls.next().is_none())
     }
 
-    /// Type tag of lists and offset of their elements, if the expected inputs are at this address.
+    /// Type tag of lists and offset of their elements; `None` unless the expected inputs are at this address.
     fn inputs(address: usize, expected: &Expected) -> Option<(u32, usize)> {
         let [tensor, (list, tag)] = values(&expected.memory, address)?;
         if tensor != (expected.tensor, TENSOR) || !LISTS.contains(&tag) {
@@ -400,7 +402,7 @@ impl CallLayout {
     }
 }
 
-/// Read `N` consecutive `IValue`s from memory, each as payload and tag.
+/// Read `N` consecutive `IValue`s from memory, each as payload and tag; `None` if they are unreadable.
 pub(super) fn values<const N: usize>(memory: &Memory, address: usize) -> Option<[(usize, u32); N]> {
     let mut bytes = vec![0; N * size_of::<Value>()];
     if memory.read(address, &mut bytes) != bytes.len() {
@@ -413,6 +415,7 @@ pub(super) fn values<const N: usize>(memory: &Memory, address: usize) -> Option<
     Some(found)
 }
 
+/// Callback for the begin of a test call's operator: search the expected inputs, and store the layout if it is unique.
 unsafe extern "C" fn on_call(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
     // SAFETY: torch passes space for the `unique_ptr` to return; there is no context.
     unsafe { context.write(std::ptr::null_mut()) };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 type Function = unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void;
 
-/// The interpreter's own functions, null until [`watch`] was called.
+/// The interpreter's own `execv` and `execve`, null until [`store_originals`] was called.
 static ORIGINALS: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 
 // The signature and text of the interpreter's own function.
@@ -24,6 +24,7 @@ pub(super) const EXECVE: Method = method(
     c"execve($module, /, path, argv, env)\n--\n\nExecute an executable path with arguments, replacing current process.\n\n  path\n    Path of executable file.\n  argv\n    Tuple or list of strings.\n  env\n    Dictionary of strings mapping to strings.",
 );
 
+/// Entry of the method table for a function with positional and keyword arguments.
 const fn method(name: &'static CStr, function: WithKeywords, doc: &'static CStr) -> Method {
     Method {
         name: name.as_ptr(),
@@ -53,21 +54,24 @@ pub(super) unsafe extern "C" fn store_originals(_module: *mut c_void, arguments:
     none()
 }
 
+/// Replacement for `os.execv`.
 unsafe extern "C" fn execv(_module: *mut c_void, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
     // SAFETY: by contract of the interpreter.
-    unsafe { replace(&ORIGINALS[0], arguments, keywords) }
+    unsafe { write_and_exec(&ORIGINALS[0], arguments, keywords) }
 }
 
+/// Replacement for `os.execve`.
 unsafe extern "C" fn execve(_module: *mut c_void, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
     // SAFETY: by contract of the interpreter.
-    unsafe { replace(&ORIGINALS[1], arguments, keywords) }
+    unsafe { write_and_exec(&ORIGINALS[1], arguments, keywords) }
 }
 
-/// Call the interpreter's own function while the recording is paused. It returns only with an error.
+/// Write the recording and call the interpreter's own `exec` function, which returns only with an error; then continue
+/// the recording.
 ///
 /// # Safety
 /// The caller holds the GIL, the tuple and the dictionary, which may be null.
-unsafe fn replace(original: &AtomicPtr<c_void>, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
+unsafe fn write_and_exec(original: &AtomicPtr<c_void>, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
     let original = original.load(Ordering::Acquire);
     let Some(api) = API.get().filter(|_| !original.is_null()) else { return none() };
     // A panic was reported on stderr; the program continues as requested.

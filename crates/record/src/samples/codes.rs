@@ -10,7 +10,7 @@ const SLOTS: usize = 1 << 15;
 /// Number of probed slots before a code object counts as absent.
 const PROBES: usize = 24;
 
-/// Number of code objects that did not fit into the table.
+/// Number that identifies all code objects that did not fit into the table.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 
 /// Slot of the table: a sampled code object, whose number is the slot's index.
@@ -32,6 +32,7 @@ pub(super) struct Codes {
 }
 
 impl Codes {
+    /// Create an empty table.
     pub(super) fn new() -> Self {
         let free = |_| Slot { code: AtomicU64::new(0), fingerprint: AtomicU64::new(0), ready: AtomicU32::new(0) };
         Self { slots: (0..SLOTS).map(free).collect(), refused: AtomicU32::new(0) }
@@ -46,7 +47,7 @@ impl Codes {
         })
     }
 
-    /// Number of a code object, if its names were passed on to the reader.
+    /// Number of a code object in the table; `None` if it is new or its names were not passed on to the reader yet.
     pub(super) fn find(&self, code: u64, fingerprint: u64) -> Option<u32> {
         for (number, slot) in self.probe(code) {
             match slot.code.load(Ordering::Acquire) {
@@ -64,8 +65,8 @@ impl Codes {
         None
     }
 
-    /// Reserve a number for a new code object; call [`Self::publish`] after its names were passed on. Two threads at
-    /// the same time may reserve two numbers for one code object, which has no effect on results.
+    /// Reserve a number for a new code object; `None` if the table is full. Call [`Self::publish`] after its names were
+    /// passed on. Two threads at the same time may reserve two numbers for one code object, without effect on results.
     pub(super) fn reserve(&self, code: u64, fingerprint: u64) -> Option<u32> {
         for (number, slot) in self.probe(code) {
             if slot.code.compare_exchange(0, code, Ordering::AcqRel, Ordering::Relaxed).is_ok() {

@@ -55,8 +55,8 @@ struct Attributes {
     address: u64,
 }
 
-/// Parse a comma-separated list of counter names to indices in [`stackline_recording::COUNTERS`]; unknown ones are left
-/// out.
+/// Parse a comma-separated list of counter names to indices in [`stackline_recording::COUNTERS`]: the first eight
+/// distinct known ones.
 pub(crate) fn parse(names: &str) -> Vec<u16> {
     let mut numbers = Vec::new();
     for name in names.split(',').map(str::trim) {
@@ -97,7 +97,7 @@ pub(super) fn available(numbers: &[u16]) -> Available {
     found
 }
 
-/// Reason why a hardware counter cannot be read, as a sentence part.
+/// Text of the reason why a counter cannot be opened, for the message about missing counters.
 fn unavailable_reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP) => {
@@ -209,7 +209,8 @@ struct Opened {
     outside_kernel: bool,
 }
 
-/// Open a counter of the thread `tid` (0: the calling one).
+/// Open and start a counter, by its index, of the thread `tid` (0: the calling one); without the kernel's part if that
+/// is not permitted.
 fn open(counter: u16, tid: u32) -> io::Result<Opened> {
     let &(kind, config) = EVENTS.get(usize::from(counter)).ok_or(io::ErrorKind::NotFound)?;
     let size = size_of::<Attributes>() as u32;
@@ -233,7 +234,7 @@ fn open(counter: u16, tid: u32) -> io::Result<Opened> {
     Err(io::ErrorKind::Other.into())
 }
 
-/// Limit of counter files: a program that opens many files itself must not notice.
+/// Largest number of open counter files in the process: an eighth of the limit of open files, at most 256.
 fn max_counter_files() -> u64 {
     (files_limit() / 8).min(256)
 }
@@ -245,6 +246,7 @@ fn close_own(file: i32, id: u64) {
     }
 }
 
+/// Call the system to open a counter of a thread, and return its file descriptor.
 fn perf_event_open(attributes: &Attributes, tid: u32) -> io::Result<i32> {
     // SAFETY: the structure is valid for reads of the size that it states; the kernel checks the rest.
     let file = unsafe {
@@ -260,7 +262,7 @@ fn perf_event_open(attributes: &Attributes, tid: u32) -> io::Result<i32> {
     if file < 0 { Err(io::Error::last_os_error()) } else { Ok(file as i32) }
 }
 
-/// Kernel's id of a hardware counter; `None` if the number is not a counter or is not open.
+/// Kernel's id of the counter with this file descriptor; `None` if that is not open or no counter.
 fn id_of(file: i32) -> Option<u64> {
     let mut id = 0_u64;
     // SAFETY: `id` is valid for writes; on other files the request returns an error and has no effect.

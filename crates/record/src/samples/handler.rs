@@ -58,7 +58,8 @@ pub(super) unsafe fn is_from_sampler(info: *const libc::siginfo_t) -> bool {
     unsafe { signal_of_sampler(info) }.is_some()
 }
 
-/// Signal handler of the sampler. Only a small part of it runs on the interrupted stack.
+/// Signal handler: write a sample for a signal of the sampler, or pass the signal on to the previous handler. Only a
+/// small part runs on the interrupted stack.
 pub(super) unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a valid `siginfo_t`; `errno` is a plain variable of the thread.
     unsafe {
@@ -79,7 +80,7 @@ struct SampleArguments {
     context: *mut c_void,
 }
 
-/// Write a sample into the record with this number, if it belongs to the calling thread.
+/// Write a sample into the record with this number, if the record belongs to the calling thread and is not in use.
 ///
 /// # Safety
 /// Only the signal handler may call it, with its context.

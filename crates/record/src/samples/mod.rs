@@ -43,7 +43,7 @@ const MAX_OPENMP_LIBRARIES: usize = 4;
 /// Longest wait for running handlers.
 const MAX_HANDLER_WAIT: Duration = Duration::from_millis(20);
 
-/// The sampler of this process, null without one. It is never freed, because a signal may arrive at any time.
+/// The sampler of this process, null without one; never freed, because a signal may arrive at any time.
 static CURRENT: AtomicPtr<Sampler> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Sampling rates in Hz; 0 disables a clock.
@@ -116,6 +116,7 @@ pub(crate) struct Sampler {
     without_file: AtomicU64,
 }
 
+/// Lock a mutex whose holders never panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -165,7 +166,7 @@ pub(crate) fn over_limit(process: &Process) -> Option<u64> {
     is_sampled.then(|| sampler.over_limit.load(Ordering::Relaxed))
 }
 
-/// Stop requests for samples of all threads, until [`resume_all`].
+/// Stop requests for samples of all threads before an `exec`, until [`resume_all`].
 pub(crate) fn pause_all() {
     if let Some(sampler) = Sampler::current_of_this_process() {
         lock(&sampler.watched).pause_all();
@@ -186,7 +187,8 @@ pub(crate) fn resume_all() {
     }
 }
 
-/// Delete all timers of a recording. The handler remains, because a signal may be pending.
+/// Stop sampling for a recording: delete its timers, end the watcher thread, and close the counters; no effect if
+/// another recording is sampled. The handler remains, because a signal may be pending.
 pub(crate) fn stop(process: &Process) {
     let Some(sampler) = Sampler::current_of_this_process() else { return };
     {
@@ -214,7 +216,7 @@ pub(crate) fn forget(process: &Process) {
 }
 
 impl Sampler {
-    /// Create the sampler of a process.
+    /// Create the sampler of this process, and make it current. Nothing is sampled yet.
     fn create() -> &'static Self {
         let sampler: &'static Self = Box::leak(Box::new(Self {
             process: std::process::id(),
@@ -239,7 +241,8 @@ impl Sampler {
         sampler
     }
 
-    /// Begin a recording. Data of the previous one are dropped, and its records are freed.
+    /// Begin to sample for a recording, and start the watcher thread if needed. Data of the previous recording are
+    /// dropped, and its records are freed.
     fn begin_recording(&'static self, process: &Process, settings: &Arc<Settings>) -> io::Result<()> {
         let mut resolver = lock(&self.resolver);
         resolver.begin(process.number(), Arc::clone(settings));
@@ -281,7 +284,7 @@ impl Sampler {
         unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The sampler of this process itself: locks of a parent process may be locked forever.
+    /// The sampler of this process itself, `None` if it has none yet: locks of a parent process may be locked forever.
     fn current_of_this_process() -> Option<&'static Self> {
         Self::current().filter(|sampler| sampler.process == std::process::id())
     }
@@ -299,12 +302,13 @@ impl Sampler {
         true
     }
 
+    /// Thread record with this number; `None` if it was never created.
     fn record(&self, index: usize) -> Option<&'static ThreadRecord> {
         // SAFETY: null, or a leaked box.
         unsafe { self.records.get(index)?.load(Ordering::Acquire).as_ref() }
     }
 
-    /// All records of sampled threads, with their numbers.
+    /// All thread records so far, free ones included, with their numbers.
     fn all_records(&self) -> impl Iterator<Item = (usize, &'static ThreadRecord)> {
         (0..self.records.len()).map_while(|index| self.record(index).map(|record| (index, record)))
     }
@@ -328,7 +332,7 @@ impl Sampler {
         }
     }
 
-    /// One-line description of the rates and of omitted samples.
+    /// One-line description of the rates, counters and numbers of omitted samples, for the state of the data source.
     fn describe(&self, settings: &Settings) -> String {
         let Rates { cpu, real, waits } = settings.rates;
         let rates = [("CPU time", cpu), ("wall time", real), ("waits", waits)];

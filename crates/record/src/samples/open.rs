@@ -76,7 +76,7 @@ impl OpenOperators {
         open
     }
 
-    /// Set the thread that uses this entry; 0 for none.
+    /// Set the thread that uses this entry (0 for none), and clear the open operators.
     pub(crate) fn enter(&self, tid: u32) {
         self.depth.store(0, Ordering::Relaxed);
         self.tid.store(tid, Ordering::Release);
@@ -88,7 +88,7 @@ impl OpenOperators {
         self.free.store(true, Ordering::Release);
     }
 
-    /// Store an operator that begins inside `outer` others.
+    /// Store an operator that begins inside `outer` others, with its node; operators deeper than 48 are left out.
     #[inline]
     pub(crate) fn push(&self, outer: usize, node: u32, opened: &OpenOperator) {
         if let Some(entry) = self.entries.get(outer) {
@@ -127,7 +127,8 @@ impl OpenOperators {
         }
     }
 
-    /// Innermost open operator of the thread. For the thread's own signal handler.
+    /// Innermost open operator of the thread, for its own signal handler; `None` if it runs none, or the entry is of
+    /// another thread.
     pub(crate) fn innermost(&self, tid: u32) -> Option<InterruptedOperator> {
         if tid == 0 || self.tid.load(Ordering::Acquire) != tid {
             return None;
@@ -155,12 +156,13 @@ impl OpenOperators {
         all().filter_map(|open| open.innermost(open.tid.load(Ordering::Acquire))).map(|at| (at.tree, at.node)).collect()
     }
 
-    /// Entry of the thread with this system id, if it has run operators.
+    /// Entry of the thread with this system id; `None` if it has run no operators.
     pub(crate) fn of_thread(tid: u32) -> Option<&'static Self> {
         all().find(|open| open.tid.load(Ordering::Acquire) == tid)
     }
 
-    /// Clear all entries in a forked child, in which the parent's threads do not exist.
+    /// Detach all entries from their threads at the begin of sampling: in a forked child, the parent's threads do not
+    /// exist.
     pub(crate) fn forget_all() {
         for open in all() {
             open.enter(0);
@@ -168,6 +170,7 @@ impl OpenOperators {
     }
 }
 
+/// Entries of all threads, free ones included.
 fn all() -> impl Iterator<Item = &'static OpenOperators> {
     // SAFETY: pointers in the list are null or came from leaked boxes.
     let at = |pointer: &AtomicPtr<OpenOperators>| unsafe { pointer.load(Ordering::Acquire).as_ref() };

@@ -1,4 +1,4 @@
-//! Records of sampled threads: allocated by the watcher thread, and used by the thread's signal handler.
+//! Record of each sampled thread: rings, counters and scratch memory with which its signal handler writes samples.
 
 use super::Sampler;
 use super::codes::{Codes, UNKNOWN};
@@ -80,6 +80,7 @@ pub(super) struct ThreadRecord {
 unsafe impl Sync for ThreadRecord {}
 
 impl ThreadRecord {
+    /// Create a free record with its rings and stack.
     pub(super) fn new() -> Self {
         let words = vec![0; MAX_SAMPLED + MODULE * MAX_MODULES + MAX_NATIVE].into();
         Self {
@@ -115,7 +116,7 @@ impl ThreadRecord {
         self.busy.load(Ordering::SeqCst)
     }
 
-    /// Close the files of counters. A handler that is reading keeps its thread's files.
+    /// Close the thread's counter files, unless its handler is running, which keeps them.
     pub(super) fn stop_counters(&self) {
         if !self.is_busy() {
             self.counters.stop();
@@ -310,7 +311,7 @@ impl ThreadRecord {
         }
     }
 
-    /// Number of a frame's code object. The names of a new one are passed on first; [`UNKNOWN`] if there is no space.
+    /// Id of a frame's code object. The names of a new one are passed on first; [`UNKNOWN`] if there is no space.
     fn code_number(
         &self,
         codes: &Codes,
@@ -397,6 +398,7 @@ pub(super) struct Times {
 }
 
 impl Head {
+    /// Encode the first part of a sample and its times as words, which [`Self::unpack`] decodes.
     fn pack(self, times: Times) -> [u64; HEAD_WORDS] {
         let operator = self.operator.map_or(u64::MAX, |(tree, node)| u64::from(tree) << 32 | u64::from(node));
         let flags = u64::from(self.cut) << 1 | u64::from(self.caller) << 2 | u64::from(self.counters & 31) << 3;
@@ -414,7 +416,7 @@ impl Head {
         ]
     }
 
-    /// Decode the first part of a sample, its times, and its frames.
+    /// Decode the words of a sample to its first part, its times, and the remaining words (frames, modules, counters).
     pub(super) fn unpack(words: &[u64]) -> Option<(Self, Times, &[u64])> {
         let [facts, interval, waited, operator, at, frames @ ..] = words else { return None };
         let head = Self {

@@ -57,18 +57,18 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
-    /// Number of the recording that is being sampled.
+    /// Number of the recording that is being sampled; 0 for none.
     pub(super) fn recording(&self) -> usize {
         self.recording
     }
 
-    /// Drop the previous recording, and begin another one, or none (0).
+    /// Drop the previous recording's trees and caches, and begin another one, or none (0). Code names are kept.
     pub(super) fn begin(&mut self, recording: usize, settings: Arc<Settings>) {
         *self = Self { recording, settings, codes: std::mem::take(&mut self.codes), ..Self::default() };
     }
 
-    /// Move all samples from the rings to the trees of `process`, if they belong to its recording. Returns the settings
-    /// of the sampling.
+    /// Move all samples from the rings to the trees of `process`, and release the records of ended threads. Returns the
+    /// settings of the sampling; `None` if the samples belong to another recording.
     pub(super) fn drain(&mut self, sampler: &Sampler, process: &Process) -> Option<Arc<Settings>> {
         if self.recording != process.number() {
             return None;
@@ -98,6 +98,7 @@ impl Resolver {
         Some(Arc::clone(&self.settings))
     }
 
+    /// Move all samples and waiting times from the rings to the trees of `process`.
     fn take_samples(&mut self, sampler: &Sampler, process: &Process) {
         // A sample may refer to a code object that another thread named: read the names after the ends of the samples
         // were read.
@@ -256,7 +257,8 @@ impl Resolver {
         })
     }
 
-    /// Clear the full table of code objects. Handlers return at once meanwhile.
+    /// Take the remaining samples, and clear the full table of code objects. Handlers return at once meanwhile; if one
+    /// does not end in time, nothing is cleared.
     fn forget_codes(&mut self, sampler: &Sampler, process: &Process) {
         sampler.paused.store(true, Ordering::SeqCst);
         if sampler.wait_for_handlers() {
@@ -285,11 +287,13 @@ fn cached_frame(known: &mut FxHashMap<u64, u32>, key: u64, overflow: u32, frame:
 }
 
 impl Tree {
+    /// Find or create the child of `parent` with this frame.
     fn child(&mut self, process: &Process, parent: NodeId, frame: u32) -> NodeId {
         self.owner.child(parent, Key::frame(frame), process.overflow, |_| frame)
     }
 
-    /// Find or create the node in this tree for an operator's node in another tree.
+    /// Find or create the node in this tree with the whole call path of an operator's node in another tree; the root if
+    /// that tree is unknown.
     fn operator_node(&mut self, process: &Process, trees: &[Registered], (tree, node): (u32, u32)) -> NodeId {
         if let Some(&node) = self.operators.get(&(tree, node)) {
             return node;
@@ -317,6 +321,7 @@ impl Tree {
         self.wall = Some((node, until));
     }
 
+    /// Add a value of a metric to a node of this tree.
     fn add(&mut self, node: NodeId, metric: Metric, value: u64) {
         let slot = *self.slots.entry((node.0, metric)).or_insert_with(|| self.owner.make_slot(node, metric));
         self.owner.add_value(slot, value);

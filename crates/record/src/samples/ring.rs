@@ -21,6 +21,7 @@ impl Ring {
         Self { words, written: AtomicU64::new(0), read: AtomicU64::new(0) }
     }
 
+    /// Word at a position counted from the begin of all writes, modulo the size.
     fn at(&self, index: u64) -> &AtomicU64 {
         // The length is a power of two: the index is always within.
         &self.words[index as usize & (self.words.len() - 1)]

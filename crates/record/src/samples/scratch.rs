@@ -12,7 +12,7 @@ const SIZE: usize = 64 << 10;
 /// Size of the guard area below in bytes: a multiple of every page size.
 const GUARD: usize = 64 << 10;
 
-/// Stack of one thread's handler. It is never unmapped, but reused with its record.
+/// Stack of one thread's handler, which is never unmapped, but reused with its record.
 #[derive(Debug)]
 pub(super) struct ScratchStack {
     top: usize,

@@ -38,8 +38,8 @@ struct Action {
 const SA_RESTORER: c_ulong = 0x0400_0000;
 
 /// Install `handler` unless it is installed, and return its signal number, which changes if the program took the
-/// previous one. Only the watcher thread may call it: glibc installs its own handler for [`RESERVED`] when a process
-/// starts its first thread.
+/// previous one; `None` if no number is free. Only the watcher thread may call it: glibc installs its own handler for
+/// [`RESERVED`] when a process starts its first thread.
 pub(super) fn ensure_installed(handler: Handler) -> Option<c_int> {
     let known = SIGNAL.load(Ordering::Acquire);
     let found = (known != 0).then(|| action(known)).flatten();
@@ -126,7 +126,7 @@ pub(super) fn take_pending(signal: c_int, is_from_sampler: unsafe fn(*const libc
     }
 }
 
-/// Currently installed action of a signal number.
+/// Currently installed action of a signal number; `None` for an invalid number.
 fn action(signal: c_int) -> Option<Action> {
     let mut action = Action::default();
     // SAFETY: a query only; the structure is valid for writes, and has the size of the kernel's.
@@ -136,7 +136,7 @@ fn action(signal: c_int) -> Option<Action> {
     (result == 0).then_some(action)
 }
 
-/// Install the handler by a system call, because the C library rejects its reserved numbers.
+/// Install the handler by a system call, because the C library rejects its reserved numbers; `false` if that fails.
 fn install(signal: c_int, handler: Handler) -> bool {
     let flags = (libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK) as c_ulong;
     // All signals are blocked while the handler runs.
@@ -152,7 +152,7 @@ fn install(signal: c_int, handler: Handler) -> bool {
     unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, none, size_of::<u64>()) == 0 }
 }
 
-/// `rt_sigreturn`, in the bytes by which debuggers recognize it: `mov rax, 15; syscall`.
+/// Return from a signal handler (`rt_sigreturn`), in the bytes by which debuggers recognize it: `mov rax, 15; syscall`.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn restore() {

@@ -59,7 +59,7 @@ pub(super) fn can_read_system_calls() -> bool {
 }
 
 impl Sampler {
-    /// Sample each thread that runs operators and waits.
+    /// Check each thread that runs operators, and request a sample from those that wait and may be interrupted.
     pub(super) fn sample_waiting_threads(&self) {
         let signal = self.signal.load(Ordering::Acquire);
         if signal == 0 {
@@ -90,7 +90,7 @@ impl Sampler {
         }
     }
 
-    /// Request a sample of a wait from a thread, unless its last response is outstanding.
+    /// Request a sample of a wait from a record's thread at the time `now` (ns), unless a response is outstanding.
     fn request_sample(&self, signal: i32, index: usize, record: &ThreadRecord, now: u64) {
         let is_free = record.requested_ns.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_free && !self.send(signal, index, record, Clock::Wait) {
@@ -199,7 +199,7 @@ struct Message {
     rest: [u64; 12],
 }
 
-/// Send the handler's signal to a thread; `false` if it has ended, or if the system accepts no more signals.
+/// Send a signal with a value to a thread; `false` if it has ended, or if the system accepts no more signals.
 fn send(signal: i32, tid: u32, value: usize) -> bool {
     let pid = std::process::id().cast_signed();
     // SAFETY: it takes nothing and cannot fail.

@@ -68,7 +68,7 @@ enum WallAction {
 }
 
 impl WallTime {
-    /// Reset a thread record's state of wall-time samples, for another thread.
+    /// Reset the request, the last response and the waited time, because the record gets another thread.
     pub(super) fn reset(&self) {
         self.is_requested.store(false, Ordering::Relaxed);
         self.is_written.store(false, Ordering::Relaxed);
@@ -135,6 +135,8 @@ impl WallRequest {
         waits_on
     }
 
+    /// Note a request at the time `now` with the CPU time `used`, in ns; the interval to the next one doubles during a
+    /// wait. Always returns [`WallAction::Request`].
     fn request_sample(&mut self, now: u64, used: u64, waits_on: bool) -> WallAction {
         self.interval = if waits_on { self.interval.saturating_mul(2) } else { FIRST_INTERVAL_NS };
         self.next_request = now.saturating_add(self.interval);
@@ -146,8 +148,8 @@ impl WallRequest {
 }
 
 impl Sampler {
-    /// Check each thread that does not block its signals, and request samples from those that no longer wait at their
-    /// last position.
+    /// Check each thread that does not block its signals: request a sample, or attribute the time to its last sample if
+    /// it still waits there.
     pub(super) fn sample_wall_time(&self) {
         let signal = self.signal.load(Ordering::Acquire);
         if signal == 0 {
@@ -181,6 +183,7 @@ impl Sampler {
         }
     }
 
+    /// Send a signal that requests a sample of wall time from a record's thread.
     fn request_wall_sample(&self, signal: i32, index: usize, record: &ThreadRecord) {
         record.wall.is_requested.store(true, Ordering::Release);
         if !self.send(signal, index, record, Clock::Real) {

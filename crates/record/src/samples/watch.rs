@@ -82,12 +82,12 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Create a task of the watcher thread with a rate of `hz`; 0 is never.
+    /// Create the schedule of a task with a rate of `hz`, due at once; 0 is never.
     fn new(hz: u32) -> Self {
         Self { every: (hz > 0).then(|| Duration::from_secs(1) / hz), next: Instant::now() }
     }
 
-    /// True if the task is due. Missed times are skipped.
+    /// True if the task is due; then its next time is set. Missed times are skipped.
     fn is_due(&mut self) -> bool {
         let (Some(every), now) = (self.every, Instant::now()) else { return false };
         // The pause between two checks is never exactly as long as requested.
@@ -159,6 +159,7 @@ impl Sampler {
         .map(drop)
     }
 
+    /// Loop of the watcher thread: update threads and libraries, and sample waits and wall time, each at its rate.
     fn run_watcher(&self) {
         // Numbers of loads and unloads at the last check of the libraries.
         let mut libraries = (0, 0);
@@ -183,8 +184,8 @@ impl Sampler {
         }
     }
 
-    /// Wait until the watcher thread has tasks to run; `None` if the thread is to end. The recording may have changed
-    /// meanwhile.
+    /// Wait until the watcher thread's next check, and return its schedules, which are new for another recording;
+    /// `None` if the thread is to end.
     fn next_tasks(&self, last: Option<WatcherTasks>) -> Option<WatcherTasks> {
         let mut task = lock(&self.task);
         if let Some(last) = &last
@@ -303,7 +304,7 @@ impl Sampler {
         });
     }
 
-    /// Begin to sample a thread: assign a record, counters and a timer. `None` if there is no free record.
+    /// Begin to sample a new thread: assign a record, counters and a timer. `None` if all records are in use.
     fn begin(&self, watched: &mut Watched, tid: u32, name: String) -> Option<Thread> {
         let is_ready = |&index: &usize| self.record(index).is_some_and(|record| !record.is_busy());
         let free = watched.free.iter().rposition(is_ready).map(|at| watched.free.swap_remove(at));
@@ -323,7 +324,8 @@ impl Sampler {
         Some(thread)
     }
 
-    /// Create the timer of a thread's CPU time; `None` without signal, or for a thread that blocks its signals.
+    /// Create the timer of a thread's CPU time; `None` without signal or rate, for a thread that blocks its signals, or
+    /// if the system refuses the timer, which is counted.
     fn make_timer(&self, signal: i32, hz: u32, thread: &mut Thread) -> Option<Timer> {
         let is_sampled = hz > 0 && signal != 0 && !thread.blocks_signals();
         let record = self.record(thread.record).filter(|_| is_sampled)?;
@@ -335,6 +337,7 @@ impl Sampler {
         timer.ok()
     }
 
+    /// Create another thread record, and return its number; `None` at the limit of [`super::MAX_THREADS`].
     fn make_record(&self) -> Option<usize> {
         let index = self.records.iter().position(|record| record.load(Ordering::Relaxed).is_null())?;
         let record = Box::leak(Box::new(ThreadRecord::new()));

@@ -15,6 +15,7 @@ impl Session {
         Self::free_replaced();
     }
 
+    /// Stop samples and callbacks, and write the remaining data; no effect if the end has begun before.
     fn finish(&self) {
         if !self.begin_ending(Phase::Ending) {
             return;
@@ -72,6 +73,7 @@ impl Session {
         self.close_stream(exit);
     }
 
+    /// Write the end of the process with its exit code, close the stream, and notify waiting threads.
     fn close_stream(&self, exit: Option<i32>) {
         if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
             && let Err(error) = stream.end(clock::monotonic_ns(), exit)

@@ -31,8 +31,8 @@ impl Session {
         true
     }
 
-    /// The other program failed to start: the recording continues once no other thread waits for a replacement,
-    /// unless it ends or has ended meanwhile.
+    /// Continue the recording after the other program failed to start, once no other thread waits for a replacement. No
+    /// effect if the recording ends or has ended meanwhile.
     pub(crate) fn exec_failed(&self) {
         let mut replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         *replacing = replacing.saturating_sub(1);
@@ -56,7 +56,7 @@ impl Session {
         crate::samples::resume_all();
     }
 
-    /// Begin the last write; `false` if the recording ends or has ended.
+    /// Pause samples, and write the remaining data or wake the writer for that; `false` if the recording has ended.
     fn begin_replacing(&self) -> bool {
         {
             let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,8 +95,8 @@ impl Session {
         }
     }
 
-    /// Undo the end that [`Self::write_replaced`] wrote. It does not wait, because its caller may hold Python's lock:
-    /// a thread that holds the stream undoes the end after its own write.
+    /// Undo the provisional end of the stream, unless another thread holds the stream: that thread undoes the end after
+    /// its own write. Never waits, because the caller may hold Python's lock.
     fn retract_end(&self) {
         if let Ok(mut stream) = self.stream.try_lock()
             && let Some(stream) = stream.as_mut()

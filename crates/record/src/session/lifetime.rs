@@ -71,13 +71,13 @@ impl Drop for Writer {
     }
 }
 
-/// Reset in a forked child, in which users of the parent's session do not exist.
+/// Reset the count of users in a forked child, in which users of the parent's session do not exist.
 pub(super) fn forked() {
     OTHER_USERS.forked();
 }
 
 impl Session {
-    /// Recording session of this process for callbacks of operators, by a single load.
+    /// Recording session of this process, without a guard, for callbacks of operators only; `None` without recording.
     ///
     /// # Safety
     /// Only a callback that [`callbacks_ended`] covers may call it, and keep the reference until it returns.
@@ -87,7 +87,7 @@ impl Session {
         unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Recording session of this process, kept alive by the guard. Signal-safe.
+    /// Recording session of this process, kept alive by the returned guard; `None` if nothing is recorded. Signal-safe.
     pub(crate) fn hold() -> Option<HeldSession> {
         let inside = OTHER_USERS.enter();
         // SAFETY: the pointer is null or came from `new`, and is freed at the earliest after the guard was dropped.

@@ -33,7 +33,7 @@ impl Stream {
         written
     }
 
-    /// Remove the provisional end, because no other program replaced this one.
+    /// Remove the provisional end, if there is one, because no other program replaced this one.
     pub(crate) fn retract_end(&mut self) {
         if let Some(mark) = self.provisional.take() {
             self.output.undo_since(mark);

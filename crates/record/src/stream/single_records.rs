@@ -60,7 +60,7 @@ impl Stream {
         }
     }
 
-    /// Append new names of tensors, and the times from which memory has them.
+    /// Append new or changed names of tensors, and the memory that got names since the last write.
     pub(super) fn append_names(&mut self, process: &Process) {
         let (names, named) = process.tensors.take(&process.modules, &mut self.names);
         for name in &names {
@@ -75,8 +75,7 @@ impl Stream {
         }
     }
 
-    /// State of writing a tree, reset if the next single records are in a new chunk: their times are differences within
-    /// it.
+    /// State of writing a tree, whose differences restart if a new chunk begins; a full chunk is sent before.
     fn written(&mut self, tree: u32) -> &mut Written {
         if self.chunk.len() >= CHUNK {
             self.send();

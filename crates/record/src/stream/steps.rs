@@ -6,7 +6,7 @@ use stackline_recording::{Overhead, Record, StepEnds};
 use std::time::Duration;
 
 impl Stream {
-    /// Write the measured overhead of the recorder to the recorder stream.
+    /// Write the measured overhead of the recorder to the stream, if it changed and the file can be written.
     pub(crate) fn write_overhead(&mut self, overhead: Option<Overhead>) {
         if let Some(overhead) = overhead.filter(|overhead| self.overhead.as_ref() != Some(overhead))
             && !self.output.is_blocked()
