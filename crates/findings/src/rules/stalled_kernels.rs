@@ -87,7 +87,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, kernels: Vec<EventId>) -> Op
         place,
         facts: vec![
             Fact { name: "samples with this stall reason", value: stalled, unit: Unit::Percent },
-            Fact { name: "share of GPU time", value: share, unit: Unit::Percent },
+            Fact { name: "share of the kernel in GPU time", value: share, unit: Unit::Percent },
             Fact::count("calls", kernels.len()),
         ],
         events: kernels,

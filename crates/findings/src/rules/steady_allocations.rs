@@ -143,7 +143,7 @@ fn candidate(
             Fact::count("calls", calls.len()),
             Fact::time("call time per step", context.per_step(context.total(&calls))),
             Fact {
-                name: "share of the critical path",
+                name: "share of the critical path in allocation calls",
                 value: context.percent(context.path_inside(&calls).iter().sum()),
                 unit: Unit::Percent,
             },
