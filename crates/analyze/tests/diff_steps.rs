@@ -222,7 +222,7 @@ fn steps_of_one_recorded_cycle_are_compared() {
     let is_noted = "A: steps 3 to 6 of ";
     let notes = notes(&alone, &alone);
     let note = notes.iter().find(|note| note.starts_with(is_noted)).unwrap();
-    assert!(note.ends_with("are left out (another cycle of the recording)."), "{note}");
+    assert!(note.ends_with("are left out of the comparison (another cycle of the recording)."), "{note}");
     let all = Profile::from_trace(&trace, 0, &Scope { whole: true, ..Scope::default() });
     assert_eq!(compared(&all).len(), 9);
     let warm_ups = StepSelection::select(&trace, &Scope::default()).warm_ups;

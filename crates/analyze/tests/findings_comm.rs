@@ -39,7 +39,7 @@ fn collectives_without_overlap() {
     let found = program.found("SL019");
     let fact = |name: &str| found[0].facts.iter().find(|fact| fact.name == name).unwrap().value;
     assert!(
-        fact("time on the critical path per step") <= fact("total time per step"),
+        fact("time of the collective on the critical path per step") <= fact("total time of the collective per step"),
         "waits before it are no part of it"
     );
     let gain = program.found("SL019")[0].gain.unwrap();

@@ -252,7 +252,7 @@ fn recording_overhead_is_no_gain() {
     assert!(
         note.contains(
             ", in total 5 % of the recorded step. PyTorch's own recording takes 250 ns of this \
-                           time."
+             slowdown."
         ),
         "{note}"
     );

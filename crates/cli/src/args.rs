@@ -404,14 +404,18 @@ fn parse_annotation(text: &str) -> Result<String, String> {
 
 /// Parse `N` or `A..B` (both ends included; `A..=B` is accepted too).
 fn parse_range(text: &str) -> Result<Range, String> {
-    let number = |t: &str| t.trim().parse::<i64>().map_err(|_| format!("{t:?} is not a number; write N or A..B"));
+    let number = |t: &str| {
+        t.trim()
+            .parse::<i64>()
+            .map_err(|_| format!("{t:?} is not the number of an event; write a number N or a range A..B"))
+    };
     let (first, last) = match text.split_once("..") {
         Some((a, b)) => (number(a)?, number(b.trim_start_matches('='))?),
         None => (number(text)?, number(text)?),
     };
     if first > last {
         return Err(format!(
-            "the range {first}..{last} is empty; write the smaller number first (both ends are included)"
+            "the range of numbers {first}..{last} is empty; write the smaller number first (both ends are included)"
         ));
     }
     Ok(Range { first, last })
@@ -425,7 +429,10 @@ fn parse_pattern(text: &str) -> Result<Regex, String> {
 fn parse_instances(text: &str) -> Result<Range, String> {
     let range = parse_range(text)?;
     if range.first < 0 {
-        return Err(format!("instances are numbered from 0, so {} is not an instance", range.first));
+        return Err(format!(
+            "the events that match --annotation are numbered from 0, so none has the number {}",
+            range.first
+        ));
     }
     Ok(range)
 }
@@ -442,7 +449,7 @@ fn parse_rank(text: &str) -> Result<i64, String> {
 
 /// Parse a whole number, 0 or more.
 fn parse_count(text: &str) -> Result<usize, String> {
-    text.trim().parse().map_err(|_| format!("{text:?} is not a count; write a whole number, 0 or more"))
+    text.trim().parse().map_err(|_| format!("{text:?} is not a whole number of 0 or more"))
 }
 
 #[cfg(test)]

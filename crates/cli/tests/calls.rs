@@ -419,7 +419,7 @@ fn a_rank_of_recordings_can_be_chosen() {
         let output = stackline(&words).current_dir(folder.path()).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            output.status.code() == Some(2) && message.contains("2 of the recordings contain a rank 0"),
+            output.status.code() == Some(2) && message.contains("2 recordings contain a rank 0"),
             "{words:?}: {message}"
         );
         assert!(message.contains("job/rank0.stackline") && message.contains("train.stackline"), "{message}");

@@ -168,7 +168,8 @@ fn steps_are_compared_with_inferred_ones() {
     let a = iterations(folder.path(), "a.json", (1000, true));
     let b = iterations(folder.path(), "b.json", (1200, false));
     let text = one_line(&stdout(&["diff", &a, &b]));
-    let warning = "Warning: B marks no steps, so its steps are inferred from 8 repeats of a pattern of 10 launches.";
+    let warning =
+        "Warning: B marks no steps, so its steps are inferred from 8 repeats of a pattern of 10 GPU operations.";
     let (warned, claimed) = (text.find(warning), text.find("The step"));
     assert!(warned.is_some() && warned < claimed, "{text}");
     assert!(text.contains("20.0 %") && text.contains("1000 µs → 1200 µs"), "{text}");

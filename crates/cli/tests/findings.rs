@@ -166,7 +166,7 @@ fn all_forms_link_to_the_rule_page() {
     let case = Case::new();
     let page = stdout(&["findings", "--explain", "host-sync"]);
     assert!(page.starts_with("SL004 host-sync\n\nThe host waits for the GPU: item()"), "{page}");
-    assert!(page.contains("--set SL004.wait_us=5  (0 to 1000000)\nshortest call that counts as a wait"), "{page}");
+    assert!(page.contains("--set SL004.wait_us=5  (0 to 1000000)\nshortest host call that counts as a wait"), "{page}");
     assert!(page.contains("    total += loss.item()\n"), "{page}");
     assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
     assert!(stdout(&["findings", &case.waits]).contains("For details of a rule: stackline findings --explain SL004"));

@@ -77,8 +77,8 @@ fn devices_of_one_file_are_not_zero_in_the_other() {
     let other = folder.path().join("other.json").display().to_string();
     std::fs::write(&other, moved.to_string()).unwrap();
     let shown = stdout(&["diff", &one, &other]);
-    assert!(shown.contains("\ncuda:0: the peak is 12.00 MiB in A; B has no memory of this device\n"), "{shown}");
-    assert!(shown.contains("\ncuda:1: A has no memory of this device; the peak is 12.00 MiB in B\n"), "{shown}");
+    assert!(shown.contains("\ncuda:0: the memory peak is 12.00 MiB in A; B has no memory of this device\n"), "{shown}");
+    assert!(shown.contains("\ncuda:1: A has no memory of this device; the memory peak is 12.00 MiB in B\n"), "{shown}");
     let document: Value = serde_json::from_str(&stdout(&["diff", &one, &other, "--format", "json"])).unwrap();
     for table in ["memory_diff_peaks", "memory_diff"] {
         let rows = document["tables"][table]["rows"].as_array().unwrap();

@@ -160,7 +160,7 @@ fn earlier_runs_are_baselines() {
     let (code, out, error) = compare("waste.memory", "before.json", "peak>+2%");
     assert_eq!(code, Some(4), "{out}{error}");
     insta::assert_snapshot!("memory_gate_new", out.lines().take(4).collect::<Vec<_>>().join("\n"));
-    assert!(error.contains("--fail-on: the peak of gpu:0 is "), "{error}");
+    assert!(error.contains("--fail-on: the memory peak of gpu:0 is "), "{error}");
     let (code, _, error) = compare("waste.memory", "before.json", "new");
     assert!(code == Some(4) && error.contains("--fail-on: new: SL053 spare"), "{error}");
     // The same run has nothing new, and no higher peak.

@@ -92,7 +92,7 @@ fn advice_on_modules_follows_from_python_frames() {
     let cpu = MiniTrace::new("file -\n100/7 cpu_op aten::mm 0+5\n100/7 python_function nn.Module: Linear_0 520+5");
     assert!(modules(&cpu).ends_with("no GPU operations to assign to modules"), "{}", modules(&cpu));
     let launches = advised(&cpu, "launches").unwrap();
-    assert!(launches.starts_with("the trace has no GPU operations, to which such records belong"), "{launches}");
+    assert!(launches.starts_with("launch and synchronization records need GPU operations"), "{launches}");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn the_rest_of_a_cut_file_is_missing() {
     let text = program(false).json();
     let doctor = answer("doctor", &text[..text.len() - 30]);
     let advice = row(&doctor, "readiness", "what", "gpu_operations")["advice"].as_str().unwrap();
-    assert!(advice.starts_with("the file is truncated"), "{advice}");
+    assert!(advice.starts_with("the trace file is truncated"), "{advice}");
 }
 
 /// A comparison, conditions on it and the report for a language model, of a trace that lacks a kernel.

@@ -92,7 +92,9 @@ fn edits_without_effect_give_a_reason() {
     assert_eq!(waits.lines().count(), 1, "{waits}");
     assert!(note(&["--scale", "kernel:*", "1"]).contains("a factor of 1 does not change the time"));
     assert!(note(&["--set", "kernel:ampere*", "120000"]).contains("the selected events already have this duration"));
-    assert!(note(&["--scale", "category:thread_handover", "0.5"]).contains("no time of this category"));
+    assert!(
+        note(&["--scale", "category:thread_handover", "0.5"]).contains("none of the selected critical-path categories")
+    );
     let outside = note(&["--scale", "kernel:nccl*", "0.5", "--annotation", "aten::mm"]);
     assert!(outside.contains("runs after the end of the analyzed time window"), "{outside}");
 }

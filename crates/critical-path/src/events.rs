@@ -119,7 +119,11 @@ impl PathEvents {
         }
         let names = self.name.iter().all(|&i| (i as usize) < self.names.len());
         let tracks = self.track.iter().all(|&i| (i as usize) < self.tracks.len());
-        if names && tracks { Ok(()) } else { Err("an event refers to a name or track that does not exist".to_owned()) }
+        if names && tracks {
+            Ok(())
+        } else {
+            Err("an event in the table of events refers to a name or track that does not exist".to_owned())
+        }
     }
 }
 

@@ -125,7 +125,7 @@ impl CriticalPath {
             serde_json::from_reader(std::io::BufReader::new(input)).map_err(|e| fail(e.to_string()))?;
         if saved.format != FORMAT || saved.version != VERSION {
             return Err(fail(format!(
-                "this version of Stackline cannot read the format {}, version {}",
+                "the file has the format {}, version {}, which this version of Stackline cannot read",
                 saved.format, saved.version
             )));
         }
@@ -168,16 +168,16 @@ impl CriticalPath {
         super::breakdown::data_load_patterns(&self.options.data_load_events).map_err(|e| e.to_string())?;
         let (nodes, edges) = (&self.graph.nodes, &self.graph.edges);
         if nodes.time_ns.len() != nodes.len() || nodes.is_start.len() != nodes.len() {
-            return Err("the columns of the table of nodes differ in length".to_owned());
+            return Err("the columns of the table of graph nodes differ in length".to_owned());
         }
         let events = self.events.len();
         let node = |n: u32| (n as usize) < nodes.len();
         let event = |e: u32| (e as usize) < events;
         if !nodes.event.iter().all(|&e| event(e)) {
-            return Err("a node refers to an event that does not exist".to_owned());
+            return Err("a node of the dependency graph refers to an event that does not exist".to_owned());
         }
         if !edges.iter().all(|e| node(e.from) && node(e.to) && (e.attributed == NO_EVENT || event(e.attributed))) {
-            return Err("an edge refers to a node or event that does not exist".to_owned());
+            return Err("an edge of the dependency graph refers to a node or event that does not exist".to_owned());
         }
         let connected =
             self.path.nodes.len() == self.path.edges.len() + 1
@@ -185,9 +185,9 @@ impl CriticalPath {
                     edges.get(e as usize).is_some_and(|edge| (edge.from, edge.to) == (pair[0], pair[1]))
                 });
         if !connected {
-            return Err("the critical path does not follow the edges of the graph".to_owned());
+            return Err("the critical path does not follow the edges of the dependency graph".to_owned());
         }
-        longest_path(nodes.len(), edges).map(|_| ()).map_err(|_| "the graph has a cycle".to_owned())
+        longest_path(nodes.len(), edges).map(|_| ()).map_err(|_| "the dependency graph has a cycle".to_owned())
     }
 }
 
@@ -196,12 +196,14 @@ impl SavedEdges {
     fn rows(&self) -> Result<Vec<Edge>, String> {
         let n = self.from.len();
         if [self.to.len(), self.weight_us.len(), self.attributed.len(), self.kind.len()].iter().any(|&l| l != n) {
-            return Err("the columns of the table of edges differ in length".to_owned());
+            return Err("the columns of the table of graph edges differ in length".to_owned());
         }
         let row = |i: usize| {
             let attributed = match self.attributed[i] {
                 -1 => NO_EVENT,
-                event => u32::try_from(event).map_err(|_| format!("{event} is not an event"))?,
+                event => u32::try_from(event).map_err(|_| {
+                    format!("an edge of the dependency graph has the event number {event}, which is invalid")
+                })?,
             };
             let (from, to, weight_us, kind) = (self.from[i], self.to[i], self.weight_us[i], self.kind[i]);
             Ok(Edge { from, to, weight_us, attributed, kind })

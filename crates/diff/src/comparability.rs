@@ -356,8 +356,8 @@ fn left_out(profile: &Profile) -> Vec<String> {
     let sentence = |((why, first, last), count)| {
         let whose = if count < processes { format!(" in {count} of {processes} processes") } else { String::new() };
         match first == last {
-            true => format!("step {first} of {name} is left out{whose} ({why})"),
-            false => format!("steps {first} to {last} of {name} are left out{whose} ({why})"),
+            true => format!("step {first} of {name} is left out of the comparison{whose} ({why})"),
+            false => format!("steps {first} to {last} of {name} are left out of the comparison{whose} ({why})"),
         }
     };
     runs.into_iter().map(sentence).collect()
@@ -393,12 +393,12 @@ mod tests {
         assert_eq!(
             actual(mixed),
             [
-                "step 1 of a is left out in 1 of 2 processes (warm-up)",
-                "step 2 of a is left out in 1 of 2 processes (warm-up)"
+                "step 1 of a is left out of the comparison in 1 of 2 processes (warm-up)",
+                "step 2 of a is left out of the comparison in 1 of 2 processes (warm-up)"
             ]
         );
         let same = vec![step(0, 1, why), step(1, 1, why), step(0, 2, why), step(1, 2, why), step(0, 3, None)];
-        assert_eq!(actual(same), ["steps 1 to 2 of a are left out (warm-up)"]);
+        assert_eq!(actual(same), ["steps 1 to 2 of a are left out of the comparison (warm-up)"]);
     }
 
     fn recording(mean_step: Option<(i64, usize)>, calls: i64) -> Side {

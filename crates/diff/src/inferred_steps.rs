@@ -28,7 +28,7 @@ pub(super) fn profile(trace: &Trace, rank: i64, scope: &Scope, view: &GpuView<'_
     let mut lengths: Vec<StepLength> = (0..).zip(&pattern.repeats).map(length).collect();
     exclude_outlier_ends(&mut lengths);
     let repeats = count(pattern.repeats.len() as i64);
-    let from = format!("{repeats} repeats of a pattern of {} launches", count(pattern.operations as i64));
+    let from = format!("{repeats} repeats of a pattern of {} GPU operations", count(pattern.operations as i64));
     let units = Units::from_inferred_steps(trace, pattern.repeats, &lengths);
     let profile = Profile::from_units(trace, rank, (lengths, units), view);
     Some(Profile { inferred_from: Some(from), ..profile })

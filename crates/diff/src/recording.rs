@@ -13,7 +13,7 @@ impl Profile {
     pub fn from_calls(tree: &CallingContextTree, name: &str, mean_step: Option<MeanStep>) -> Result<Self, String> {
         let is_time = |metric: &CallMetric| metric.unit() == Unit::Ns && metric.adds_up();
         let metric = tree.measured().into_iter().find(is_time);
-        let metric = metric.ok_or_else(|| format!("{name}: the recording has no times"))?;
+        let metric = metric.ok_or_else(|| format!("{name}: the recording has no times to compare"))?;
         let options = ViewOptions { by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
         let down = view(tree, &options);
         let flat = view(tree, &ViewOptions { shape: ViewDirection::Flat, ..options });

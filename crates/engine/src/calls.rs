@@ -76,7 +76,10 @@ pub(crate) fn recording_of_rank(
     }
     if found.len() > 1 {
         let choices: Vec<String> = found.iter().map(|run| run.display().to_string()).collect();
-        let reason = format!("{} of the recordings contain a rank {requested}", choices.len());
+        let reason = format!(
+            "{} recordings contain a rank {requested}, so it is unknown which of these ranks to show",
+            choices.len()
+        );
         return Err(Error::NotOneJob { reason, choices, several: false });
     }
     available.sort_unstable();

@@ -267,9 +267,9 @@ impl<'a> FindingBuilder<'a> {
         ));
         if suggestion.copy_ns > 0 {
             let name = if waste.objects.len() > 1 {
-                "total time to copy each object once between device and host"
+                "total time to copy each memory object once between device and host"
             } else {
-                "time to copy the object once between device and host"
+                "time to copy the memory object once between device and host"
             };
             finding.facts.push(fact(name, suggestion.total_copy_ns() as f64, Unit::Ns));
         }

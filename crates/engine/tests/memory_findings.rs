@@ -168,8 +168,8 @@ fn findings_mention_possible_in_place_operators() {
     for text in [text, &with_other] {
         let found_here = found(text);
         let title = titles(&found_here).into_iter().find(|title| title.contains("in place")).unwrap();
-        let start = "SL052 y (4096 B): the object could be computed in place, in the memory of x, which is not read \
-                     afterwards; let ";
+        let start = "SL052 y (4096 B): the memory object could be computed in place, in the memory of x, which is not \
+                     read afterwards; let ";
         assert!(title.starts_with(start), "{title}");
     }
 }
@@ -185,7 +185,9 @@ fn objects_of_one_line_are_one_finding() {
     let [finding] = &found_here.findings[..] else { panic!("{:?}", titles(&found_here)) };
     assert_eq!(finding.place.text(), "train.py:20 in step");
     assert!(
-        finding.title.starts_with("3 objects (16.00 KiB), the largest three: memory is never accessed; remove three"),
+        finding
+            .title
+            .starts_with("3 memory objects (16.00 KiB), the largest three: memory is never accessed; remove three"),
         "{}",
         finding.title
     );
@@ -322,8 +324,8 @@ fn growth_is_reported_without_a_gain() {
     let found_here = found(&iterations(""));
     assert_eq!(
         titles(&found_here),
-        ["SL055 7 objects (7168 B), the largest loss0: memory grows by 1024 B per training iteration: memory of 7 of \
-             7 iterations is still live at the end of the recording"]
+        ["SL055 7 memory objects (7168 B), the largest loss0: memory grows by 1024 B per training iteration: memory \
+             of 7 of 7 iterations is still live at the end of the recording"]
     );
     let leak = &found_here.findings[0];
     assert_eq!((&leak.rule.code[..], leak.support, leak.confidence), ("SL055", Support::Inferred, Confidence::Low));
@@ -359,8 +361,9 @@ fn leaks_and_failed_requests_of_real_snapshots_are_reported() {
     let titles: Vec<&str> = leak.findings.iter().map(|finding| finding.title.as_str()).collect();
     assert_eq!(titles.len(), 1, "{titles:?}");
     assert!(
-        titles[0]
-            .contains("the autograd graph of the model call in this line keeps memory alive, which grows by 50.74 MiB"),
+        titles[0].contains(
+            "the autograd graph of the model call in this line keeps memory alive, and this memory grows by 50.74 MiB"
+        ),
         "{titles:?}"
     );
     assert_eq!((leak.findings[0].place.line, leak.findings[0].place.function.as_deref()), (Some(105), Some("leak")));

@@ -39,7 +39,7 @@ pub(super) fn remove_effects<'f>(
         subtract_cause(straggler, waits, &cause, finding);
         if straggler.gain.is_some_and(|rest| rest.ns < least_ns.max(1)) {
             notes.push(format!(
-                "{reason} ({delay}) is not listed, because its cause on the same rank, {}, is listed",
+                "finding {reason} ({delay}) is not listed, because its cause on the same rank, finding {}, is listed",
                 finding.rule.code
             ));
         }

@@ -175,8 +175,8 @@ pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
     let recorded = shared.recorded_operators()?;
     let cost = recorded.cost();
     let torch = match cost.torch_ns {
-        Some(ns) => format!("PyTorch's own recording takes {ns:.0} ns of this time"),
-        None => "This time does not include PyTorch's own recording, whose cost is unknown".to_owned(),
+        Some(ns) => format!("PyTorch's own recording takes {ns:.0} ns of this slowdown"),
+        None => "This slowdown does not include PyTorch's own recording, whose cost is unknown".to_owned(),
     };
     Some(format!(
         "{SLOWED} {:.0} ns, in total {:.0} % of the recorded step. {torch}. Stackline subtracts this time from the \

@@ -118,7 +118,9 @@ impl NativeMemory {
     fn alive(&self, py: Python<'_>, peak: &str) -> PyResult<NativeTable> {
         let found = self.0.peaks.iter().find(|known| known.name.eq_ignore_ascii_case(peak));
         let names: Vec<&str> = self.0.peaks.iter().map(|known| known.name.as_str()).collect();
-        let none = || analysis_error(py, &format!("there is no peak {peak:?}; the peaks are: {}", names.join(", ")));
+        let none = || {
+            analysis_error(py, &format!("no memory peak has the name {peak:?}; the peaks are: {}", names.join(", ")))
+        };
         NativeTable::from_model(&tables::alive_table(&self.0.trace, found.ok_or_else(none)?))
     }
 

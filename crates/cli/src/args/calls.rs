@@ -128,8 +128,8 @@ fn parse_overhead_steps(text: &str) -> Result<u32, String> {
     let steps = text.parse::<u32>().map_err(|error| error.to_string())?;
     if (1..LEAST_UNRECORDED_STEPS).contains(&steps) {
         return Err(format!(
-            "{steps} steps are too few to measure the overhead; give {LEAST_UNRECORDED_STEPS} or more, or 0 to disable \
-             the measurement"
+            "{steps} steps are too few to measure the overhead of recording; give {LEAST_UNRECORDED_STEPS} or more, or \
+             0 to disable the measurement"
         ));
     }
     Ok(steps)

@@ -33,7 +33,7 @@ const OWN_HELP: &[(&str, &str, &str)] = &[
     ("record", "steps", "Record only these steps, by number, both ends included: 5 or 5..8"),
     ("findings", "limit", "Maximum number of findings, as with --top"),
     ("import", "output", "Run directory to create; required"),
-    ("man", "output", "Write the pages of all commands to this directory instead of printing one"),
+    ("man", "output", "Write the manual pages of all commands to this directory instead of printing one page"),
 ];
 
 /// Command-line parser for help, manual pages and completions. Each subcommand hides the common options that it

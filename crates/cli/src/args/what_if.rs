@@ -83,6 +83,6 @@ fn parse_workers(text: &str) -> Result<u32, String> {
 /// Parse the number of edits that `--sweep` simulates, 1 or more.
 fn parse_candidates(text: &str) -> Result<usize, String> {
     let number =
-        text.trim().parse().map_err(|_| format!("{text:?} is not a count; write a whole number, 1 or more"))?;
+        text.trim().parse().map_err(|_| format!("{text:?} is not a number of changes to simulate; write 1 or more"))?;
     if number == 0 { Err("--sweep must simulate at least 1 change; write 1 or more".to_owned()) } else { Ok(number) }
 }

@@ -239,7 +239,7 @@ fn step_sentence(time: &StepTime) -> String {
     let length = step_length(time);
     if time.samples < LEAST_SAMPLES {
         return format!(
-            "{length}; number of samples: {}, too few to show the shares of operators and other code",
+            "{length}; number of samples: {}, too few to show the shares of operators and other code in this time",
             human::count(time.samples)
         );
     }
@@ -247,17 +247,20 @@ fn step_sentence(time: &StepTime) -> String {
     let (operators, other) = (percent(time.operators_ns), percent(time.other_ns));
     let blocked = percent(time.blocked_ns);
     let shares = match (time.waits_ns.map(percent), time.blocked_ns) {
-        (None, 0) => format!("operators {operators}, other code {other}"),
+        (None, 0) => format!("of this time: operators {operators}, other code {other}"),
         (Some(waits), 0) => {
-            format!("operators {operators}, waits {waits} (including waits for a free CPU), other code {other}")
+            format!(
+                "of this time: operators {operators}, waits {waits} (including waits for a free CPU), other code \
+                 {other}"
+            )
         }
         (None, _) => format!(
-            "operators {operators}, not sampled {blocked} (the thread was blocked or waited for a CPU), other code \
-             {other}"
+            "of this time: operators {operators}, not sampled {blocked} (the thread was blocked or waited for a CPU), \
+             other code {other}"
         ),
         (Some(waits), _) => format!(
-            "operators {operators}, waits {waits} (including waits for a free CPU), not sampled {blocked} (the thread \
-             was blocked or waited for a CPU), other code {other}"
+            "of this time: operators {operators}, waits {waits} (including waits for a free CPU), not sampled \
+             {blocked} (the thread was blocked or waited for a CPU), other code {other}"
         ),
     };
     match time.busiest.as_ref().filter(|(_, ns)| 100 * ns >= time.ns) {
@@ -279,8 +282,10 @@ fn step_length(time: &StepTime) -> String {
         steps => format!("{} steps", human::count(steps)),
     };
     let scope = match (time.steps, time.rank) {
-        (0, None) => "the analyzed thread without module imports".to_owned(),
-        (0, Some(rank)) => format!("the analyzed thread of rank {rank}, the slowest rank, without module imports"),
+        (0, None) => "the analyzed thread without imports of Python modules".to_owned(),
+        (0, Some(rank)) => {
+            format!("the analyzed thread of rank {rank}, the slowest rank, without imports of Python modules")
+        }
         (_, None) => format!("a step (mean of {steps})"),
         (_, Some(rank)) => format!("a step on rank {rank}, the slowest rank; mean over {steps}"),
     };

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     match args.method {
         Some(Method::Exact) if !hta_only.is_empty() => Err(refused_by_exact(&hta_only, args)),
         Some(Method::Exact | Method::Hta) if args.phase_rules.is_some() => {
-            Err(wrong_use("--phase-rules needs --method ctda, the only method with phases"))
+            Err(wrong_use("--phase-rules needs --method ctda, the only method that assigns events to training phases"))
         }
         None if hta_only.is_empty() && args.phase_rules.is_none() => exact::run(args, common),
         Some(Method::Exact) => exact::run(args, common),
@@ -192,7 +192,9 @@ pub(super) fn one_trace<'a>(session: &'a Session<'_>) -> Result<&'a Trace> {
 
 fn instances(range: Range) -> Result<Instances> {
     let number = |n: i64| {
-        usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, so {n} is not an instance")))
+        usize::try_from(n).map_err(|_| {
+            wrong_use(format!("the events that match --annotation are numbered from 0, so none has the number {n}"))
+        })
     };
     let (first, last) = (number(range.first)?, number(range.last)?);
     Ok(if first == last { Instances::One(first) } else { Instances::Range(first, last) })

@@ -64,7 +64,10 @@ fn machine(common: &Common) -> Table {
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("system", format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)),
         ("cores", cores),
-        ("threads", if common.threads == 0 { "one per CPU core".to_owned() } else { common.threads.to_string() }),
+        (
+            "threads",
+            if common.threads == 0 { "one worker thread per CPU core".to_owned() } else { common.threads.to_string() },
+        ),
         ("memory_available", memory().unwrap_or_else(|| "unknown".to_owned())),
         ("terminal", terminal),
         ("standard_error_is_terminal", std::io::stderr().is_terminal().to_string()),

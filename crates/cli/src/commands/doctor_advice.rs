@@ -139,7 +139,8 @@ const ADVICE: &[(Producer, &str, &str)] = &[
 pub(super) fn advice(trace: &Trace, need: &str, is_profiled: bool) -> Option<String> {
     if is_cut(trace) && !matches!(need, "rank") {
         return Some(
-            "the file is truncated, so such records may be in its lost part; copy the file again, or record again"
+            "the trace file is truncated, and the missing records may be in its lost part; copy the file again, or \
+             record again"
                 .to_owned(),
         );
     }
@@ -162,7 +163,8 @@ fn by_contents(trace: &Trace, need: &str) -> Option<String> {
     match need {
         "launches" | "synchronisation_records" if !has_gpu => {
             Some(
-                "the trace has no GPU operations, to which such records belong; follow the advice for gpu_operations"
+                "launch and synchronization records need GPU operations, and the trace has none; follow the advice for \
+                 gpu_operations"
                     .to_owned(),
             )
         }

@@ -56,7 +56,7 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
         #[cfg(target_os = "linux")]
         Command::Record(args) => return record::run(args, common),
         #[cfg(not(target_os = "linux"))]
-        Command::Record(_) => return Err(crate::failure::wrong_use("record works on Linux only")),
+        Command::Record(_) => return Err(crate::failure::wrong_use("`stackline record` works only on Linux")),
         Command::Calls(args) => calls::run(args, common).map(drop)?,
         Command::Memory(args) => {
             let held = memory::run(args, common)?;

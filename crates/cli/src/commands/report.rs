@@ -324,7 +324,9 @@ fn line(info: &TraceInfo, many: bool) -> String {
     let rank = match (info.rank_from_file, info.world_size) {
         (true, Some(size)) => format!(", rank {} of {size}", info.rank),
         (true, None) => format!(", rank {}", info.rank),
-        (false, _) if many => format!(", rank {} (not recorded; the traces are numbered in their order)", info.rank),
+        (false, _) if many => {
+            format!(", rank {} (no rank number recorded; the traces are numbered in their order)", info.rank)
+        }
         (false, _) => String::new(),
     };
     format!(
@@ -458,7 +460,10 @@ fn coverage_notes(coverage: &Table) -> Option<(String, String)> {
         .max_by(f64::total_cmp)
         .filter(|&p| p > 0.0)
         .map(|p| {
-            format!("; {p:.1} % comes from graph launches and counts for the operator and step of that launch call")
+            format!(
+                "; {p:.1} % of GPU time is spent in CUDA graphs and counts for the operator and step that launched \
+                     the graph"
+            )
         })
         .unwrap_or_default();
     let short = format!(

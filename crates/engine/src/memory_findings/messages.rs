@@ -15,7 +15,7 @@ pub(super) fn title(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     let size = bytes(waste.bytes);
     let which = match waste.objects.len() {
         1 => format!("{name} ({size})"),
-        several => format!("{several} objects ({size}), the largest {name}"),
+        several => format!("{several} memory objects ({size}), the largest {name}"),
     };
     format!("{which}: {}", cause(facts, waste))
 }
@@ -26,7 +26,7 @@ fn cause(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
         WasteEvidence::Match(found) => found,
         WasteEvidence::InPlace(input) => {
             return format!(
-                "the object could be computed in place, in the memory of {}, which is not read afterwards",
+                "the memory object could be computed in place, in the memory of {}, which is not read afterwards",
                 facts.trace.object_name(input)
             );
         }
@@ -34,21 +34,26 @@ fn cause(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     let kernels = kernel_count(facts, found);
     match (waste.pattern, &found.measure) {
         (Pattern::EarlyAllocation, _) => {
-            format!("allocated too early: {kernels} ran between its allocation and its first use")
+            format!("memory is allocated too early: {kernels} ran between its allocation and its first use")
         }
-        (Pattern::LateDeallocation, _) => format!("freed too late: {kernels} ran between its last use and its free"),
+        (Pattern::LateDeallocation, _) => {
+            format!("memory is freed too late: {kernels} ran between its last use and its free")
+        }
         (Pattern::RedundantAllocation, _) => {
             let other = facts.trace.object_name(found.other);
-            format!("the object could reuse the memory of {other}, which is no longer used at that time")
+            format!("the memory object could reuse the memory of {other}, which is no longer used at that time")
         }
         (Pattern::UnusedAllocation, _) => "memory is never accessed".to_owned(),
-        (Pattern::NeverRead, _) => "the object is written, but never read".to_owned(),
+        (Pattern::NeverRead, _) => "the memory object is written, but never read".to_owned(),
         (Pattern::MemoryLeak, Some(Measure::Growth { left, iterations: all, per_iteration, origin })) => {
             match origin.noun() {
                 Some(step) => {
                     let by = bytes(*per_iteration);
                     let growth = match found.model_call.is_some() {
-                        true => "the autograd graph of the model call in this line keeps memory alive, which grows",
+                        true => {
+                            "the autograd graph of the model call in this line keeps memory alive, and this memory \
+                             grows"
+                        }
                         false => "memory grows",
                     };
                     format!(
@@ -56,25 +61,29 @@ fn cause(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
                          the recording"
                     )
                 }
-                None => "objects are allocated throughout the recording and still live at its end".to_owned(),
+                None => "memory objects are allocated throughout the recording and still live at its end".to_owned(),
             }
         }
         (Pattern::MemoryLeak, _) => "memory is never freed".to_owned(),
-        (Pattern::TemporaryIdleness, _) => format!("the object was idle while {kernels} ran between two of its uses"),
+        (Pattern::TemporaryIdleness, _) => {
+            format!("the memory object was idle while {kernels} ran between two of its uses")
+        }
         (Pattern::DeadWrite, _) => dead_write(facts, found),
         (Pattern::Overallocation, Some(Measure::Touched { bytes: touched, .. })) => {
-            format!("kernels access only {} of the object", bytes(*touched))
+            format!("kernels access only {} of the memory object", bytes(*touched))
         }
         (Pattern::NonUniformAccess, Some(Measure::Frequency { variation, histogram })) => {
             format!(
-                "some bytes of the object are accessed much more often than its other bytes (coefficient of variation \
-                 of the access counts: {:.0} %): {}",
+                "some bytes of the memory object are accessed much more often than its other bytes (coefficient of \
+                 variation of the access counts: {:.0} %): {}",
                 variation * 100.0,
                 histogram_text(histogram)
             )
         }
         (Pattern::StructuredAccess, Some(Measure::Slices { count, .. })) => {
-            format!("kernels access the object as {count} separate slices, which are not all needed at the same time")
+            format!(
+                "kernels access the memory object as {count} separate slices, which are not all needed at the same time"
+            )
         }
         (pattern, _) => pattern.name().to_owned(),
     }
@@ -109,7 +118,7 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
     let mut list = Vec::new();
     if waste.objects.len() > 1 {
         list.push(fact(
-            "size of the largest object",
+            "size of the largest memory object",
             facts.trace.objects.bytes[waste.largest.index()] as f64,
             Unit::Bytes,
         ));
@@ -122,11 +131,19 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
     match &found.measure {
         Some(Measure::Touched { bytes, largest_hole, fragmentation }) => {
             list.push(fact("accessed bytes", *bytes as f64, Unit::Bytes));
-            list.push(fact("largest contiguous unaccessed range", *largest_hole as f64, Unit::Bytes));
-            list.push(fact("fragmentation of the unaccessed bytes", fragmentation * 100.0, Unit::Percent));
+            list.push(fact("largest unaccessed range of the object", *largest_hole as f64, Unit::Bytes));
+            list.push(fact(
+                "share of the unaccessed bytes outside of the largest unaccessed range",
+                fragmentation * 100.0,
+                Unit::Percent,
+            ));
         }
         Some(Measure::Frequency { variation, histogram }) => {
-            list.push(fact("coefficient of variation of access counts", variation * 100.0, Unit::Percent));
+            list.push(fact(
+                "coefficient of variation of the access counts of the bytes",
+                variation * 100.0,
+                Unit::Percent,
+            ));
             for one in buckets(histogram, MOST_BUCKETS) {
                 list.push(fact(
                     &format!("bytes accessed {} by the kernel", one.times_text()),
@@ -143,12 +160,12 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
                 _ => "steps",
             };
             list.push(fact(&format!("memory growth per {step}"), *per_iteration as f64, Unit::Bytes));
-            list.push(fact(&format!("{several} whose memory is still live"), f64::from(*left), Unit::None));
+            list.push(fact(&format!("{several} whose memory is still live at the end"), f64::from(*left), Unit::None));
             list.push(fact(&format!("recorded {several} before the last one"), f64::from(*iterations), Unit::None));
         }
         Some(Measure::Slices { count, largest }) => {
             list.push(fact("slices", f64::from(*count), Unit::None));
-            list.push(fact("size of the largest slice", *largest as f64, Unit::Bytes));
+            list.push(fact("size of the largest accessed slice of the object", *largest as f64, Unit::Bytes));
         }
         None => {}
     }

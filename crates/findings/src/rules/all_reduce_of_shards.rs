@@ -123,8 +123,8 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
         place,
         facts: vec![
             Fact::count("AllReduces", events.len()),
-            Fact::count("elements reduced per step", context.per_step(elements) as usize),
-            Fact::count("elements gathered per step", context.per_step(gathered) as usize),
+            Fact::count("elements reduced by AllReduce per step", context.per_step(elements) as usize),
+            Fact::count("elements gathered by AllGather per step", context.per_step(gathered) as usize),
             Fact::time("AllReduce time per step", context.per_step(context.total(&events))),
         ],
         events,

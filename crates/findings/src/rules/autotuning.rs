@@ -211,8 +211,8 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Searc
         facts: vec![
             Fact::count("searches", searches.len()),
             Fact::count("candidate kernels", candidates.len()),
-            Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("time of searches per step", context.per_step(context.total(&events))),
+            Fact { name: "share of the critical path in algorithm searches", value: share, unit: Unit::Percent },
+            Fact::time("time of algorithm searches per step", context.per_step(context.total(&events))),
         ],
         gain_estimate: if least.is_empty() { GainEstimate::Edits(edits) } else { GainEstimate::Range(edits, least) },
         events,

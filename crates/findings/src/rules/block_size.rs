@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Choose a multiple of the warp size as the number of threads per block: num_warps of a Triton kernel, or \
         the block size of a CUDA or HIP kernel. If the kernel is part of a library, report it there.",
     example: ("kernel<<<n / 48, 48>>>(x)", "kernel<<<n / 64, 64>>>(x)"),
-    cost: "one changed number, and a measurement of the kernel with the new number",
+    cost: "one changed block size, and a measurement of the kernel with the new block size",
     false_positives: "Another block size does not help if the kernel is memory-bound or launches few blocks. The gain \
         assumes that idle lanes would do useful work.",
     source: "vendors' programming guides; DeepContext paper, table 3 (threads per block)",
@@ -118,7 +118,7 @@ fn candidate(
         facts: vec![
             Fact::count("calls", kernels.len()),
             Fact::count("threads per block", threads as usize),
-            Fact::time("kernel time per step", context.per_step(ns)),
+            Fact::time("time of the kernel per step", context.per_step(ns)),
         ],
         events: kernels,
         kind: None,

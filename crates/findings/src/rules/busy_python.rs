@@ -139,10 +139,11 @@ fn sampled_candidate(
     if share < context.setting("share") || is_start(context, seen.occurrences.len()) {
         return None;
     }
-    let mut facts = vec![Fact { name: "share of the time", value: of_time, unit: Unit::Percent }];
+    let mut facts =
+        vec![Fact { name: "share of the analyzed time in the function", value: of_time, unit: Unit::Percent }];
     let is_delayed = share > of_time + NOTED_PERCENT;
     facts.extend(is_delayed.then_some(Fact {
-        name: "share of the time in which the thread of the function did not wait for a processor",
+        name: "share of the function in the time in which its thread did not wait for a processor",
         value: share,
         unit: Unit::Percent,
     }));
@@ -256,7 +257,7 @@ fn location_candidate(
         title: title(share),
         facts: vec![
             Fact::count("calls", calls.len()),
-            Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
+            Fact { name: "share of the critical path in the function", value: share, unit: Unit::Percent },
             Fact::time("Python time outside of operators per step", context.per_step(ns)),
         ],
         kind: None,

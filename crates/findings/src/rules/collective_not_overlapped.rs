@@ -71,8 +71,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let size = middle.map(|middle| Fact { name: MEDIAN_SIZE_FACT, value: middle as f64, unit: Unit::None });
         let facts = [
             Fact::count("calls", of.len()),
-            Fact::time("time on the critical path per step", context.per_step(ns)),
-            Fact::time("total time per step", context.per_step(context.total(&of))),
+            Fact::time("time of the collective on the critical path per step", context.per_step(ns)),
+            Fact::time("total time of the collective per step", context.per_step(context.total(&of))),
         ];
         Some(Candidate {
             title: format!(

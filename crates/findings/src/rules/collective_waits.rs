@@ -31,8 +31,8 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 2.0,
             range: (1.1, 1000.0),
-            about: "report only calls that take longer than this multiple of the median time of calls of the same \
-                kind and size",
+            about: "report only collectives that take longer than this multiple of the median time of collectives of \
+                the same kind and size",
         },
         Setting {
             name: "calls",
@@ -85,7 +85,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, of: Vec<EventId>) -> Option<
         facts: vec![
             Fact::time("median", median),
             Fact::time("longest", lengths.last().copied().unwrap_or(0)),
-            Fact::time("wait time per step", context.per_step(lost)),
+            Fact::time("time of waits for other ranks per step", context.per_step(lost)),
         ],
         events: waits,
         kind: None,

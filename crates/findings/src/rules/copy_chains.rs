@@ -135,9 +135,12 @@ fn deep_copy(
         title: deep_title(share, context.words().in_each_step()),
         place,
         facts: vec![
-            Fact::count("operators in copy.deepcopy", operators.len()),
-            Fact::time("total time per step", context.per_step(ns)),
-            Fact::time("operator time per step", context.per_step(context.total(&operators))),
+            Fact::count("operators that copy.deepcopy runs", operators.len()),
+            Fact::time("total time of copy.deepcopy per step", context.per_step(ns)),
+            Fact::time(
+                "time of the operators that copy.deepcopy runs per step",
+                context.per_step(context.total(&operators)),
+            ),
         ],
         events: operators,
         kind: Some(CandidateKind::DeepCopy),
@@ -227,7 +230,10 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
     Some(Candidate {
         title: title(&operator, share, owner, context.uses_gpu()),
         place,
-        facts: vec![Fact::count("copies", copies.len()), Fact::time("total time per step", context.per_step(ns))],
+        facts: vec![
+            Fact::count("copies", copies.len()),
+            Fact::time("total time of the copies per step", context.per_step(ns)),
+        ],
         events: copies,
         kind: None,
         support: Support::Exact,

@@ -125,8 +125,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         place: place.unwrap_or_default(),
         facts: [
             Fact::count("batches", take_calls.len()),
-            Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("wait time per step", context.per_step(on_path)),
+            Fact { name: "share of the critical path in data loading", value: share, unit: Unit::Percent },
+            Fact::time("time of data loading on the critical path per step", context.per_step(on_path)),
         ]
         .into_iter()
         .chain(add)

@@ -234,7 +234,7 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
         place: context.place(first.lookup.or(first.first)?),
         facts: vec![
             Fact::count("rows", usize::try_from(rows).unwrap_or(0)),
-            Fact::count("indices of the largest lookup", usize::try_from(first.largest).unwrap_or(0)),
+            Fact::count("number of indices in the largest lookup", usize::try_from(first.largest).unwrap_or(0)),
             Fact::count(
                 if uses_gpu { "kernels on all rows" } else { "operators on all rows" },
                 works.iter().map(|(.., work)| work.len()).sum(),

@@ -138,7 +138,7 @@ fn candidate(
         place,
         facts: vec![
             Fact::count("kernels", removable.len()),
-            Fact::time("total time per step", context.per_step(context.total(&removable))),
+            Fact::time("total time of the elementwise kernels per step", context.per_step(context.total(&removable))),
             Fact::time(
                 "time of operators that launch only removable kernels, per step",
                 context.per_step(context.total(&operators)),

@@ -155,11 +155,14 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
     let remove = edit(Action::Remove)?;
     let mut facts = vec![
         Fact::count("calls", calls.len()),
-        Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-        Fact::time("host time per step", context.per_step(context.total(&calls))),
+        Fact { name: "share of the critical path in the reported forward passes", value: share, unit: Unit::Percent },
+        Fact::time("host time of the reported forward passes per step", context.per_step(context.total(&calls))),
     ];
     if !launched.is_empty() {
-        facts.push(Fact::time("GPU work per step", context.per_step(context.total(&launched))));
+        facts.push(Fact::time(
+            "GPU time of the reported forward passes per step",
+            context.per_step(context.total(&launched)),
+        ));
     }
     Some(Candidate {
         title: format!(

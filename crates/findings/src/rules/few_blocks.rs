@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Launch more and smaller blocks on this GPU, or divide a reduction among blocks. In PyTorch, use another \
         implementation of the operator, or report the operator to PyTorch with the numbers of this finding.",
     example: ("kernel<<<40, 512>>>(x)", "kernel<<<160, 128>>>(x)"),
-    cost: "one changed number, and a measurement of the kernel with the new number",
+    cost: "one changed block size, and a measurement of the kernel with the new block size",
     false_positives: "Smaller blocks do not help if other kernels already use the idle multiprocessors, if the threads \
         of a block must cooperate, or if the kernel is memory-bound. Kernels that limit their blocks by design are not \
         reported: communication, cooperative, persistent and attention kernels (recognized by their names), and those \
@@ -166,7 +166,7 @@ fn candidate(
             Fact::count("blocks", blocks as usize),
             Fact::count("threads per block", threads as usize),
             Fact::count("multiprocessors", units as usize),
-            Fact::time("total time per step", context.per_step(ns)),
+            Fact::time("total time of the kernel per step", context.per_step(ns)),
         ],
         events: kernels,
         kind: None,

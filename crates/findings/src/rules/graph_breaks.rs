@@ -109,7 +109,10 @@ fn candidate(
     Some(Candidate {
         title: format!("Compiled function split by {}{}", breaks_text(per_step), context.words().in_each_step()),
         place,
-        facts: vec![Fact::count("breaks", breaks.len()), Fact::count("guard checks in the trace", lookups.len())],
+        facts: vec![
+            Fact::count("breaks", breaks.len()),
+            Fact::count("number of guard checks in the trace", lookups.len()),
+        ],
         events: breaks,
         kind: None,
         support: Support::Exact,

@@ -192,13 +192,13 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -
         place,
         facts: vec![
             Fact::count("calls", calls.len()),
-            Fact { name: "elements of the largest tensor", value: largest as f64, unit: Unit::None },
+            Fact { name: "number of elements of the largest tensor", value: largest as f64, unit: Unit::None },
             Fact {
                 name: "share of copied elements that earlier calls already copied",
                 value: 100.0 * old / f64::max(all, 1.0),
                 unit: Unit::Percent,
             },
-            Fact::time("total time per step", context.per_step(context.total(&copies))),
+            Fact::time("total time of the torch.cat calls per step", context.per_step(context.total(&copies))),
         ],
         events: operators,
         kind: None,

@@ -86,7 +86,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
             "time of copies on the critical path per step, including the gaps before the copies",
             context.per_step(ns),
         ),
-        Fact::time("total time per step", context.per_step(all)),
+        Fact::time("total time of the copies per step", context.per_step(all)),
     ];
     let sizes: Option<Vec<i64>> = copies.iter().map(|&copy| bytes(context, copy)).collect();
     let moved = sizes.map(|sizes| sizes.into_iter().fold(0_i64, i64::saturating_add));

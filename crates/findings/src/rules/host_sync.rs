@@ -38,7 +38,7 @@ pub(super) const RULE: Rule = Rule {
         name: "wait_us",
         default: 5.0,
         range: (0.0, 1e6),
-        about: "shortest call that counts as a wait, in µs",
+        about: "shortest host call that counts as a wait for the GPU, in µs",
     }],
     advice_variants: &[AdviceVariant::for_jax(
         "Keep values on the GPU: do not use float(value), print or numpy.asarray in each step. Keep the arrays and \
@@ -79,7 +79,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             let without_work = (idle > 0).then(|| Fact::count("waits during which the trace shows no GPU work", idle));
             let facts = [
                 Fact::count("waits", of.len()),
-                Fact::time("wait time per step", context.per_step(context.total(&of))),
+                Fact::time("time of the waits for the GPU per step", context.per_step(context.total(&of))),
             ];
             Some(Candidate {
                 title: format!("{} waits for the GPU{}", super::shorten_name(&what), frequency_text(context, &of)),

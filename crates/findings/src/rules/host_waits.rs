@@ -223,7 +223,8 @@ fn sampled_candidate(context: &RuleContext<'_>, place: SourceLocation, seen: &Sa
     if share < context.setting("share") {
         return None;
     }
-    let mut facts = vec![Fact { name: "share of the time", value: share, unit: Unit::Percent }];
+    let mut facts =
+        vec![Fact { name: "share of the analyzed time in the reported waits", value: share, unit: Unit::Percent }];
     facts.extend(seen.facts(context));
     let begin_and_end = |&(before, after): &(EventId, EventId)| {
         (context.trace().events.end(before), context.trace().events.start[after.index()])
@@ -317,8 +318,8 @@ fn candidate(
         place,
         facts: vec![
             Fact::count("waits", frames.len()),
-            Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("wait time per step", context.per_step(on_path)),
+            Fact { name: "share of the critical path in the reported waits", value: share, unit: Unit::Percent },
+            Fact::time("time of the reported waits on the critical path per step", context.per_step(on_path)),
         ],
         events: frames,
         kind: candidate_kind(kind),

@@ -53,7 +53,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             place,
             facts: vec![
                 Fact::count("calls", of.len()),
-                Fact { name: "share of GPU time", value: share(ns), unit: Unit::Percent },
+                Fact { name: "share of the kernel in GPU time", value: share(ns), unit: Unit::Percent },
                 Fact::time("mean", ns / of.len().max(1) as i64),
             ],
             events: of,

@@ -29,8 +29,8 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 4.0,
             range: (1.5, 1000.0),
-            about: "a call is an outlier if it takes at least this multiple of the median time of calls of the same \
-                size",
+            about: "a call of a kernel is an outlier if it takes at least this multiple of the median time of its \
+                calls of the same size",
         },
         Setting {
             name: "runs",
@@ -43,8 +43,8 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 5.0,
             range: (0.0, 50.0),
-            about: "report nothing if more than this percentage of the calls are outliers, because the calls then \
-                    probably differ in sizes that the trace does not record",
+            about: "report nothing if more than this percentage of the kernel's calls are outliers, because the calls \
+                    then probably differ in sizes that the trace does not record",
         },
     ],
     advice_variants: &[],

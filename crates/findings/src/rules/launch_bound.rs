@@ -192,8 +192,8 @@ fn candidate(
         place,
         facts: vec![
             Fact::time("launch time on the critical path per step", context.per_step(launching)),
-            Fact::time("time of operators that launch kernels, per step", context.per_step(context.total(&operators))),
-            Fact::time("GPU work per step", context.per_step(context.gpu_ns())),
+            Fact::time("time of the launching operators per step", context.per_step(context.total(&operators))),
+            Fact::time("time of GPU work per step", context.per_step(context.gpu_ns())),
         ],
         events: operators,
         kind: None,

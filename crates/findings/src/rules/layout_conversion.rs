@@ -58,7 +58,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     vec![Candidate {
         title: format!("Layout conversions: {share:.0} % of GPU time in {} kernels", converts.len()),
         place: place.unwrap_or_default(),
-        facts: vec![Fact::count("kernels", converts.len()), Fact::time("total time per step", context.per_step(ns))],
+        facts: vec![
+            Fact::count("kernels", converts.len()),
+            Fact::time("total time of the conversions per step", context.per_step(ns)),
+        ],
         events: converts,
         kind: None,
         support: Support::Exact,

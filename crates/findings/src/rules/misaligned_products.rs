@@ -82,7 +82,7 @@ fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candida
     let dimension = dimension(context, &kernels);
     let mut facts = vec![
         Fact::count("kernels", kernels.len()),
-        Fact::time("total time per step", context.per_step(ns)),
+        Fact::time("total time of the matrix products per step", context.per_step(ns)),
         Fact::time("mean", ns / kernels.len() as i64),
     ];
     facts.extend(dimension.map(|n| Fact { name: "dimension", value: n as f64, unit: Unit::None }));

@@ -110,7 +110,7 @@ fn candidate(context: &RuleContext<'_>, model: &str, kernels: Vec<EventId>) -> O
         place,
         facts: vec![
             Fact::count("kernels", kernels.len()),
-            Fact::time("total time per step", context.per_step(ns)),
+            Fact::time("total time of the kernels per step", context.per_step(ns)),
             Fact::time("mean", ns / kernels.len() as i64),
         ],
         events: kernels,

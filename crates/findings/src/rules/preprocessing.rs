@@ -133,7 +133,7 @@ fn candidate(context: &RuleContext<'_>, kind: &str, frames: &[(EventId, i64)]) -
         place,
         facts: vec![
             Fact::count("calls", frames.len()),
-            Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
+            Fact { name: "share of the critical path in preprocessing", value: share, unit: Unit::Percent },
             Fact::time("mean duration of a preprocessing call", context.total(&frames) / frames.len().max(1) as i64),
         ],
         events: frames,

@@ -76,7 +76,7 @@ fn recorded_overhead(context: &RuleContext<'_>) -> Option<Candidate> {
     }
     let events = context.named(&[EventKind::Overhead], |name| !is_runtime_overhead(name));
     let facts = vec![
-        Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
+        Fact { name: "share of the critical path in the profiler", value: share, unit: Unit::Percent },
         Fact::count("interruptions by the profiler", events.len()),
     ];
     let title = format!("Profiler overhead: {share:.0} % of the critical path");

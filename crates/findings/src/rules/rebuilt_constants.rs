@@ -206,11 +206,11 @@ fn line_candidate<'h>(
     }
     let mut facts = vec![
         Fact::count("operators", operators.len()),
-        Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
-        Fact::time("host time per step", context.per_step(context.total(&spans).max(lists_ns))),
+        Fact { name: "share of the critical path in making the constants", value: share, unit: Unit::Percent },
+        Fact::time("host time of making the constants per step", context.per_step(context.total(&spans).max(lists_ns))),
     ];
     if !launched.is_empty() {
-        facts.push(Fact::time("GPU work per step", context.per_step(context.total(&launched))));
+        facts.push(Fact::time("GPU time of making the constants per step", context.per_step(context.total(&launched))));
     }
     facts.extend(lists.as_ref().and_then(Lists::fact));
     let title = if lists.is_some() { LISTS_TITLE } else { "Rebuilt constants" };

@@ -83,7 +83,10 @@ fn candidate(context: &RuleContext<'_>, work: Vec<EventId>) -> Option<Candidate>
     Some(Candidate {
         title: format!("Repeated casts of parameters: {casts}{per_step}, {share:.0} % of GPU time"),
         place,
-        facts: vec![Fact::count("conversions", work.len()), Fact::time("total time per step", context.per_step(ns))],
+        facts: vec![
+            Fact::count("conversions", work.len()),
+            Fact::time("total time of the conversions per step", context.per_step(ns)),
+        ],
         events: work,
         kind: None,
         support: Support::Inferred,

@@ -70,7 +70,10 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, work: Vec<EventId
     Some(Candidate {
         title: format!("Element-wise dtype conversions: {share:.0} % of GPU time"),
         place,
-        facts: vec![Fact::count("kernels", work.len()), Fact::time("total time per step", context.per_step(ns))],
+        facts: vec![
+            Fact::count("kernels", work.len()),
+            Fact::time("total time of the conversions per step", context.per_step(ns)),
+        ],
         events: work,
         kind: None,
         support: Support::Inferred,

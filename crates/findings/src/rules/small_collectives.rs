@@ -150,9 +150,12 @@ impl Small {
             facts: vec![
                 Fact::count("collectives", events.len()),
                 Fact { name: MEDIAN_SIZE_FACT, value: *middle as f64, unit: Unit::None },
-                Fact::time("total time per step", context.per_step(context.total(events))),
+                Fact::time("total time of the collectives per step", context.per_step(context.total(events))),
                 Fact::time("shortest collective", self.latency),
-                Fact::time("host time per step", context.per_step(context.total(&merged.operators))),
+                Fact::time(
+                    "host time of the removed operators per step",
+                    context.per_step(context.total(&merged.operators)),
+                ),
             ],
             gain_estimate: GainEstimate::Range(
                 merged.likely_edits(context)?,

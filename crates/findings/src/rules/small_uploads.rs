@@ -129,7 +129,7 @@ fn candidate(
         facts: vec![
             Fact::count("copies", copies.len()),
             Fact { name: "copies per step", value: copies_per_step, unit: Unit::None },
-            Fact::time("host time per step", context.per_step(context.total(&to))),
+            Fact::time("host time of the copies per step", context.per_step(context.total(&to))),
         ],
         events: copies,
         kind: None,

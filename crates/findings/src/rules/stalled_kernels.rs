@@ -93,7 +93,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, kernels: Vec<EventId>) -> Op
                 value: stalled,
                 unit: Unit::Percent,
             },
-            Fact { name: "share of GPU time", value: share, unit: Unit::Percent },
+            Fact { name: "share of the kernel in GPU time", value: share, unit: Unit::Percent },
             Fact::count("calls", kernels.len()),
         ],
         events: kernels,

@@ -148,7 +148,7 @@ fn candidate(
                 context.per_step(context.total(&calls)),
             ),
             Fact {
-                name: "share of the critical path",
+                name: "share of the critical path in allocation calls",
                 value: context.percent(context.path_inside(&calls).iter().sum()),
                 unit: Unit::Percent,
             },

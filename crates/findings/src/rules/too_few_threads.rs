@@ -153,7 +153,7 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
         place: context.place(longest),
         facts: vec![
             Fact::count("operators", large.all.len()),
-            Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
+            Fact { name: "share of the critical path in the reported operators", value: share, unit: Unit::Percent },
             Fact {
                 name: "mean number of processors used while the reported operators run",
                 value: used,

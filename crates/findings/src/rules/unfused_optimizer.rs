@@ -132,8 +132,8 @@ fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: 
     let facts = vec![
         Fact::count("passes", passes / spans.len()),
         Fact::count("kernels", kernels.len()),
-        Fact::time("kernel time per step", context.per_step(context.total(&kernels))),
-        Fact::time("host time per step", context.per_step(context.total(spans))),
+        Fact::time("time of the optimizer's kernels per step", context.per_step(context.total(&kernels))),
+        Fact::time("host time of the optimizer per step", context.per_step(context.total(spans))),
     ];
     let title = format!(
         "Unfused optimizer: {} makes {} passes over all parameters and launches {} kernels{}, mean {:.1} µs each",
@@ -183,7 +183,7 @@ fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Ca
         Fact::count("operators", operators.len()),
         Fact::count("parameters", parameters / spans.len().max(1)),
         Fact::time("median operator duration", median),
-        Fact::time("operator time per step", context.per_step(context.total(&operators))),
+        Fact::time("time of the optimizer's operators per step", context.per_step(context.total(&operators))),
         Fact::time("optimizer time including Python per step", context.per_step(context.total(spans))),
     ];
     let title = format!(
@@ -240,8 +240,8 @@ fn on_gpu(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: Vec
     let facts = vec![
         Fact::count("kernels", kernels.len()),
         Fact::count("calls", spans.len()),
-        Fact::time("kernel time per step", context.per_step(context.total(&kernels))),
-        Fact::time("host time per step", context.per_step(context.total(spans))),
+        Fact::time("time of the optimizer's kernels per step", context.per_step(context.total(&kernels))),
+        Fact::time("host time of the optimizer per step", context.per_step(context.total(spans))),
     ];
     let title = format!(
         "Unfused optimizer: {} launches {per_call:.0} kernels{}, mean {:.1} µs each",

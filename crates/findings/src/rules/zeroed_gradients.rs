@@ -71,12 +71,12 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
     let mut facts = vec![
         Fact::count("operators", operators.len()),
         Fact::count("calls", calls.len()),
-        Fact::time("host time per step", context.per_step(context.total(&operators))),
+        Fact::time("host time of the zeroing operators per step", context.per_step(context.total(&operators))),
     ];
     if !kernels.is_empty() {
-        facts.push(Fact::time("kernel time per step", context.per_step(context.total(&kernels))));
+        facts.push(Fact::time("time of the zeroing kernels per step", context.per_step(context.total(&kernels))));
         facts.push(Fact::time(
-            "time of kernels that add to zeroed gradients, per step",
+            "time of kernels that add to zeroed gradients per step",
             context.per_step(context.total(&sum_kernels)),
         ));
     }

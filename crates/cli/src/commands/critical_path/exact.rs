@@ -105,7 +105,9 @@ pub(in crate::commands) fn window(
     }
     let (first, last) = instance.map_or((0, 0), |r| (r.first, r.last));
     let number = |n: i64| {
-        usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, so {n} is not an instance")))
+        usize::try_from(n).map_err(|_| {
+            wrong_use(format!("the events that match --annotation are numbered from 0, so none has the number {n}"))
+        })
     };
     let instances = (number(first)?, number(last)?);
     let choice = WindowChoice::Annotation { text: annotation.to_owned(), instances };

@@ -149,7 +149,7 @@ impl Condition {
             (Some((change, verdict)), _) => Outcome::Held(self.words(diff, change, verdict)),
             (None, Some((change, verdict))) => {
                 let increase = self.words(diff, change, verdict);
-                Outcome::Within(format!("{increase}; this increase is excluded from the condition"))
+                Outcome::Within(format!("{increase}; this increase alone does not make the condition hold"))
             }
             (None, None) => Outcome::Passed,
         })
@@ -293,9 +293,9 @@ impl Condition {
             return match verdict {
                 Verdict::OnlyAfter => format!("{text}: {subject} is new"),
                 Verdict::Noise if !self.is_called_more(diff, change) => {
-                    format!("{text}: {subject} has no recorded time in A, and its time in B may be noise")
+                    format!("{text}: {subject} takes time only in B, not in A; this time may be noise")
                 }
-                _ => format!("{text}: {subject} has no recorded time in A"),
+                _ => format!("{text}: {subject} takes time only in B, not in A"),
             };
         };
         let ends = change.interval_ns.and_then(|(low, high)| Some((change.percent_of(low)?, change.percent_of(high)?)));

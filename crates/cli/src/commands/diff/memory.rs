@@ -82,16 +82,16 @@ fn sentences(peaks: &stackline_model::Table) -> String {
         let (before, after) = match (before, after) {
             (Some(before), Some(after)) => (before, after),
             (None, Some(only)) => {
-                return format!("{device}: A has no memory of this device; the peak is {} in B\n", bytes(only));
+                return format!("{device}: A has no memory of this device; the memory peak is {} in B\n", bytes(only));
             }
             (Some(only), None) => {
-                return format!("{device}: the peak is {} in A; B has no memory of this device\n", bytes(only));
+                return format!("{device}: the memory peak is {} in A; B has no memory of this device\n", bytes(only));
             }
             (None, None) => return String::new(),
         };
         let sign = if after < before { "-" } else { "+" };
         let change = bytes(after.abs_diff(before));
-        format!("{device}: the peak is {} in A and {} in B ({sign}{change})\n", bytes(before), bytes(after))
+        format!("{device}: the memory peak is {} in A and {} in B ({sign}{change})\n", bytes(before), bytes(after))
     };
     rows.map(sentence).collect()
 }

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
 fn incomplete(opened: &OpenedSides) -> Option<String> {
     let runs = opened.before.iter().chain(&opened.after).flatten();
     if let Some(empty) = runs.into_iter().find(|profile| profile.units() == 0) {
-        return Some(format!("{} has no events with a duration", empty.name));
+        return Some(format!("{} has no events with a duration, so its times cannot be compared", empty.name));
     }
     incomplete_part(&opened.infos, opened.reports.iter())
 }
@@ -111,7 +111,7 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf])> {
     };
     let stdin = |paths: &[PathBuf]| paths.iter().filter(|path| *path == Path::new("-")).count();
     if stdin(sides.0) + stdin(sides.1) > 1 {
-        return Err(wrong_use("standard input (-) can be read only once"));
+        return Err(wrong_use("standard input (-) can be read only once; give it for only one run"));
     }
     Ok(sides)
 }

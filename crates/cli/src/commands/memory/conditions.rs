@@ -122,15 +122,15 @@ impl Condition {
                     let waste = if judged.guesses { peak.perhaps_waste_percent() } else { peak.waste_percent() };
                     let (waste, device) = (waste.filter(|waste| *waste > limit)?, &peak.device);
                     Some(if judged.guesses {
-                        format!("{waste:.1} % of the peak of {device} may be wasted, and the limit is {limit} %")
+                        format!("{waste:.1} % of the memory peak of {device} may be wasted, and the limit is {limit} %")
                     } else {
-                        format!("{waste:.1} % of the peak of {device} is wasted, and the limit is {limit} %")
+                        format!("{waste:.1} % of the memory peak of {device} is wasted, and the limit is {limit} %")
                     })
                 })
             }
             Self::Peak(limit) => judged.peaks.iter().find(|peak| peak.bytes as f64 > limit).map(|peak| {
                 let (now, most) = distinguishable_sizes(peak.bytes, limit as u64);
-                format!("the peak of {} is {now}, and the limit is {most}", peak.device)
+                format!("the memory peak of {} is {now}, and the limit is {most}", peak.device)
             }),
             Self::PeakRise(limit) => rise(&|now, before| 100.0 * (now - before) > limit * before),
             Self::PeakMore(limit) => rise(&|now, before| now - before > limit),
@@ -149,11 +149,11 @@ fn peak_rise_reason(
     let Some(old) = before.get(device) else {
         let is_above = is_above(peak.bytes as f64, 0.0);
         return is_above
-            .then(|| format!("the peak of {device} is {now}; the baseline has no memory data of this device"));
+            .then(|| format!("the memory peak of {device} is {now}; the baseline has no memory data of this device"));
     };
     is_above(peak.bytes as f64, *old as f64).then(|| {
         let more = 100.0 * (peak.bytes as f64 - *old as f64) / (*old).max(1) as f64;
-        format!("the peak of {device} is {now}, {more:+.1} % relative to the baseline's {}", bytes(*old))
+        format!("the memory peak of {device} is {now}, {more:+.1} % relative to the baseline's {}", bytes(*old))
     })
 }
 

@@ -186,8 +186,8 @@ impl Judged {
 fn peak_change(peak: &DevicePeak, before: Option<u64>) -> String {
     let (device, now) = (&peak.device, bytes(peak.bytes));
     let Some(before) = before else {
-        return format!("The peak of {device} is {now}; the baseline has no memory data of this device.");
+        return format!("The memory peak of {device} is {now}; the baseline has no memory data of this device.");
     };
     let more = 100.0 * (peak.bytes as f64 - before as f64) / before.max(1) as f64;
-    format!("The peak of {device} is {now}, {more:+.1} % relative to the baseline's {}.", bytes(before))
+    format!("The memory peak of {device} is {now}, {more:+.1} % relative to the baseline's {}.", bytes(before))
 }

@@ -148,8 +148,12 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
         let peaks = tables::named_peaks(trace, args.peaks());
         let peak = peaks.iter().find(|peak| peak.name.eq_ignore_ascii_case(name));
         let names: Vec<&str> = peaks.iter().map(|peak| peak.name.as_str()).collect();
-        let none =
-            || wrong_use(format!("no peak {name:?}; the peaks are: {} (--peaks N finds more)", names.join(", ")));
+        let none = || {
+            wrong_use(format!(
+                "no memory peak has the name {name:?}; the peaks are: {} (--peaks N finds more)",
+                names.join(", ")
+            ))
+        };
         return Ok(Some(vec![tables::alive_table(trace, peak.ok_or_else(none)?)]));
     }
     if args.curve {
@@ -168,7 +172,7 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
     }
     let none = |number| {
         wrong_use(match analysis.ranked.len() {
-            0 => format!("--apply {number}: the input gives no suggestions"),
+            0 => format!("--apply {number}: no change that saves memory is suggested for this input"),
             count => format!("--apply {number}: no suggestion has this number; the numbers are 1 to {count}"),
         })
     };

@@ -192,7 +192,7 @@ fn head(session: &Session<'_>, (content, are_inferred): (&Content, bool), length
         }
     }
     for (code, count) in problems.into_iter().take(PROBLEMS) {
-        let _ = writeln!(out, "Read report: problem {code}, count {count}");
+        let _ = writeln!(out, "Problem when reading the trace: {code}, count {count}");
     }
 }
 
@@ -247,7 +247,7 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
         out.push_str("A step of this list ends with its GPU work; a step of \"Steps\" above ends with its CPU span.\n");
     }
     if let Some(ns) = found.between_ns {
-        let _ = writeln!(out, "The step time includes {} between steps.", human::duration(ns));
+        let _ = writeln!(out, "The step time includes {} of time between steps.", human::duration(ns));
     }
     for (at, finding) in listed(&found.findings, lengths.lines.min(FINDINGS)) {
         let on = ranks_with(found, finding).map_or_else(String::new, |ranks| format!("; {ranks}"));

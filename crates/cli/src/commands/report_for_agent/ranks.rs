@@ -55,8 +55,8 @@ pub(super) fn gpu_time(time: &Table, out: &mut String) {
     }
     let whole: f64 = windows.values().sum();
     let window_text = match windows.len() {
-        1 => "(% of the GPU's window)".to_owned(),
-        count => format!("(% of the windows of {count} GPUs combined; in parentheses: lowest and highest GPU)"),
+        1 => "(% of the analyzed time of the GPU)".to_owned(),
+        count => format!("(% of the analyzed time of {count} GPUs combined; in parentheses: lowest and highest GPU)"),
     };
     let _ = writeln!(out, "\nGPU time by category {window_text}:");
     for (category, times) in &categories {
@@ -126,7 +126,9 @@ mod tests {
         out.clear();
         gpu_time(&one, &mut out);
         assert!(
-            out.ends_with("(% of the GPU's window):\n- computation 25.0 %, 25 ns\n- memory 75.0 %, 75 ns\n"),
+            out.ends_with(
+                "(% of the analyzed time of the GPU):\n- computation 25.0 %, 25 ns\n- memory 75.0 %, 75 ns\n"
+            ),
             "{out}"
         );
     }

@@ -310,9 +310,9 @@ impl Applier<'_, '_> {
         );
         self.notes.push(match gaps.iter().any(|gap| gap.has_unsampled_wait) {
             true => format!(
-                "{note}. In some gaps the thread waited and was not sampled. The prediction divides these waits among \
-                 all calls of the gap in proportion to their samples. The lower bound counts the waits for the other \
-                 calls, the upper bound for the selected calls"
+                "{note}. In some gaps, the thread waited and was not sampled. The prediction divides these waits among \
+                 all calls of the gap in proportion to their samples. The lower bound assigns the waits to the other \
+                 calls, the upper bound to the selected calls"
             ),
             false => note,
         });

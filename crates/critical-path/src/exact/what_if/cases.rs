@@ -68,8 +68,8 @@ impl<'e> Cases<'e> {
         let likely = of_case(Case::Likely);
         if likely.is_empty() {
             let text = edits[0].to_string();
-            let reason = "edits that begin with `case N:`, `lower:` or `upper:` change only the bounds; also give an \
-                          edit without such a beginning, whose gain is predicted"
+            let reason = "edits that begin with `case N:`, `lower:` or `upper:` change only the bounds of the gain; \
+                          also give an edit without such a beginning, whose gain is predicted"
                 .to_owned();
             return Err(CriticalPathError::RefusedEdit { text, reason });
         }
@@ -144,8 +144,8 @@ impl WhatIf<'_, '_> {
                 Ok(gain) => gain,
                 Err(error) => {
                     found.notes.push(format!(
-                        "the bounds do not cover the edits that begin with '{case}…', because these edits could not be \
-                         simulated: {error}"
+                        "the bounds of the gain do not cover the edits that begin with '{case}…', because these edits \
+                         could not be simulated: {error}"
                     ));
                     continue;
                 }

@@ -81,10 +81,13 @@ impl WhatIf<'_, '_> {
         let (category, more) = (category.name(), in_ms(more));
         Some(match most.filter(|(more, _)| *more > 0) {
             Some((_, name)) => format!(
-                "{text}. The critical path with the edits contains {more} more of the cause '{category}', mostly in {}",
+                "{text}. The critical path with the edits contains {more} more time of the category '{category}', \
+                 mostly in {}",
                 shorten_name(name)
             ),
-            None => format!("{text}. The critical path with the edits contains {more} more of the cause '{category}'"),
+            None => format!(
+                "{text}. The critical path with the edits contains {more} more time of the category '{category}'"
+            ),
         })
     }
 

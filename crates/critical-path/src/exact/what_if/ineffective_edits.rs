@@ -73,7 +73,9 @@ impl Applier<'_, '_> {
             match (edit.action, &selector.target) {
                 (Action::Scale(1.0), _) => "a factor of 1 does not change the time",
                 (Action::Overlap, _) => "no GPU work waits for the selected collectives",
-                (_, Target::Categories(_)) => "no time of this category delays other work",
+                (_, Target::Categories(_)) => {
+                    "none of the selected critical-path categories has time that delays other work"
+                }
                 (Action::SetNs(_), Target::Names(NameKind::Kernel | NameKind::Collective, _) | Target::Stream(_)) => {
                     "the selected events already have this duration"
                 }

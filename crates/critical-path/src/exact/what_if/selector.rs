@@ -190,7 +190,7 @@ fn category(text: &str) -> Result<Target, String> {
     let found: Vec<Category> = known.iter().copied().filter(|c| pattern.matches(c.name())).collect();
     if found.is_empty() {
         let names: Vec<&str> = known.into_iter().map(Category::name).collect();
-        return Err(format!("unknown category; the categories are {}", names.join(", ")));
+        return Err(format!("unknown category of critical-path time; the categories are {}", names.join(", ")));
     }
     Ok(Target::Categories(found))
 }
@@ -203,7 +203,7 @@ fn pattern(what: NameKind, text: &str) -> Result<Pattern, String> {
         return Pattern::parse(text);
     }
     if text.is_empty() {
-        return Err("the name is missing; write * for all names".to_owned());
+        return Err("the name after the colon is missing; write * for all names".to_owned());
     }
     let has_star = text.contains(['*', '?']);
     Ok(match what {

@@ -234,7 +234,7 @@ mod tests {
         // Averaging of weights, or work after the loop.
         let (multiple, other) = (found(500), found(507));
         assert_eq!((multiple.step_ns, other.step_ns), (140 * MS as i64, 100 * MS as i64));
-        let may = "train.py:26 in main may run after the loop instead of in each step: 40.00 ms";
+        let may = "train.py:26 in main may run after the step loop instead of in each step: 40.00 ms";
         assert!(is_noted(&multiple, may) && !is_noted(&other, "may run after"), "{:?}", multiple.notes);
     }
 
@@ -269,7 +269,7 @@ mod tests {
         let found = made.found();
         assert_eq!(found.step_ns, 129 * MS as i64);
         assert!(
-            is_noted(&found, "train.py:26 in main may run after the loop instead of in each step: 29.00 ms"),
+            is_noted(&found, "train.py:26 in main may run after the step loop instead of in each step: 29.00 ms"),
             "{:?}",
             found.notes
         );

@@ -62,10 +62,14 @@ pub(super) fn confidence(time: Time) -> Confidence {
 
 /// Facts on a finding's time: share of the thread, time per step, waits and samples.
 pub(super) fn facts(context: &CallRuleContext<'_>, time: Time) -> Vec<Fact> {
-    let share = Fact { name: "share of the thread's time", value: context.percent(time.ns), unit: Unit::Percent };
+    let share = Fact {
+        name: "share of the reported code in the thread's time",
+        value: context.percent(time.ns),
+        unit: Unit::Percent,
+    };
     let samples = Fact { name: "samples", value: time.samples as f64, unit: Unit::None };
-    let waiting = Fact::time("wait time per step", context.per_step(time.waits_ns));
-    let mut facts = vec![share, Fact::time("total time per step", context.per_step(time.ns))];
+    let waiting = Fact::time("wait time of the reported code per step", context.per_step(time.waits_ns));
+    let mut facts = vec![share, Fact::time("total time of the reported code per step", context.per_step(time.ns))];
     facts.extend((time.waits_ns > 0 && time.waits_ns < time.ns).then_some(waiting));
     facts.extend((time.samples > 0).then_some(samples));
     facts

@@ -114,8 +114,8 @@ fn copies_candidate(
         place,
         facts: vec![
             Fact::count("copies", usize::try_from(all.calls).unwrap_or(usize::MAX)),
-            Fact { name: "share of the thread's time", value: share, unit: Unit::Percent },
-            Fact::time("total time per step", context.per_step(all.ns)),
+            Fact { name: "share of the copies in the thread's time", value: share, unit: Unit::Percent },
+            Fact::time("total time of the copies per step", context.per_step(all.ns)),
         ],
         kind: None,
         confidence: Confidence::Medium,

@@ -405,8 +405,8 @@ fn maybe_after_note(context: &CallRuleContext<'_>) -> Option<String> {
     let (place, time) = (place.text(), duration(context.per_step(all)));
     let code = if lines.len() > 1 { format!("{place} and the following lines of the file") } else { place };
     Some(format!(
-        "{code} may run after the loop instead of in each step: {time} per step. Call counts do not show where the \
-         code runs; `stackline record --mode trace` records each call"
+        "{code} may run after the step loop instead of in each step: {time} per step. Call counts do not show where \
+         the code runs; `stackline record --mode trace` records each call"
     ))
 }
 

@@ -251,7 +251,7 @@ fn loop_candidate(context: &CallRuleContext<'_>, lines: &[Line], python: Time) -
         place: place.clone(),
         facts: vec![
             Fact::count("operators", usize::try_from(calls).unwrap_or(usize::MAX)),
-            Fact { name: "share of the thread's time", value: share, unit: Unit::Percent },
+            Fact { name: "share of the loop in the thread's time", value: share, unit: Unit::Percent },
             Fact::time("time of the small operators and of their backward operators per step", context.per_step(ns)),
             Fact::time("Python time between operators per step", context.per_step(python.ns)),
         ],
