@@ -140,7 +140,7 @@ fn candidate(
             Fact::count("kernels", removable.len()),
             Fact::time("total time of the elementwise kernels per step", context.per_step(context.total(&removable))),
             Fact::time(
-                "time of operators that launch only removable kernels, per step",
+                "time of operators that launch only removable kernels per step",
                 context.per_step(context.total(&operators)),
             ),
             Fact::count("compiled kernels", compiled.unwrap_or(0)),

@@ -245,7 +245,7 @@ fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
         facts: vec![
             Fact::count("operators", events.len()),
             Fact::count("backward operators", backward.len()),
-            Fact::time("time of the loop's small operators and of work between them, per step", context.per_step(ns)),
+            Fact::time("time of the loop's small operators and of work between them per step", context.per_step(ns)),
         ],
         place,
         events,

@@ -136,7 +136,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
                 value: pinned,
                 unit: stackline_model::Unit::None,
             },
-            Fact::time("time of copies from pageable memory, per step", context.per_step(context.total(&copies))),
+            Fact::time("time of copies from pageable memory per step", context.per_step(context.total(&copies))),
         ],
         gain_estimate: GainEstimate::Range(edits(context, &copies, is / pinned)?, others),
         events: copies,

@@ -144,7 +144,7 @@ fn candidate(
         facts: vec![
             Fact::count("calls", calls.len()),
             Fact::time(
-                "time of driver calls that allocate or free memory, per step",
+                "time of driver calls that allocate or free memory per step",
                 context.per_step(context.total(&calls)),
             ),
             Fact {

@@ -119,7 +119,7 @@ fn candidate(
         facts: vec![
             Fact::count("softmax", calls.len()),
             Fact::count("kernels between the two matrix products of attention", between.len()),
-            Fact::time("time of kernels between the two matrix products of attention, per step", context.per_step(ns)),
+            Fact::time("time of kernels between the two matrix products of attention per step", context.per_step(ns)),
         ],
         events: between,
         kind: None,

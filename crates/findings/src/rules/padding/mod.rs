@@ -141,7 +141,7 @@ fn candidate(context: &RuleContext<'_>, padded: &Padded) -> Option<Candidate> {
             percent("padding", padding),
             percent("padding that remains if sequences are sorted by length", 1.0 - unpadded.linear / sorted.linear),
             Fact::count("operators on padded batches", operators.all().len()),
-            Fact::time("time of operators on padded batches, per step", context.per_step(context.total(&work.all()))),
+            Fact::time("time of operators on padded batches per step", context.per_step(context.total(&work.all()))),
         ],
         gain_estimate,
         events: padded.calls.clone(),
