@@ -78,11 +78,11 @@ fn syntax_errors_have_positions() {
     );
     assert_eq!(
         error("w e"),
-        "line 1, column 3: synchronization event `e` is not recorded yet; record it first with: e e"
+        "line 1, column 3: the wait uses event `e`, which no earlier statement records; put the statement `e e` before it"
     );
     assert_eq!(
         error("q x"),
-        "line 1, column 1: unknown statement `q`; use a, o, f, s, h, d, c, k, e, w, y, device or end"
+        "line 1, column 1: unknown memory-text statement `q`; docs/formats/memory-text.md lists all statements"
     );
     assert_eq!(error("a x 8 color=red"), "line 1, column 7: unknown option `color`");
     assert_eq!(

@@ -37,7 +37,7 @@ impl Moment {
         self.clock.copy_from_slice(&other.clock);
     }
 
-    /// Make the set of calls empty.
+    /// Empty the set of calls that happened before, when a new write or another object takes its entry.
     fn clear(&mut self) {
         self.waves = 0;
         self.clock.fill(0);

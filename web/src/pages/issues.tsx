@@ -318,7 +318,7 @@ function NoProblem({ row }: { row: Row }) {
   return (
     <details>
       <summary>Ignore this finding</summary>
-      <p>Each of the following entries hides the finding in <code>stackline findings</code>:</p>
+      <p>To hide this finding in <code>stackline findings</code>, use one of these:</p>
       <ul>
         {row.file && row.line && (
           <li>

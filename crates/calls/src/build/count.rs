@@ -1,4 +1,5 @@
-//! Metric values of a calling context tree's nodes, each with the number of calls of the node's frame.
+//! Values of the selected metric and numbers of calls by node and thread of a finished calling context tree, from which
+//! the rows of a view are built.
 
 use super::{Builder, PathOfValue};
 use crate::phases::Phases;

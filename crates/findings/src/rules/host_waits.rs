@@ -99,7 +99,7 @@ pub(super) const RULE: Rule = Rule {
             ("data = fetch(url)", "data = pending.result()\npending = pool.submit(fetch, next_url)"),
         ),
         AdviceVariant::for_all(
-            "programs whose ranks wait for each other",
+            "distributed programs in which a rank waits for a slower rank",
             CandidateKind::OtherRanks,
             "Inspect the rank that arrives last: pass the folder with the traces of all ranks. The findings then name \
              that rank (SL040), or the cause of its delay. The waiting rank itself needs no fix.",

@@ -257,7 +257,7 @@ pub(super) const NON_UNIFORM_ACCESS: Rule = Rule {
     ),
     cost: "the program has two objects instead of one",
     needs: BYTES,
-    false_positives: "With other inputs, kernels may access other bytes more often. Then the finding is wrong.",
+    false_positives: "The finding is wrong if, with other inputs, kernels access other bytes of the object more often.",
     settings: &[Setting {
         name: "variation",
         default: 20.0,

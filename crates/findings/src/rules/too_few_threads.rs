@@ -50,8 +50,8 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 15.0,
             range: (0.0, 100.0),
-            about: "report only if operators of at least `mean_us` on one thread take at least this percentage of the \
-                critical path",
+            about: "report only if operators that use one CPU thread and last at least `mean_us` take at least this \
+                percentage of the critical path",
         },
         Setting {
             name: "used",

@@ -152,7 +152,9 @@ impl Reader {
             }
             "end" => self.trace.saw_end = true,
             other => {
-                let what = format!("unknown statement `{other}`; use a, o, f, s, h, d, c, k, e, w, y, device or end");
+                let what = format!(
+                    "unknown memory-text statement `{other}`; docs/formats/memory-text.md lists all statements"
+                );
                 return self.error(1, what);
             }
         }
@@ -380,7 +382,9 @@ impl Reader {
         let name = if what == "y" { String::new() } else { self.word("expected a synchronization event")? };
         let waited = self.events.get(&name).copied();
         if what == "w" && waited.is_none() {
-            let why = format!("synchronization event `{name}` is not recorded yet; record it first with: e {name}");
+            let why = format!(
+                "the wait uses event `{name}`, which no earlier statement records; put the statement `e {name}` before it"
+            );
             return self.error(1, why);
         }
         let options = self.options()?;
