@@ -80,8 +80,8 @@ pub fn call_path(thread: &Thread, sources: Sources) -> Vec<PathFrame> {
     path
 }
 
-/// Native frames of the calling thread in segments between operators, each with the range of `thread.open` that it
-/// called. Segments are outermost first, frames of a segment innermost first.
+/// Addresses of the calling thread's native frames in segments between operators, each with the range of `thread.open`
+/// that it called. Segments are outermost first, frames of a segment innermost first.
 pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec<(Range<usize>, Vec<usize>)> {
     let at = Registers::here();
     let Ok(mut walker) = thread.walker.try_borrow_mut() else { return Vec::new() };

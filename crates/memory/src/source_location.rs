@@ -44,7 +44,7 @@ fn is_python(trace: &MemoryTrace, frame: &Frame) -> bool {
     frame.file_text(&trace.strings).ends_with(".py")
 }
 
-/// Text of a frame: `train.py:88 step`, or only its function without a file.
+/// Text of a frame, with the recorded path of its file: `/w/train.py:88 step`, or only its function without a file.
 fn frame_text(trace: &MemoryTrace, frame: &Frame) -> String {
     let (function, file) = (frame.function_text(&trace.strings), frame.file_text(&trace.strings));
     match (file, frame.line().unwrap_or(0)) {

@@ -119,7 +119,8 @@ impl Frames {
         Some((frame, SpanFrame::Template))
     }
 
-    /// Id of the frame that folded span names share, named by their template or [`OTHER_NAMES`].
+    /// Id of the frame that spans with numbers in their names share. `name`: the template of their names, or
+    /// [`OTHER_NAMES`].
     fn folded(&mut self, name: &str) -> u32 {
         let name = self.text(name);
         self.frame(FrameKey::FoldedSpan { name })

@@ -85,7 +85,8 @@ const FORWARD: [&str; 2] = [".forward", ": forward"];
 /// Spans of one name, with the time of each on the critical path in ns.
 type Group = Vec<(EventId, i64)>;
 
-/// Find code ranges on the critical path with much more host time than GPU time, one candidate per name.
+/// Find functions, modules and annotated ranges on the critical path with much more host time than GPU time, one
+/// candidate per name.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     // Some recordings have GPU calls but no GPU times.

@@ -112,7 +112,7 @@ impl Plan {
         plan
     }
 
-    /// Append the node at position `at` with its edges. `capacity`: per node, another node that may delay it.
+    /// Append the node at position `at` with its edges. `capacity`: per node, one that delays it only after edits.
     fn add_node(&mut self, graph: &ActivityGraph, at: u32, capacity: &FxHashMap<u32, u32>) {
         let node = self.node[at as usize];
         let start = graph.start[node as usize];
