@@ -95,8 +95,9 @@ impl Session {
         }
     }
 
-    /// Undo the provisional end of the stream, which was written before an `exec` that failed, unless another thread holds
-    /// the stream: that thread undoes the end after its own write. Never waits, because the caller may hold Python's lock.
+    /// Undo the provisional end of the stream, which was written before an `exec` that failed, unless another thread
+    /// holds the stream: that thread undoes the end after its own write. Never waits, because the caller may hold
+    /// Python's lock.
     fn retract_end(&self) {
         if let Ok(mut stream) = self.stream.try_lock()
             && let Some(stream) = stream.as_mut()
