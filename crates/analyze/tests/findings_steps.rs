@@ -119,7 +119,7 @@ fn titles_without_steps() {
         "{}",
         text(&found)
     );
-    assert!(found[0].facts.iter().any(|fact| fact.name == "kernel time"), "{:?}", found[0].facts);
+    assert!(found[0].facts.iter().any(|fact| fact.name == "time of the zeroing kernels"), "{:?}", found[0].facts);
     let reads = program.found("SL004");
     assert!(reads[0].title.ends_with("waits for the GPU 2 times"), "{}", text(&reads));
 }

@@ -263,7 +263,7 @@ fn inferred_findings_count_on_request() {
     let (code, _, error) = case.run(&["memory", "host.memory", "--fail-on", "waste>10%", "--fail-on-guesses"]);
     assert_eq!(code, Some(4), "{error}");
     assert!(
-        error.contains("50.0 % of the peak of cpu may be wasted") && !error.contains("of low confidence"),
+        error.contains("50.0 % of the memory peak of cpu may be wasted") && !error.contains("of low confidence"),
         "{error}"
     );
     let (code, ..) = case.run(&["memory", "host.memory", "--fail-on", "waste>99%", "--fail-on-guesses"]);

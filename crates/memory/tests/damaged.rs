@@ -90,7 +90,10 @@ fn impossible_segments_are_counted() {
     assert_eq!(left_out(&with(&[changed("address", json!(-1))]), "the end address of the segment"), (MIB, 20 * MIB));
     assert_eq!(left_out(&with(&[sound()]), "a duplicate"), (MIB, 20 * MIB));
     assert_eq!(left_out(&with(&[segment(19 * MIB, &[])]), "overlaps another one"), (MIB, 20 * MIB));
-    assert_eq!(left_out(&with(&[changed("blocks", json!({"a": 1}))]), "the key blocks is not a list"), (MIB, 40 * MIB));
+    assert_eq!(
+        left_out(&with(&[changed("blocks", json!({"a": 1}))]), "the value of the snapshot's key blocks is not a list"),
+        (MIB, 40 * MIB)
+    );
     // The same place on another device is another place.
     let mut other = sound();
     other["device"] = json!(1);
@@ -127,10 +130,13 @@ fn failed_first_requests_list_preexisting_objects() {
 #[test]
 fn parts_of_another_form_and_events_with_such_sizes_are_counted() {
     let trace = read(&json!({"device_traces": {"0": []}, "segments": [sound()]}));
-    assert_eq!(counted(&trace, "damaged_memory_event"), (1, "the value of the key device_traces is not a list"));
+    assert_eq!(
+        counted(&trace, "damaged_memory_event"),
+        (1, "the value of the snapshot's key device_traces is not a list")
+    );
     let trace = read(&json!({"device_traces": [{"0": []}], "segments": {"0": sound()}}));
     assert_eq!(counted(&trace, "damaged_memory_event"), (1, "the allocator events of a device are not a list"));
-    assert_eq!(counted(&trace, "damaged_segment"), (1, "the value of the key segments is not a list"));
+    assert_eq!(counted(&trace, "damaged_segment"), (1, "the value of the snapshot's key segments is not a list"));
     let event = |action: &str, addr: u64, size: Value| json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": 1, "frames": []});
     let events = [
         event("alloc", 4096, json!(-8)),

@@ -244,9 +244,9 @@ fn versioned_fingerprint(lines: usize, first_line: u32, version: u32) -> u64 {
 
 /// Fingerprint of a code object without a version number (3.10 and 3.11), from addresses and contents.
 ///
-/// It contains the addresses of the line table, the name and the file name. It also contains the first line, the hash of
-/// the short name, and the length and first eight bytes of the line table. Addresses alone are not sufficient: code that
-/// is compiled repeatedly gets the same addresses for functions with different names and lines.
+/// The fingerprint contains the addresses of the line table, the name and the file name. Further parts are the first
+/// line, the hash of the short name, and the length and first eight bytes of the line table. Addresses alone are not
+/// sufficient: code that is compiled repeatedly gets the same addresses for functions with different names and lines.
 #[inline(always)]
 fn unversioned_fingerprint(
     [lines, name, file]: [usize; 3],
