@@ -187,10 +187,7 @@ fn gate_fails_only_for_significant_changes() {
     assert_eq!(code(&[&slow, &fast, "--fail-on", "step>3%"]).0, 0, "faster is no fault");
     let again = case.trace("again.json", (3, false));
     let (status, message) = code(&[&fast, &again, "--fail-on", "step>0%"]);
-    assert!(
-        status == 0 && (message.is_empty() || message.contains("this increase alone does not make the condition hold")),
-        "{message}"
-    );
+    assert!(status == 0 && (message.is_empty() || message.contains("this increase alone")), "{message}");
     let (status, message) = code(&[&fast, &slow, "--fail-on", "op:aten::item>10%"]);
     assert!(status == 4 && message.contains("aten::item is new"), "{message}");
     let (status, message) = code(&[&fast, &slow, "--fail-on", "op:no such>10%"]);
@@ -241,10 +238,7 @@ fn single_steps_are_not_tested_but_may_fail_conditions() {
     );
     let output = run(&[&args[..], &["--significant"]].concat());
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        output.status.code() == Some(0) && message.contains("this increase alone does not make the condition hold"),
-        "{message}"
-    );
+    assert!(output.status.code() == Some(0) && message.contains("this increase alone"), "{message}");
 }
 
 #[test]
