@@ -163,8 +163,11 @@ fn memory_of_each_rank() {
         let peak = rows("memory", rank, "memory_peaks")[0]["bytes"].as_u64().unwrap();
         assert!((bytes..bytes + (1 << 20)).contains(&peak), "rank {rank}: {peak}");
         let found = rows("findings", rank, "findings");
-        let buffer = found.iter().find(|row| row["file"].as_str().is_some_and(|file| file.ends_with("rank_memory.py")));
-        let gain = buffer.and_then(|row| row["gain_bytes"].as_u64());
+        // On a busy machine, a rank may have a finding on time at the same file.
+        let is_buffer = |row: &&serde_json::Value| {
+            row["file"].as_str().is_some_and(|file| file.ends_with("rank_memory.py")) && !row["gain_bytes"].is_null()
+        };
+        let gain = found.iter().find(is_buffer).and_then(|row| row["gain_bytes"].as_u64());
         assert_eq!(gain, Some(bytes), "rank {rank}: {found:?}");
     }
     let missing = stackline(&["memory", run, "--rank", "2"]).output().unwrap();

@@ -146,7 +146,7 @@ fn parts_of_another_form_and_events_with_such_sizes_are_counted() {
     ];
     let trace = read(&json!({"device_traces": [events], "segments": []}));
     let (count, example) = counted(&trace, "damaged_memory_event");
-    assert_eq!((count, example), (3, "event \"alloc\" without an address, or with an impossible size"));
+    assert_eq!((count, example), (3, "allocator event \"alloc\" without an address, or with an impossible size"));
     assert_eq!(curves(&trace)[0].peak().bytes, 512);
 }
 
