@@ -120,8 +120,8 @@ class AnalysisMethods(ABC):
         return self.table("samples", steps=steps, rank=rank, whole=whole)
 
     def logical_parents(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Logical parents: launch calls, forward operators and senders of work to other threads, which do not enclose
-        their events on the same thread or stream; with evidence."""
+        """Logical parents: events that cause an event without enclosing it (launch calls, forward operators, senders
+        of work to other threads), with evidence."""
         return self.table("logical_parents", steps=steps, rank=rank, whole=whole)
 
     def devices(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:

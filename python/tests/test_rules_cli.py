@@ -209,7 +209,7 @@ def test_small_gains_are_counted_by_rule(findings: Program) -> None:
         "@sl.rule(code='MY002')\ndef much():\n    sl.flag_issue(None, 'longer', gain=1e18)\n    sl.flag_issue(None, 'negative', gain=-5)\n"
     )
     rules = ["--rules", findings.write("my_rules.py", little)]
-    shown = findings(*rules).stdout
+    shown = " ".join(findings(*rules).stdout.split())
     assert "Omitted: 2 findings of rule MY001, whose gain is below --min-gain (--min-gain 0 shows all)." in shown
     document = findings.json(*rules)
     assert {row["title"] for row in document["not_listed"] if row["code"] == "MY001"} == {"little", "less"}
