@@ -244,7 +244,7 @@ test("the critical path of inferred steps is not labeled as that of the whole tr
     const main = page.locator("main");
     await open(page, url, "page=overview");
     expect(await main.innerText()).toContain("Critical path of the inferred steps");
-    expect(await main.innerText()).toContain("Steps inferred from a repeated pattern of 13 launches");
+    expect(await main.innerText()).toContain("Steps are inferred from a repeated pattern of 13 launches");
     await open(page, url, "page=overview&steps=whole");
     expect(await main.innerText()).toContain("Critical path of the whole trace");
     expect(await main.innerText()).not.toContain("Failed checks");

@@ -21,7 +21,7 @@ describe("selected part of the run", () => {
     await settled(page);
     const frames = () => page.locator("main tbody").innerText();
     expect(await frames()).not.toContain("imports");
-    expect(await page.locator(".filters").innerText()).toContain("from 6 steps (1 to 6)");
+    expect(await page.locator(".filters").innerText()).toContain("The run has 6 steps (1 to 6)");
     await page.getByRole("button", { name: "Whole run" }).click();
     await settled(page);
     expect(await frames()).toContain("imports");
