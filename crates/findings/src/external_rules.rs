@@ -382,7 +382,7 @@ fn parse_fact(external: &ExternalFact) -> Result<Fact<String>, String> {
     Ok(Fact { name: external.name.clone(), value: external.value, unit })
 }
 
-/// Find the value with the requested name; otherwise an error message that names the property and the known names.
+/// Find the value of a Python rule's finding by name, such as its unit; the error lists the known names.
 fn find_by_name<T: Copy>(all: &[T], name: fn(&T) -> &'static str, requested: &str, what: &str) -> Result<T, String> {
     all.iter().find(|one| name(one) == requested).copied().ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(name).collect();

@@ -193,7 +193,7 @@ struct Known {
 }
 
 impl FoldedNames {
-    /// Frame of a span name that is new to the thread, with [`FOLDED`] if many names share it.
+    /// Frame number of a span name that is new to the thread, with the bit [`FOLDED`] set if many names share the frame.
     #[cold]
     pub(crate) fn frame(&mut self, process: &Process, full: bool, name: &CStr) -> u32 {
         let varies = write_template(name.to_bytes(), &mut self.template);

@@ -359,7 +359,7 @@ impl Values {
         Some(true)
     }
 
-    /// Type of a node: list, tuple or dict.
+    /// Type of a node of a parsed pickle or JSON document: list, tuple or dict.
     pub(super) fn node_kind(&self, node: NodeId) -> NodeKind {
         self.nodes[node.0 as usize].kind()
     }

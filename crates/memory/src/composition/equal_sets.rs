@@ -11,7 +11,8 @@ use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
 use stackline_model::{MemoryObjectId, MemoryTrace};
 
-/// Find the purpose of objects that lines of the program allocated, if they form sets with the sizes of known sets.
+/// Find the purpose of objects that lines of the program allocated, if they form sets with the sizes of known sets, or
+/// of each other. Line, lifetime and the optimizer's step decide the purpose.
 pub(super) fn sets_of_program_lines(
     trace: &MemoryTrace,
     lifetimes: &Lifetimes<'_>,

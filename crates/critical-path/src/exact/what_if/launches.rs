@@ -12,7 +12,8 @@ use stackline_model::gpu_calls::CallKind;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 
 impl Applier<'_, '_> {
-    /// Fuse the kernels that each time range launches on its first stream into one kernel, in place of the first.
+    /// Fuse the kernels that each time range launches on its first stream into one kernel, in place of the first. The
+    /// error for ranges without such kernels names `selector`.
     pub(super) fn fuse(&mut self, ranges: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
         let mut types = NameTypes::new(self.exact.trace, RULES);
         let rows = &self.exact.trace.gpu;

@@ -334,7 +334,7 @@ impl Reader {
 
     /// Parse one accessed object: a live object's name, with optional byte ranges and evidence.
     fn part(&mut self) -> Result<Part, TextError> {
-        let name = self.word("expected the name of an object")?;
+        let name = self.word("expected the name of a memory object")?;
         let Some(object) = self.live.get(&name).copied() else { return self.not_alive(&name) };
         let mut part = Part { object, extent: None, ranges: Vec::new(), evidence: None };
         if self.take(&Token::Mark('[')) {

@@ -287,7 +287,8 @@ impl Writer<'_> {
         self.write_evidence(evidence);
     }
 
-    /// Write the accesses of a call as lists; `unsaid` is the extent of an access without byte ranges in the text.
+    /// Write the accesses of a call as lists of the memory text. `unsaid`: extent that readers assume for an access without
+    /// byte ranges, which is therefore left out.
     fn lists(&mut self, call: MemoryCallId, unsaid: AccessExtent) {
         let accesses = self.accesses(call);
         self.lists_of(&accesses, unsaid);
