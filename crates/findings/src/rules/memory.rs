@@ -56,7 +56,7 @@ pub(super) const EARLY_ALLOCATION: Rule = Rule {
                       that fill the object have changed by then. The change does not help if an additional allocation \
                       in the loop costs too much time for the saved bytes.",
     settings: &[kernels(
-        "report only objects with at least this many kernels (or operators) from the allocation to the first use",
+        "report an object only if at least this many kernels (or operators) run between its allocation and its first use",
     )],
     ..COMMON
 };
@@ -81,7 +81,7 @@ pub(super) const LATE_DEALLOCATION: Rule = Rule {
     false_positives: "Freeing the object earlier is wrong if code that was not recorded still uses it, such as a \
          kernel of an extension through its address.",
     settings: &[kernels(
-        "report only objects with at least this many kernels (or operators) between the last use and the free",
+        "report an object only if at least this many kernels (or operators) run between its last use and its free",
     )],
     ..COMMON
 };
@@ -188,7 +188,9 @@ pub(super) const TEMPORARY_IDLENESS: Rule = Rule {
          GB/s); recomputing the object takes the time of the operators",
     false_positives: "The change does not help if copying out and back takes longer than the object is idle. The \
         change is unsafe if other code keeps a pointer to the object.",
-    settings: &[kernels("report only objects with at least this many kernels (or operators) between two uses")],
+    settings: &[kernels(
+        "report an object only if at least this many kernels (or operators) run between two of its uses",
+    )],
     ..COMMON
 };
 

@@ -35,8 +35,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "the cost depends on the cause",
     false_positives: "Steps may differ by design: evaluation, checkpoints, inputs of different lengths. In a \
          recording, the rule estimates a gain only for a known cause of at least half of the additional time. The \
-         cause must also be more than random variation. A cause counts only if it occurs more often in the slow step \
-         than in any usual step, or is not host computation. An operator or function that is slower only once may have \
+         cause must occur more often in the slow step than in any usual step, or be something else than host \
+         computation. An operator or function that is slower only once may have \
          waited for a processor that another program used: a note reports it instead of a finding. A step lasts until \
          its GPU work ends. The first step of a trace never counts as slow, because it is a warm-up and starts with an \
          idle GPU. The last step of a process does not count either. It includes the end of the program or profile, \

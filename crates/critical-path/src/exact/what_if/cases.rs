@@ -143,9 +143,11 @@ impl WhatIf<'_, '_> {
             let (gain, counts) = match self.gain_of_list(measured, edits, stop) {
                 Ok(gain) => gain,
                 Err(error) => {
+                    let mark = case.to_string();
                     found.notes.push(format!(
-                        "the bounds of the gain do not cover the edits that begin with '{case}…', because these edits \
-                         could not be simulated: {error}"
+                        "the range of the gain leaves out an alternative ('{}' in the list of edits) that could not be \
+                         simulated: {error}",
+                        mark.trim_end_matches(": ")
                     ));
                     continue;
                 }

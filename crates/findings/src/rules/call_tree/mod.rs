@@ -403,7 +403,7 @@ fn maybe_after_note(context: &CallRuleContext<'_>) -> Option<String> {
     let first = lines.iter().find(|_| context.percent(all) >= MAYBE_AFTER_PERCENT && context.steps.count > 0)?;
     let place = context.place(context.tree.nodes.frame.get(first.index()).copied()?);
     let (place, time) = (place.text(), duration(context.per_step(all)));
-    let code = if lines.len() > 1 { format!("{place} and the following lines of the file") } else { place };
+    let code = if lines.len() > 1 { format!("the lines from {place} on") } else { place };
     Some(format!(
         "{code} may run after the step loop instead of in each step: {time} per step. Call counts do not show where \
          the code runs; `stackline record --mode trace` records each call"

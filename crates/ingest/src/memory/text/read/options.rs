@@ -97,11 +97,12 @@ impl Reader {
 
     /// Parse the name of the evidence of accesses, such as `operator-level`.
     pub(super) fn evidence(&mut self) -> Result<AccessEvidence, TextError> {
-        let name = self.word("expected the kind of evidence for the memory accesses")?;
+        let name = self
+            .word("expected how the memory accesses are known: instrumented, operator-level, may-access or opaque")?;
         match AccessEvidence::ALL.into_iter().find(|known| known.name() == name) {
             Some(evidence) => Ok(evidence),
             None => self
-                .error(1, format!("`{name}` is not evidence; use instrumented, operator-level, may-access or opaque")),
+                .error(1, format!("`{name}` does not say how the memory accesses are known; use instrumented, operator-level, may-access or opaque")),
         }
     }
 
