@@ -15,7 +15,7 @@ use stackline_findings::{StepTime, step_time};
 use stackline_model::{CallMetric, CallStats, CallingContextTree, Table, Trace, Unit};
 use stackline_present::json::Extra;
 use stackline_present::{calls as drawn, human, terminal};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Rows for people where they do not say.
@@ -322,8 +322,8 @@ pub(crate) fn processes(tree: &CallingContextTree) -> String {
 /// Longest duration in ns of a process that no other recorded process started; `None` if that of one is unknown, because
 /// it was killed: its children may have run for a much shorter time.
 fn duration(tree: &CallingContextTree) -> Option<u64> {
-    let is_recorded = |pid: u32| tree.processes.iter().any(|process| process.pid == pid);
-    let first = tree.processes.iter().filter(|p| p.parent_pid == p.pid || !is_recorded(p.parent_pid));
+    let recorded: BTreeSet<u32> = tree.processes.iter().map(|process| process.pid).collect();
+    let first = tree.processes.iter().filter(|p| p.parent_pid == p.pid || !recorded.contains(&p.parent_pid));
     // A program that another one replaced by exec has the same PID and no end.
     let mut by_pid: BTreeMap<u32, Option<u64>> = BTreeMap::new();
     for process in first {

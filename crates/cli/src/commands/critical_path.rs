@@ -190,14 +190,20 @@ pub(super) fn one_trace<'a>(session: &'a Session<'_>) -> Result<&'a Trace> {
     }
 }
 
+/// Instances of an annotation as method `hta` takes them.
 fn instances(range: Range) -> Result<Instances> {
+    let (first, last) = instance_numbers(range)?;
+    Ok(if first == last { Instances::One(first) } else { Instances::Range(first, last) })
+}
+
+/// First and last instance number of a range.
+fn instance_numbers(range: Range) -> Result<(usize, usize)> {
     let number = |n: i64| {
         usize::try_from(n).map_err(|_| {
             wrong_use(format!("the events that match --annotation are numbered from 0, so none has the number {n}"))
         })
     };
-    let (first, last) = (number(range.first)?, number(range.last)?);
-    Ok(if first == last { Instances::One(first) } else { Instances::Range(first, last) })
+    Ok((number(range.first)?, number(range.last)?))
 }
 
 /// Convert a critical-path error to one of wrong use if the request is at fault, or of unreadable input without usable

@@ -103,13 +103,7 @@ pub(in crate::commands) fn window(
             "--annotation cannot be combined with --steps or --whole, because each of them selects the window",
         ));
     }
-    let (first, last) = instance.map_or((0, 0), |r| (r.first, r.last));
-    let number = |n: i64| {
-        usize::try_from(n).map_err(|_| {
-            wrong_use(format!("the events that match --annotation are numbered from 0, so none has the number {n}"))
-        })
-    };
-    let instances = (number(first)?, number(last)?);
+    let instances = instance.map_or(Ok((0, 0)), super::instance_numbers)?;
     let choice = WindowChoice::Annotation { text: annotation.to_owned(), instances };
     Ok(StepSelection { choice, steps: 0, notes: Vec::new(), warm_ups: Vec::new(), is_default: false })
 }
