@@ -58,7 +58,7 @@ pub(super) const RULE: Rule = Rule {
         },
     ],
     advice_variants: &[AdviceVariant::for_all(
-        "programs that spend the time in the model",
+        "programs with this host code in the forward pass of the model",
         CandidateKind::InModel,
         "Shorten the host work of the model: compile it (torch.compile), and move code that does not depend on the \
          batch, such as masks and positions, from forward to __init__.",

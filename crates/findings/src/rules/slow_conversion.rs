@@ -26,8 +26,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "the change takes a few lines",
     false_positives: "No vectorized kernel can be used if the tensor is not contiguous. The setting `scale` is the \
          fraction of the time that the estimate assumes to remain.",
-    source: "DeepContext paper, table 3 (Llama 3); the default of `scale` was measured for conversions of equal size in both \
-         directions on H100 and MI300",
+    source: "DeepContext paper, table 3 (Llama 3). The default of the setting `scale` was measured with \
+         conversions of tensors of equal size, in both directions, on H100 and MI300",
     needs: &[Requirement::GpuWork],
     settings: &[
         Setting {

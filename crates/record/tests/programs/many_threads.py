@@ -11,8 +11,11 @@ LATER = 200
 def thread_checks():
     """Number of waits of the recorder's thread that searches for threads."""
     for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/status") as status:
-            lines = dict(line.rstrip("\n").split(":\t", 1) for line in status)
+        try:
+            with open(f"/proc/self/task/{task}/status") as status:
+                lines = dict(line.rstrip("\n").split(":\t", 1) for line in status)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # The thread ended after the list was made.
         if lines["Name"] == "stackline-cpu":
             return int(lines["voluntary_ctxt_switches"])
     raise SystemExit("no thread looks for threads")
