@@ -86,7 +86,7 @@ fn detect_by_head(head: &[u8]) -> Detected {
     }
 }
 
-/// Detect the format of an archive by its members. The search ends at the first known member without memory data.
+/// Detect if all known members of an archive are memory inputs, and count these; `Other` if a member is not.
 fn detect_archive(members: impl Iterator<Item = Detected>) -> Detected {
     let mut found = Detected::Unknown;
     let mut count = 0;

@@ -195,7 +195,7 @@ impl NativeCallTotals {
         number(py, self.values[0].sum)
     }
 
-    /// GPU time of an operator or phase in ns.
+    /// Total GPU time of this operator or phase in ns.
     #[getter]
     fn gpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.values[1].sum)

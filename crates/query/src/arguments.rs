@@ -55,8 +55,8 @@ impl Arguments {
         self.text(name)?.map_or(Ok(Vec::new()), |list| list.split(',').map(parse).collect())
     }
 
-    /// Parse the argument `steps` as a time range: `whole`, a step such as `5`, or steps such as `5..8`. Without it,
-    /// the default steps.
+    /// Parse the argument `steps` as a time range: `whole`, a step such as `5`, or steps such as `5..8` with
+    /// both ends included. Without it, the default steps.
     pub(crate) fn part(&self) -> Result<TimeRange, QueryError> {
         const NAME: &str = "steps";
         let Some(text) = self.text(NAME)? else { return Ok(TimeRange::Chosen) };

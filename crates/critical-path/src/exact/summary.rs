@@ -221,7 +221,8 @@ fn join_short(runs: &[Run], least: i64) -> Vec<Run> {
     joined
 }
 
-/// Event that determines the location of a segment: for GPU work, its launch; none in gaps.
+/// Event that determines the location of a segment: for GPU work, the operator or call that launched it; for host work,
+/// the innermost operator, else the Python frame, else the event itself; none in gaps.
 fn owner(exact: &Exact<'_>, segment: &MergedSegment) -> EventId {
     let trace = exact.trace;
     let inner = match segment.event.some().and_then(|e| trace.gpu_operation(e)) {

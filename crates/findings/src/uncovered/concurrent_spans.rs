@@ -10,8 +10,8 @@ use stackline_model::{EventId, EventKind, StrId, TrackId, TrackKind};
 /// Least share of a group's time in which a span must run to explain it.
 const MIN_SHARE: f64 = 0.5;
 
-/// Operator or annotation of other threads that runs for at least half of a group's time, with its share in percent.
-/// `None` without one, or for time with recorded calls.
+/// Name of the operators or annotations that run longest on another thread of the process during a group's time, summed
+/// over all occurrences, with their share in percent. `None` below half of the time, or for time with recorded calls.
 pub(super) fn longest_span(context: &RuleContext<'_>, group: &Group) -> Option<(StrId, f64)> {
     let is_gap =
         matches!(group.kind, LargeKind::UnrecordedPython | LargeKind::UnrecordedHost | LargeKind::UnrecordedNative);

@@ -10,7 +10,8 @@ use stackline_critical_path::exact::PathSegment;
 use stackline_model::{EventId, SampleWeights, Trace, TrackId};
 use std::collections::BTreeMap;
 
-/// True if an event contains an end of a gap. The event is around the gap, or is a step that begins or ends in the gap.
+/// True if an event contains an end of a gap, so that it is no work of its own in the gap: the event is around the gap,
+/// or is a step that begins or ends in the gap.
 pub(super) fn reaches_beyond(trace: &Trace, event: EventId, (from, to): (i64, i64)) -> bool {
     trace.events.start[event.index()] <= from || trace.events.end(event) >= to
 }

@@ -1,4 +1,5 @@
-//! Calls in flight: spans without an end that were open on their threads at the end of the recording.
+//! Diagnostic of calls in flight: the innermost span of each thread that was still open at the end of the recording, with
+//! its callers.
 
 use crate::byte_offsets::ByteOffsets;
 use crate::diagnostics;

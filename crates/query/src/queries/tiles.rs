@@ -80,7 +80,8 @@ struct Lane {
     rows: usize,
 }
 
-/// Answer the query for the timeline lanes of a trace.
+/// Answer the query for the timeline lanes of a trace: names, device, stream and number of events of each lane, without
+/// the events, which are loaded by tile.
 pub(super) fn lanes(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;

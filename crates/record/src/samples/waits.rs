@@ -107,8 +107,8 @@ impl Sampler {
 }
 
 impl Waiting {
-    /// Check whether a thread waits, at the time `now` with the CPU time `used`, in ns. `None` if it is still waiting
-    /// and needs no new sample yet.
+    /// Check whether a thread waits, at the time `now` with the CPU time `used`, in ns: its activity, and the begin of
+    /// a new interval between samples, if one begins. `None` if it is still waiting and needs no new sample yet.
     fn check(&mut self, now: u64, used: u64, activity: impl FnOnce() -> Activity) -> Option<WaitCheck> {
         let running = WaitCheck { activity: Activity::Running, new_interval_ns: Some(now) };
         // Earlier activity is unknown. CPU time never decreases, except for another thread with the same number.

@@ -54,7 +54,8 @@ pub(crate) fn check_causes(program: &Program, outcome: &Outcome) -> Result<(), A
     check_levels(program, outcome)
 }
 
-/// All ends of spans in a run that may release a waiting thread, in order of time.
+/// All ends of host spans in a run that may release a waiting thread, in order of time: items of workers, outermost Python
+/// frames, queue puts and lock releases.
 fn ends(outcome: &Outcome) -> Vec<End> {
     let mut ends = Vec::new();
     for span in &outcome.spans {

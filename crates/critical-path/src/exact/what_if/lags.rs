@@ -56,7 +56,7 @@ const MIN_LAGS: usize = 100;
 const LONG_LAGS: [i64; 2] = [20_000, 4_000];
 
 /// Estimate the lags of dependencies that did not determine a start, for each mode. The estimates are the minimum,
-/// median and maximum of the binding edges of their class.
+/// median and maximum of the binding edges of their class (launch or stream order), without exceptionally long ones.
 pub(super) fn lag_tables(graph: &ActivityGraph) -> [Lags; 3] {
     let mut seen = [Vec::new(), Vec::new()];
     for node in 0..graph.len() as u32 {

@@ -86,7 +86,8 @@ fn busiest_ranks(tree: &CallingContextTree) -> Vec<i64> {
     ranks.into_iter().map(|(rank, _)| rank).collect()
 }
 
-/// Composition of the step of one context: operators, waits, time without samples, and the rest, in ns per step.
+/// Composition of the step of one context: operators, waits, time without samples, and the rest, in ns per step. `rank`
+/// labels the result.
 fn composition(context: &CallRuleContext<'_>, rank: Option<i64>) -> StepTime {
     let (mut operators, mut waits, mut lines): (u64, u64, BTreeMap<FrameId, u64>) = (0, 0, BTreeMap::new());
     let mut samples = 0u64;

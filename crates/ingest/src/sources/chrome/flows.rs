@@ -29,7 +29,7 @@ pub(crate) struct FlowPoint {
 }
 
 /// Bind flow points to events, and store the arrows between events in `trace.links`. Points of the `skip` categories
-/// are only counted.
+/// are ignored.
 pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
     let skipped: Vec<StrId> = skip.iter().filter_map(|c| trace.strings.find(c)).collect();
     // Arrows are sorted by their first occurrence in the file; the points of an arrow may be in any order. Kineto
