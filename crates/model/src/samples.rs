@@ -25,6 +25,7 @@ impl SampleMetric {
     pub fn key(self) -> &'static str {
         match self {
             Self::CpuTime => "cpu_time_ns",
+            // The former name of wall time. It is a stable key of run directories.
             Self::WallTime => "real_time_ns",
             Self::WaitTime => "wait_time_ns",
             Self::Count => "count",

@@ -73,9 +73,11 @@ impl Options {
         let hz = |name: &str, default: u32| {
             variable(name).and_then(|value| value.parse().ok()).unwrap_or(default).min(MAX_HZ)
         };
-        let (cpu, real) = (hz("STACKLINE_SAMPLE_HZ", 99), hz("STACKLINE_REAL_HZ", 0));
-        let without = variable("STACKLINE_WITHOUT").unwrap_or_default();
-        let with = |name: &str| !without.split(',').any(|source| source == name);
+        // Former names of variables apply if the new ones are not set.
+        let named = |new: &'static str, old: &'static str| if variable(new).is_some() { new } else { old };
+        let (cpu, wall) = (hz("STACKLINE_SAMPLE_HZ", 99), hz(named("STACKLINE_WALL_HZ", "STACKLINE_REAL_HZ"), 0));
+        let disabled = variable(named("STACKLINE_DISABLE", "STACKLINE_WITHOUT")).unwrap_or_default();
+        let with = |name: &str| !disabled.split(',').any(|source| source == name);
         let memory = variable("STACKLINE_MEMORY").is_some_and(|value| value == "1");
         let number = |name: &str| variable(name).and_then(|value| value.parse::<u64>().ok());
         Some(Self {
@@ -99,7 +101,7 @@ impl Options {
             trace_limit: variable("STACKLINE_TRACE_LIMIT").and_then(|value| value.parse().ok()).unwrap_or(TRACE_LIMIT),
             max_nodes: variable("STACKLINE_MAX_NODES").and_then(|value| value.parse().ok()),
             rank: variable("RANK").and_then(|value| value.parse().ok()),
-            samples: Rates { cpu, real, waits: hz("STACKLINE_WAIT_HZ", if cpu == 0 || real > 0 { 0 } else { 99 }) },
+            samples: Rates { cpu, wall, waits: hz("STACKLINE_WAIT_HZ", if cpu == 0 || wall > 0 { 0 } else { 99 }) },
             counters: crate::samples::counters::parse(&variable("STACKLINE_COUNTERS").unwrap_or_default()),
         })
     }
@@ -127,14 +129,19 @@ mod tests {
         assert_eq!(read(&[]), None);
         assert_eq!(read(&[("STACKLINE_RECORD", "")]), None);
         let options =
-            read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_WITHOUT", "native,python"), ("RANK", "3")]).unwrap();
+            read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_DISABLE", "native,python"), ("RANK", "3")]).unwrap();
         assert!(!options.python && options.pytorch && options.compilations && options.kernels);
         assert_eq!((options.rank, options.max_nodes), (Some(3), None));
-        assert_eq!(options.samples, Rates { cpu: 99, real: 0, waits: 99 });
+        assert_eq!(options.samples, Rates { cpu: 99, wall: 0, waits: 99 });
         let options =
-            read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0"), ("STACKLINE_REAL_HZ", "999999")]).unwrap();
-        assert_eq!(options.samples, Rates { cpu: 0, real: 10_000, waits: 0 });
+            read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0"), ("STACKLINE_WALL_HZ", "999999")]).unwrap();
+        assert_eq!(options.samples, Rates { cpu: 0, wall: 10_000, waits: 0 });
         assert_eq!(options.begin_ns, None);
+        let former = [("STACKLINE_RECORD", "/r"), ("STACKLINE_REAL_HZ", "50"), ("STACKLINE_WITHOUT", "python")];
+        let options = read(&former).unwrap();
+        assert!(options.samples.wall == 50 && !options.python && options.pytorch, "former names");
+        let options = read(&[&former[..], &[("STACKLINE_WALL_HZ", "0"), ("STACKLINE_DISABLE", "")]].concat()).unwrap();
+        assert!(options.samples.wall == 0 && options.python, "new names come first");
         let begin_ns = |text: &str| read(&[("STACKLINE_RECORD", "/r"), (BEGIN, text)]).unwrap().begin_ns;
         let boot = boot().unwrap();
         let text_of = |boot| Begin { monotonic_ns: 12_345_678_901, boot }.to_string();
@@ -142,9 +149,9 @@ mod tests {
         assert_eq!(begin_ns(&text_of(!boot)), None, "of another machine");
         assert_eq!(begin_ns("12345678901"), None);
         let options = read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0")]).unwrap();
-        assert_eq!(options.samples, Rates { cpu: 0, real: 0, waits: 0 });
+        assert_eq!(options.samples, Rates { cpu: 0, wall: 0, waits: 0 });
         let options =
             read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0"), ("STACKLINE_WAIT_HZ", "20")]).unwrap();
-        assert_eq!(options.samples, Rates { cpu: 0, real: 0, waits: 20 });
+        assert_eq!(options.samples, Rates { cpu: 0, wall: 0, waits: 20 });
     }
 }

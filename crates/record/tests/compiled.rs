@@ -122,7 +122,7 @@ fn named_kernels_compute_the_same() {
     let record = |without: &str| {
         let run = tempfile::tempdir().unwrap();
         let mut command = recorded(&python, run.path());
-        command.env("STACKLINE_WITHOUT", without);
+        command.env("STACKLINE_DISABLE", without);
         let stdout = prepared(command.arg(&program).arg("inductor"), cache.path());
         assert_eq!(stdout, alone, "without {without:?}");
         of_the_program(run.path())

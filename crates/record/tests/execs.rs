@@ -25,7 +25,7 @@ fn run(program: &str, argument: &str, variables: &[(&str, &str)]) -> (Output, Ve
 #[test]
 fn chained_programs_end_normally() {
     const PROGRAMS: usize = 60;
-    let variables = [("STACKLINE_REAL_HZ", "2000"), ("STACKLINE_SAMPLE_HZ", "2000")];
+    let variables = [("STACKLINE_WALL_HZ", "2000"), ("STACKLINE_SAMPLE_HZ", "2000")];
     let (output, streams) = run("tests/programs/execs.py", &PROGRAMS.to_string(), &variables);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
@@ -37,7 +37,7 @@ fn chained_programs_end_normally() {
 
 #[test]
 fn blocked_signals_do_not_outlive_the_program() {
-    let (output, streams) = run("tests/programs/pending_exec.py", "", &[("STACKLINE_REAL_HZ", "2000")]);
+    let (output, streams) = run("tests/programs/pending_exec.py", "", &[("STACKLINE_WALL_HZ", "2000")]);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
     assert_eq!(output.stdout, b"unblocked\n");
     assert!(streams.len() == 1 && streams[0].replaced && streams[0].ended);

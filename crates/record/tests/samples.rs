@@ -252,7 +252,7 @@ fn signals_disturb_nothing_and_find_complete_paths() {
         let truth = run(Command::new(&python).arg(&program).arg(ROUNDS));
         let folder = tempfile::tempdir().unwrap();
         let mut command = recorded(&python, folder.path());
-        command.env("STACKLINE_SAMPLE_HZ", "1000").env("STACKLINE_REAL_HZ", "4000").env("STACKLINE_NATIVE", "1");
+        command.env("STACKLINE_SAMPLE_HZ", "1000").env("STACKLINE_WALL_HZ", "4000").env("STACKLINE_NATIVE", "1");
         let watched = run(command.arg(&program).arg(ROUNDS));
         assert_eq!(String::from_utf8_lossy(&watched.stdout), String::from_utf8_lossy(&truth.stdout));
         let stream = &streams(folder.path())[0];
@@ -296,7 +296,7 @@ fn check_paths(stream: &Stream, python: &Path) {
         }
     };
     let (mut all, mut within, mut unknown, mut wrong) = (0, 0, 0, Vec::new());
-    for (path, count, _) in samples(stream, Metric::RealTime) {
+    for (path, count, _) in samples(stream, Metric::WallTime) {
         all += count;
         let names: Vec<&str> =
             path.iter().map(|frame| function(stream, frame)).filter(|name| !name.is_empty()).collect();

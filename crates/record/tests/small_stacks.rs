@@ -42,7 +42,7 @@ const OPTIONS: [(&str, &str); 4] = [
     ("STACKLINE_NATIVE", "1"),
     ("STACKLINE_COUNTERS", "page-faults,context-switches,cpu-migrations,cycles,instructions"),
     ("STACKLINE_SAMPLE_HZ", "999"),
-    ("STACKLINE_REAL_HZ", "199"),
+    ("STACKLINE_WALL_HZ", "199"),
 ];
 
 #[test]

@@ -49,7 +49,7 @@ fn restarted_waits_end() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());
-    command.arg(here("tests/programs/begins_anew.py")).env("STACKLINE_REAL_HZ", "99").env("STACKLINE_SAMPLE_HZ", "0");
+    command.arg(here("tests/programs/begins_anew.py")).env("STACKLINE_WALL_HZ", "99").env("STACKLINE_SAMPLE_HZ", "0");
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let (alive, took) =
@@ -61,7 +61,7 @@ fn restarted_waits_end() {
     let is_polled =
         |frame: &FrameKey| matches!(frame, FrameKey::Python { function, .. } if stream.text(*function) == "polled");
     let (mut seconds, mut samples) = (0.0, 0);
-    for (&(thread, node, _), stats) in stream.stats.iter().filter(|(key, _)| key.2 == Metric::RealTime) {
+    for (&(thread, node, _), stats) in stream.stats.iter().filter(|(key, _)| key.2 == Metric::WallTime) {
         if stream.path(thread, node).into_iter().any(is_polled) {
             seconds += stats.sum as f64 / 1e9;
             samples += stats.count;

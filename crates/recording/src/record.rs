@@ -424,6 +424,7 @@ pub struct Thread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Metric {
+    // Streams store the position of a metric in this list, not its name: names may change, the order may not.
     /// Exclusive time of an operator in ns; additive over the tree.
     OperatorTime,
     /// Inclusive time of a call in ns; not additive over nested calls.
@@ -431,7 +432,7 @@ pub enum Metric {
     /// CPU time that samples represent, in ns.
     CpuTime,
     /// Wall time that samples represent, in ns.
-    RealTime,
+    WallTime,
     /// Allocated memory in bytes.
     Allocated,
     /// Freed memory in bytes, at the call path that freed it.

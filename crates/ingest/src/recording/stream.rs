@@ -416,7 +416,7 @@ fn metric_of(builder: &mut CallingContextTreeBuilder, metric: Metric) -> Option<
         Metric::OperatorTime => CallMetric::OperatorTime,
         Metric::CallTime => CallMetric::CallTime,
         Metric::CpuTime => CallMetric::CpuTime,
-        Metric::RealTime => CallMetric::WallTime,
+        Metric::WallTime => CallMetric::WallTime,
         Metric::WaitTime => CallMetric::WaitTime,
         Metric::GcTime => CallMetric::GcTime,
         Metric::Allocated => CallMetric::Allocated,

@@ -381,7 +381,7 @@ fn statement() -> impl Strategy<Value = Record> {
             thread,
             node,
             delta_ns,
-            metric: Metric::RealTime,
+            metric: Metric::WallTime,
             value
         }),
     ]

@@ -41,7 +41,7 @@ impl Watched {
     fn sample(&mut self, path: &str, at: i64) {
         let node = self.script.node(1, path);
         let delta_ns = at - std::mem::replace(&mut self.last, at);
-        self.script.records.push(Record::Sample { thread: 1, node, delta_ns, metric: Metric::RealTime, value: 100 });
+        self.script.records.push(Record::Sample { thread: 1, node, delta_ns, metric: Metric::WallTime, value: 100 });
     }
 
     fn outline(self) -> Vec<String> {

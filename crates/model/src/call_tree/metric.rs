@@ -59,6 +59,7 @@ impl CallMetric {
             Self::OperatorTime => "operator_time",
             Self::CallTime => "call_time",
             Self::CpuTime => "cpu_time",
+            // The former name of wall time. It is a stable key of run directories, exports and options.
             Self::WallTime => "real_time",
             Self::WaitTime => "wait_time",
             Self::GcTime => "gc_time",

@@ -135,7 +135,7 @@ unsafe extern "C" fn write_on_scratch_stack(call: *mut c_void) {
     // SAFETY: by contract.
     let at = unsafe { Registers::of_signal(*context) };
     let is_written = write(sampler, record, clock, at);
-    if clock == Clock::Real {
+    if clock == Clock::Wall {
         record.wall.note_response(at, is_written);
     }
 }
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn signal_values_carry_their_call() {
         for (record, serial, clock) in
-            [(0, 0, Clock::Cpu), (1023, 77, Clock::Real), (5, u32::MAX, Clock::Cpu), (1023, 1, Clock::Wait)]
+            [(0, 0, Clock::Cpu), (1023, 77, Clock::Wall), (5, u32::MAX, Clock::Cpu), (1023, 1, Clock::Wait)]
         {
             assert_eq!(parse(value(record, serial, clock)), Some((record, serial, clock)));
         }

@@ -53,7 +53,7 @@ pub(crate) struct Rates {
     pub(crate) cpu: u32,
     /// Rate of wall time. It also interrupts waiting threads, at the begin of a wait and then at growing intervals:
     /// system calls that are not restarted fail with `EINTR`.
-    pub(crate) real: u32,
+    pub(crate) wall: u32,
     /// Rate of the checks if threads that run operators are waiting. Those that wait in a restartable system call are
     /// sampled by a signal; others are not interrupted.
     pub(crate) waits: u32,
@@ -334,8 +334,8 @@ impl Sampler {
 
     /// One-line description of the rates, counters and numbers of omitted samples, for the state of the data source.
     fn describe(&self, settings: &Settings) -> String {
-        let Rates { cpu, real, waits } = settings.rates;
-        let rates = [("CPU time", cpu), ("wall time", real), ("waits", waits)];
+        let Rates { cpu, wall, waits } = settings.rates;
+        let rates = [("CPU time", cpu), ("wall time", wall), ("waits", waits)];
         let taken = rates.into_iter().filter(|&(_, hz)| hz > 0).map(|(name, hz)| format!("{name} at {hz} Hz"));
         let mut line = taken.collect::<Vec<_>>().join(", ");
         line.push_str(&settings.remarks);

@@ -200,7 +200,7 @@ impl ThreadRecord {
         found.counters = counts.len() as u8;
         found.openmp = sampler.is_openmp(at.pc);
         let head = self.make_head(clock, operator, &mut found);
-        let waited = if clock == Clock::Real { self.wall.take_waited() } else { 0 };
+        let waited = if clock == Clock::Wall { self.wall.take_waited() } else { 0 };
         let times = Times { interval, waited, at: dlmonitor::clock::ticks() };
         let parts = [&head.pack(times), scratch.words.get(..found.words).unwrap_or(&[]), counts];
         let has_room = self.samples.push(&parts);
@@ -264,7 +264,7 @@ impl ThreadRecord {
 
     /// Attribute the wall time since the last interval to the thread's last sample; `now` in ns.
     pub(super) fn extend_last_sample(&self, now: u64) {
-        let last = self.last[Clock::Real as usize].swap(now, Ordering::Relaxed);
+        let last = self.last[Clock::Wall as usize].swap(now, Ordering::Relaxed);
         self.wall.add_waited(now.saturating_sub(last));
     }
 
@@ -442,7 +442,7 @@ mod tests {
     fn sample_heads_survive_packing() {
         for operator in [None, Some((3, 70_000))] {
             let head = Head {
-                clock: if operator.is_some() { Clock::Wait } else { Clock::Real },
+                clock: if operator.is_some() { Clock::Wait } else { Clock::Wall },
                 python: 2,
                 modules: 200,
                 native: 60_000,

@@ -122,7 +122,7 @@ impl Resolver {
             }
             if waited > 0 {
                 let tree = tree.get_or_insert_with(|| self.take_tree(process, index, record));
-                tree.add_wait(self.settings.rates.real, process, waited, dlmonitor::clock::ticks());
+                tree.add_wait(self.settings.rates.wall, process, waited, dlmonitor::clock::ticks());
             }
             self.entry = entry;
             self.trees.extend(tree.map(|tree| (index, tree)));
@@ -166,7 +166,7 @@ impl Resolver {
     /// Add a sample's time and counts to the node of its call path in the tree.
     fn add_sample(&mut self, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
         let Some((head, Times { interval, waited, at }, frames)) = Head::unpack(sample) else { return };
-        tree.add_wait(self.settings.rates.real, process, waited, at);
+        tree.add_wait(self.settings.rates.wall, process, waited, at);
         let (frames, counts) = frames.split_at(frames.len().saturating_sub(usize::from(head.counters)));
         let mut node = head.operator.map_or(ROOT, |operator| tree.operator_node(process, trees, operator));
         if head.cut {
@@ -198,11 +198,11 @@ impl Resolver {
         }
         let metric = match head.clock {
             Clock::Cpu => Metric::CpuTime,
-            Clock::Real => Metric::RealTime,
+            Clock::Wall => Metric::WallTime,
             Clock::Wait => Metric::WaitTime,
         };
         tree.add(node, metric, interval);
-        if head.clock == Clock::Real {
+        if head.clock == Clock::Wall {
             tree.wall = Some((node, at));
         }
         for (&counter, &count) in self.settings.counters.iter().zip(counts).filter(|(_, count)| **count > 0) {
@@ -315,8 +315,8 @@ impl Tree {
         for number in 1..=many {
             let at = from + (until.saturating_sub(from) / many).saturating_mul(number);
             let value = waited / many + u64::from(number <= waited % many);
-            self.add(node, Metric::RealTime, value);
-            process.post_sample(TimedSample { tree: self.owner.shared.id, node, at, metric: Metric::RealTime, value });
+            self.add(node, Metric::WallTime, value);
+            process.post_sample(TimedSample { tree: self.owner.shared.id, node, at, metric: Metric::WallTime, value });
         }
         self.wall = Some((node, until));
     }

@@ -10,13 +10,13 @@ pub(super) enum Clock {
     /// CPU time of the thread.
     Cpu = 0,
     /// Wall time: without timer, the watcher thread sends a signal (see [`super::wall`]).
-    Real = 1,
+    Wall = 1,
     /// Wall time of a wait: the watcher thread sends a signal, too (see [`super::waits`]).
     Wait = 2,
 }
 
 impl Clock {
-    pub(super) const ALL: [Self; 3] = [Self::Cpu, Self::Real, Self::Wait];
+    pub(super) const ALL: [Self; 3] = [Self::Cpu, Self::Wall, Self::Wait];
 
     /// Clock with this number; the CPU clock for unknown numbers.
     pub(super) fn from_number(number: u64) -> Self {
@@ -28,7 +28,7 @@ impl Clock {
         match self {
             // CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED, as the kernel defines them.
             Self::Cpu => (!tid.cast_signed() << 3) | 6,
-            Self::Real | Self::Wait => libc::CLOCK_MONOTONIC,
+            Self::Wall | Self::Wait => libc::CLOCK_MONOTONIC,
         }
     }
 

@@ -160,12 +160,12 @@ impl Sampler {
         let Watched { threads, stopped: false, .. } = &mut *watched else { return };
         for thread in threads.iter_mut().filter(|thread| !thread.blocks_signals()) {
             let Some(record) = self.record(thread.record) else { continue };
-            let (Some(now), Some(used)) = (Clock::Real.now(thread.tid), Clock::Cpu.now(thread.tid)) else { continue };
+            let (Some(now), Some(used)) = (Clock::Wall.now(thread.tid), Clock::Cpu.now(thread.tid)) else { continue };
             if !is_open {
                 // Time that is not recorded is excluded.
                 thread.request = WallRequest::default();
                 if !record.wall.is_requested.load(Ordering::Acquire) {
-                    record.restart_interval(Clock::Real, now);
+                    record.restart_interval(Clock::Wall, now);
                     record.wall.is_written.store(false, Ordering::Relaxed);
                     record.wall.sp.store(0, Ordering::Relaxed);
                 }
@@ -186,7 +186,7 @@ impl Sampler {
     /// Send a signal that requests a sample of wall time from a record's thread.
     fn request_wall_sample(&self, signal: i32, index: usize, record: &ThreadRecord) {
         record.wall.is_requested.store(true, Ordering::Release);
-        if !self.send(signal, index, record, Clock::Real) {
+        if !self.send(signal, index, record, Clock::Wall) {
             record.wall.is_requested.store(false, Ordering::Release);
         }
     }

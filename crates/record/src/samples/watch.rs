@@ -200,13 +200,13 @@ impl Sampler {
         };
         Some(last.filter(|last| last.recording == task.recording).unwrap_or_else(|| WatcherTasks {
             recording: task.recording,
-            pause: match rates.waits.max(rates.real) {
+            pause: match rates.waits.max(rates.wall) {
                 0 => INTERVAL,
                 hz => INTERVAL.min(Duration::from_secs(1) / hz),
             },
             last_update: None,
             waits: Schedule::new(rates.waits),
-            wall_time: Schedule::new(rates.real),
+            wall_time: Schedule::new(rates.wall),
         }))
     }
 

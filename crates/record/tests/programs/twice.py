@@ -24,9 +24,9 @@ def work():
 
 thread = threading.Thread(target=work)
 thread.start()
-for index, (count, native, without) in enumerate([(5, "1", ""), (7, "0", "python"), (2, "0", "pytorch")]):
+for index, (count, native, disabled) in enumerate([(5, "1", ""), (7, "0", "python"), (2, "0", "pytorch")]):
     os.environ["STACKLINE_RECORD"] = os.path.join(sys.argv[2], str(index))
-    os.environ.update(STACKLINE_NATIVE=native, STACKLINE_WITHOUT=without)
+    os.environ.update(STACKLINE_NATIVE=native, STACKLINE_DISABLE=disabled)
     recorder.start()
     recorder.torch_imported()
     jobs.put(count)

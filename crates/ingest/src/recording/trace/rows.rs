@@ -206,7 +206,8 @@ impl<'a> Rows<'a> {
         for &Sample { at, node, metric, value } in &thread.samples {
             let (category, of) = match metric {
                 Metric::CpuTime => ("cpu_sample", SampleMetric::CpuTime),
-                Metric::RealTime => ("real_sample", SampleMetric::WallTime),
+                // The former name of wall time. It is a stable key of run directories.
+                Metric::WallTime => ("real_sample", SampleMetric::WallTime),
                 Metric::WaitTime => ("wait_sample", SampleMetric::WaitTime),
                 _ => ("counter_sample", SampleMetric::Count),
             };

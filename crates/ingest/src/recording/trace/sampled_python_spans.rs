@@ -20,7 +20,7 @@ pub(super) fn sampled_spans(calls: &Calls, shown: &[Vec<usize>], index: usize) -
     let thread = &calls.threads[index];
     let mut samples: Vec<(i64, u64, usize, u32)> = Vec::new();
     for &tree in &shown[index] {
-        let is_time = |sample: &&Sample| matches!(sample.metric, Metric::CpuTime | Metric::RealTime | Metric::WaitTime);
+        let is_time = |sample: &&Sample| matches!(sample.metric, Metric::CpuTime | Metric::WallTime | Metric::WaitTime);
         samples.extend(calls.threads[tree].samples.iter().filter(is_time).map(|s| (s.at, s.value, tree, s.node)));
     }
     samples.sort_unstable();
