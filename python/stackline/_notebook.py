@@ -46,7 +46,8 @@ def _parser() -> _Parser:
     )
     option = parser.add_argument
     option("-o", "--output", default="notebook.stackline", metavar="RUN", help="run directory; numbered if it exists [default: notebook.stackline]")
-    option("--without", default="", metavar="SOURCES", help=f"disable sources, separated by commas: {', '.join(SOURCES)}")
+    option("--disable", default="", metavar="SOURCES", help=f"disable sources, separated by commas: {', '.join(SOURCES)}")
+    option("--without", default="", metavar="SOURCES", help=argparse.SUPPRESS)  # the former name of --disable
     option("--memory", action="store_true", default=None, help="also record tensor allocations")
     option("--native", action="store_true", default=None, help="also record native frames")
     option("--shapes", action="store_true", default=None, help="distinguish operators by shapes and types of their inputs")
@@ -76,10 +77,15 @@ def register(shell: Any) -> None:
         arguments = vars(_parser().parse_args(shlex.split(options)))
         if not code.strip():
             _wrong("no code to run: write a statement or a cell")
-        left_out = {name for name in arguments.pop("without").split(",") if name}
+        disabled, former = arguments.pop("disable"), arguments.pop("without")
+        if disabled and former:
+            _wrong("--without is the former name of --disable; give --disable only")
+        if former:
+            print("stackline: --without is now called --disable; the old name will be removed", file=sys.stderr)
+        left_out = {name for name in (disabled or former).split(",") if name}
         if left_out - set(SOURCES):
             unknown = ", ".join(sorted(left_out - set(SOURCES)))
-            _wrong(f"--without {unknown}: no such source; choose from {', '.join(SOURCES)}")
+            _wrong(f"--disable {unknown}: no such source; choose from {', '.join(SOURCES)}")
         arguments |= {name: False for name in left_out}
         path = free_name(arguments.pop("output"))
         try:

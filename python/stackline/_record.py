@@ -163,7 +163,7 @@ def record(
     native: bool | None = None,
     shapes: bool | None = None,
     sample_hz: int | None = None,
-    real_hz: int | None = None,
+    wall_hz: int | None = None,
     wait_hz: int | None = None,
     counters: Sequence[str] | None = None,
     mode: Literal["profile", "trace"] | None = None,
@@ -173,6 +173,7 @@ def record(
     duration: float | str | None = None,
     max_nodes: int | None = None,
     overhead_steps: int | None = None,
+    real_hz: int | None = None,
 ) -> Recording:
     """Record a part of this program: call paths of operators, with counts and times.
 
@@ -187,8 +188,8 @@ def record(
     recording). ``memory``: allocations of tensors (off). ``native``: native frames below operators and in samples (off).
     ``shapes``: distinguish operators by shapes and types of their inputs (off).
 
-    Sampling. ``sample_hz``: rate in Hz per thread of CPU time, 0 disables it (99). ``real_hz``: rate in Hz of wall time (0).
-    ``wait_hz``: rate in Hz at which blocked threads that run operators are sampled (99; 0 with ``real_hz`` or without samples of
+    Sampling. ``sample_hz``: rate in Hz per thread of CPU time, 0 disables it (99). ``wall_hz``: rate in Hz of wall time (0).
+    ``wait_hz``: rate in Hz at which blocked threads that run operators are sampled (99; 0 with ``wall_hz`` or without samples of
     CPU time). ``counters``: counters of the system and processor that are read with samples, such as
     ``["page-faults", "cycles"]``. The recorder reports counters that the machine lacks and leaves them out.
 
@@ -200,7 +201,8 @@ def record(
     texts such as ``"30s"``, counted from the begin of this recording, also in child processes. ``overhead_steps``: number of steps
     that may run unrecorded to measure the overhead; 0 disables the measurement.
 
-    Options that are not given keep the values of the environment (``STACKLINE_SAMPLE_HZ`` ...).
+    Options that are not given keep the values of the environment (``STACKLINE_SAMPLE_HZ`` ...). ``real_hz`` is the former name of
+    ``wall_hz``: it warns, and will be removed.
 
     In a program that ``stackline record`` runs, this function warns once and has no other effect.
 
@@ -208,9 +210,14 @@ def record(
     active or the platform has no recorder, and ``FileExistsError`` or another ``OSError`` if the run directory exists or cannot
     be created. Later failures of the recorder print one line on stderr and do not affect the program.
     """
+    if real_hz is not None:
+        if wall_hz is not None:
+            raise ValueError("real_hz is the former name of wall_hz; give wall_hz only")
+        warnings.warn("real_hz is now called wall_hz; the old name will be removed", DeprecationWarning, stacklevel=2)
+        wall_hz = real_hz
     options = Options(
         python=python, pytorch=pytorch, compilations=compilations, kernels=kernels, memory=memory, native=native,
-        shapes=shapes, sample_hz=sample_hz, real_hz=real_hz, wait_hz=wait_hz, counters=counters, mode=mode, steps=steps,
+        shapes=shapes, sample_hz=sample_hz, wall_hz=wall_hz, wait_hz=wait_hz, counters=counters, mode=mode, steps=steps,
         every=every, after=after, duration=duration, max_nodes=max_nodes,
         overhead_steps=overhead_steps,
     )  # fmt: skip

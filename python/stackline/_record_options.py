@@ -36,7 +36,7 @@ class Options:
     native: bool | None = None
     shapes: bool | None = None
     sample_hz: int | None = None
-    real_hz: int | None = None
+    wall_hz: int | None = None
     wait_hz: int | None = None
     counters: Sequence[str] | None = None
     mode: Literal["profile", "trace"] | None = None
@@ -51,11 +51,11 @@ class Options:
         """Environment variables to set. Raises ``ValueError`` for invalid options."""
         found: dict[str, str] = {}
         if any(getattr(self, name) is not None for name in SOURCES):
-            found["STACKLINE_WITHOUT"] = self._without()
+            found["STACKLINE_DISABLE"] = self._disabled()
         for name, switch in (("MEMORY", self.memory), ("NATIVE", self.native), ("SHAPES", self.shapes)):
             if switch is not None:
                 found[f"STACKLINE_{name}"] = "1" if switch else "0"
-        for name in ("sample_hz", "real_hz", "wait_hz"):
+        for name in ("sample_hz", "wall_hz", "wait_hz"):
             hz = getattr(self, name)
             if hz is not None:
                 found[f"STACKLINE_{name.upper()}"] = str(_number(name, hz, 0, _MOST_HZ))
@@ -78,14 +78,16 @@ class Options:
             found["STACKLINE_MAX_NODES"] = str(_number("max_nodes", self.max_nodes, 1, 2**31))
         return found
 
-    def _without(self) -> str:
+    def _disabled(self) -> str:
         """Disabled sources: those of the environment, changed by the options that are given."""
-        without = [name for name in os.environ.get("STACKLINE_WITHOUT", "").split(",") if name]
+        # STACKLINE_WITHOUT is the former name.
+        inherited = os.environ.get("STACKLINE_DISABLE", os.environ.get("STACKLINE_WITHOUT", ""))
+        disabled = [name for name in inherited.split(",") if name]
         for name in SOURCES:
             switch = getattr(self, name)
             if switch is not None:
-                without = [other for other in without if other != name] + ([] if switch else [name])
-        return ",".join(without)
+                disabled = [other for other in disabled if other != name] + ([] if switch else [name])
+        return ",".join(disabled)
 
 
 def _number(name: str, value: int, least: int, most: int) -> int:

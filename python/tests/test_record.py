@@ -137,12 +137,12 @@ def test_environment_is_restored(tmp_path: Path) -> None:
     begin = set_.pop("STACKLINE_BEGIN")
     assert re.fullmatch("[0-9]+:[0-9a-f]{16}", begin) and output_text == begin, (begin, output_text)
     print(set_ == {
-        "STACKLINE_WITHOUT": "pytorch,python", "STACKLINE_MEMORY": "1", "STACKLINE_SAMPLE_HZ": "50",
+        "STACKLINE_DISABLE": "pytorch,python", "STACKLINE_MEMORY": "1", "STACKLINE_SAMPLE_HZ": "50",
         "STACKLINE_MODE": "trace", "STACKLINE_STEPS": "2..3", "STACKLINE_AFTER": "0.500000",
     })
     print(dict(os.environ) == before | {"OTHER": "kept", "STACKLINE_MODE": "changed"})
     """
-    printed = succeeds(tmp_path, program, PYTHONPATH="mine", STACKLINE_WITHOUT="pytorch", STACKLINE_SAMPLE_HZ="0")
+    printed = succeeds(tmp_path, program, PYTHONPATH="mine", STACKLINE_DISABLE="pytorch", STACKLINE_SAMPLE_HZ="0")
     assert printed == "True\nTrue\n"
 
 
@@ -217,12 +217,21 @@ def test_invalid_options_are_refused_immediately() -> None:
         {"mode": "all"}, {"steps": "5"}, {"steps": "7..3"}, {"steps": (4, 2)}, {"steps": -1}, {"every": 0},
         {"after": "3 parsecs"}, {"duration": -1.0}, {"sample_hz": -1}, {"sample_hz": 10**6}, {"max_nodes": 0}, {"overhead_steps": -1},
         {"overhead_steps": 3}, {"duration": "0s"},
-        {"real_hz": -5}, {"wait_hz": -1}, {"counters": ["page-fault"]}, {"counters": "cycles"},
+        {"wall_hz": -5}, {"wait_hz": -1}, {"counters": ["page-fault"]}, {"counters": "cycles"},
     ]  # fmt: skip
     for options in wrong:
         [name] = options
         with pytest.raises(ValueError, match=f"^{name} is "):
             sl.record("never.stackline", **options)
+
+
+def test_the_former_name_of_wall_hz_works_and_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="^real_hz is now called wall_hz; the old name will be removed$") as warned:
+        recording = sl.record("never.stackline", real_hz=7)
+    assert [warning.filename for warning in warned] == [__file__], "the line that has the keyword"
+    assert recording._options.environment() == {"STACKLINE_WALL_HZ": "7"}
+    with pytest.raises(ValueError, match="give wall_hz only"):
+        sl.record("never.stackline", wall_hz=7, real_hz=7)
 
 
 def test_counter_names_equal_those_of_the_recorder() -> None:
@@ -238,16 +247,19 @@ def test_least_unrecorded_steps_equal_those_of_the_recorder() -> None:
 
 
 def test_options_become_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STACKLINE_WITHOUT", raising=False)
+    for name in ("STACKLINE_DISABLE", "STACKLINE_WITHOUT"):
+        monkeypatch.delenv(name, raising=False)
     assert Options().environment() == {}
     assert Options(steps=3).environment() == {"STACKLINE_STEPS": "3..3"}
     assert Options(steps="..5", every=10).environment() == {"STACKLINE_STEPS": "0..5", "STACKLINE_EVERY": "10"}
     assert Options(steps="5..").environment() == {"STACKLINE_STEPS": "5.."}
-    assert Options(kernels=False).environment() == {"STACKLINE_WITHOUT": "kernels"}
+    assert Options(kernels=False).environment() == {"STACKLINE_DISABLE": "kernels"}
     assert Options(native=False, duration="2m").environment() == {"STACKLINE_NATIVE": "0", "STACKLINE_DURATION": "2m"}
     assert Options(shapes=True, memory=False).environment() == {"STACKLINE_SHAPES": "1", "STACKLINE_MEMORY": "0"}
-    monkeypatch.setenv("STACKLINE_WITHOUT", "python,native")
-    assert Options(python=True, pytorch=False).environment() == {"STACKLINE_WITHOUT": "native,pytorch"}
+    monkeypatch.setenv("STACKLINE_WITHOUT", "compilations")
+    assert Options(kernels=False).environment() == {"STACKLINE_DISABLE": "compilations,kernels"}, "the former name"
+    monkeypatch.setenv("STACKLINE_DISABLE", "python,native")
+    assert Options(python=True, pytorch=False).environment() == {"STACKLINE_DISABLE": "native,pytorch"}
 
 
 CHILDREN = """
@@ -370,7 +382,9 @@ def test_the_magic_records_cells_and_statements(tmp_path: Path) -> None:
     assert shell.run_cell("%stackline --mode trace -- thrice = 3 * 3").success and shell.user_ns["thrice"] == 9
     assert not shell.run_cell("%%stackline\\n1 / 0").success
     assert not shell.run_cell("%%stackline --mode all\\n1").success
-    assert not shell.run_cell("%%stackline --without all\\n1").success
+    assert not shell.run_cell("%%stackline --disable all\\n1").success
+    assert shell.run_cell("%%stackline -o former.stackline --without pytorch\\n1").success
+    assert not shell.run_cell("%%stackline --disable python --without python\\n1").success
     assert not shell.run_cell("%%stackline --steps 5\\n1").success
     assert not shell.run_cell("%stackline").success
     assert "STACKLINE_RECORD" not in os.environ
@@ -380,11 +394,12 @@ def test_the_magic_records_cells_and_statements(tmp_path: Path) -> None:
     done = run_program(tmp_path, program, env=environment(**home))
     assert done.returncode == 0, done.stdout + done.stderr
     *message_text, runs = done.stdout.splitlines()
-    assert runs == "cell-2.stackline cell.stackline notebook-2.stackline notebook-3.stackline notebook.stackline"
+    assert runs == "cell-2.stackline cell.stackline former.stackline notebook-2.stackline notebook-3.stackline notebook.stackline"
     assert done.stderr.splitlines()[0] == "stackline: recorded into cell.stackline. Next: stackline findings cell.stackline"
     assert "Next: stackline findings notebook-2.stackline" in done.stderr, "individual calls were recorded"
     assert "\n".join(message_text).count("Traceback") == 1, "the failure of the cell is shown, once"
-    for usage in ("invalid choice: 'all'", "no such source; choose from", "steps is '5'", "no code to run"):
+    assert done.stderr.count("stackline: --without is now called --disable; the old name will be removed\n") == 1
+    for usage in ("invalid choice: 'all'", "no such source; choose from", "give --disable only", "steps is '5'", "no code to run"):
         assert usage in done.stderr
 
 
