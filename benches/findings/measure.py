@@ -29,7 +29,7 @@ ALSO = re.compile(r"^# recorded with: (.*)$", re.MULTILINE)
 #: Steps that are not measured: allocators fill up, compilers compile.
 WARM_UP = 3
 #: Waiting is seen by samples of wall-clock time alone.
-RECORD = ["--mode", "trace", "--real-hz", "499"]
+RECORD = ["--mode", "trace", "--wall-hz", "499"]
 
 
 def expected(program: Path) -> tuple[str, int | None]:

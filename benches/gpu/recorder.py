@@ -24,7 +24,7 @@ KINDS = ["small", "graph", "compile", "workers", "profiled", "memory", "threads"
 OPTIONS = {
     "default": [],
     "native": ["--native"],
-    "all": ["--mode", "trace", "--memory", "--shapes", "--native", "--real-hz", "99"],
+    "all": ["--mode", "trace", "--memory", "--shapes", "--native", "--wall-hz", "99"],
 }
 LIMIT_SECONDS = 120
 ROUNDS = 1

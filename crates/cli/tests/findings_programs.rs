@@ -18,7 +18,7 @@ type Found = (String, String, u64, f64);
 const SMALL: [&str; 4] = ["--set", "SL015.mean_us=200", "--set", "SL038.median_us=200"];
 
 /// Each call, with samples of all that threads do.
-const ALL_TIME: &[&str] = &["--mode", "trace", "--real-hz", "499"];
+const ALL_TIME: &[&str] = &["--mode", "trace", "--wall-hz", "499"];
 /// Each call, as users record that.
 const TRACE: &[&str] = &["--mode", "trace"];
 /// Call trees, the default mode of recording.

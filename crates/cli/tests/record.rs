@@ -118,7 +118,7 @@ fn options_reach_the_recorder() {
         "trace",
         "--sample-hz",
         "50",
-        "--real-hz",
+        "--wall-hz",
         "0",
         "--every",
         "3",
@@ -130,7 +130,7 @@ fn options_reach_the_recorder() {
         "10..20",
         "--max-nodes",
         "9",
-        "--without",
+        "--disable",
         "python",
         "--counters",
         "page-faults,cycles",
@@ -146,11 +146,11 @@ fn options_reach_the_recorder() {
         "STACKLINE_MEMORY=1",
         "STACKLINE_MODE=trace",
         "STACKLINE_NATIVE=1",
-        "STACKLINE_REAL_HZ=0",
+        "STACKLINE_WALL_HZ=0",
         "STACKLINE_SAMPLE_HZ=50",
         "STACKLINE_STEPS=10..20",
         "STACKLINE_SHAPES=1",
-        "STACKLINE_WITHOUT=python",
+        "STACKLINE_DISABLE=python",
     ];
     let begin = text.lines().find_map(|line| line.strip_prefix("STACKLINE_BEGIN="));
     let begin = stackline_recording::Begin::parse(begin.unwrap()).unwrap();
@@ -162,10 +162,31 @@ fn options_reach_the_recorder() {
         ["--every", "0"],
         ["--sample-hz", "1000000"],
         ["--steps", "9..3"],
-        ["--shapes", "--without=pytorch"],
+        ["--shapes", "--disable=pytorch"],
     ] {
         let output = record(folder.path(), &wrong, "true").output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn former_option_names_work_and_warn() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "env | grep -E '^STACKLINE_(DISABLE|WALL_HZ)=' | sort";
+    let output = record(folder.path(), &["--real-hz", "7", "--without", "python,kernels"], script).output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "STACKLINE_DISABLE=python,kernels\nSTACKLINE_WALL_HZ=7\n");
+    for (old, new) in [("--real-hz", "--wall-hz"), ("--without", "--disable")] {
+        let warning = format!("stackline: {old} is now called {new}; the old name will be removed");
+        assert_eq!(text.lines().filter(|line| *line == warning).count(), 1, "{text}");
+    }
+    let output = record(folder.path(), &["--wall-hz", "7", "--disable", "python"], "true").output().unwrap();
+    assert!(output.status.success() && !stderr(&output).contains("is now called"), "{}", stderr(&output));
+    for both in [["--wall-hz=7", "--real-hz=7"], ["--disable=python", "--without=python"]] {
+        let output = record(folder.path(), &both, "true").output().unwrap();
+        let text = stderr(&output);
+        assert!(output.status.code() == Some(2) && text.contains("cannot be used with"), "{both:?}: {text}");
     }
 }
 
@@ -186,7 +207,7 @@ fn commands_that_cannot_be_run_are_reported() {
     assert_eq!((code, text.as_str()), (Some(127), "error: no-such-command: command not found\n"));
     let (code, text) = fails(&["record", "--", "./recorder.so"]);
     assert_eq!(code, Some(126), "{text}");
-    let (code, text) = fails(&["record", "--without", "pyhton", "--", "true"]);
+    let (code, text) = fails(&["record", "--disable", "pyhton", "--", "true"]);
     assert_eq!(code, Some(2));
     assert!(text.contains("pyhton") && text.contains("python"), "{text}");
     for (options, expected) in [

@@ -88,7 +88,7 @@ fn no_times(path: &Path) -> &'static str {
         return "this profile contains no times; to compare its sample counts, use `stackline calls --diff BEFORE \
                 AFTER`";
     }
-    "the run contains no times to compare; when recording, leave out `--without pytorch` or `--sample-hz 0`"
+    "the run contains no times to compare; when recording, leave out `--disable pytorch` or `--sample-hz 0`"
 }
 
 /// Maximum number of listed files.

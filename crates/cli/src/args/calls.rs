@@ -14,7 +14,7 @@ Examples:
   stackline record -o slow.stackline -- torchrun --nproc-per-node 2 train.py
   stackline record --memory --steps 10..20 -- python train.py
   stackline record --shapes --mode trace -- python train.py
-  stackline record --without python --sample-hz 0 -- python train.py";
+  stackline record --disable python --sample-hz 0 -- python train.py";
 
 pub(crate) const CALLS_EXAMPLE: &str =
     "Patterns are regular expressions. A pattern is searched for in `function file:line` of each frame, and in the name
@@ -37,6 +37,9 @@ pub(crate) struct RecordArgs {
     /// Do not record these data sources, separated by commas: python (Python frames), pytorch (all PyTorch data),
     /// compilations (of torch.compile), kernels (names of CPU kernels that torch.compile generates).
     #[arg(long, value_name = "SOURCES", value_delimiter = ',')]
+    pub(crate) disable: Vec<String>,
+    /// Former name of --disable.
+    #[arg(long, value_name = "SOURCES", value_delimiter = ',', hide = true, conflicts_with = "disable")]
     pub(crate) without: Vec<String>,
     /// Record native (C and C++) frames between Python frames and operators.
     #[arg(long)]
@@ -59,8 +62,12 @@ pub(crate) struct RecordArgs {
     /// [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     #[arg(allow_negative_numbers = true)]
+    pub(crate) wall_hz: Option<u32>,
+    /// Former name of --wall-hz.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    #[arg(allow_negative_numbers = true, hide = true, conflicts_with = "wall_hz")]
     pub(crate) real_hz: Option<u32>,
-    /// Sampling rate for blocked threads that run operators, in Hz; 0 disables it [default: 99; 0 with --real-hz or
+    /// Sampling rate for blocked threads that run operators, in Hz; 0 disables it [default: 99; 0 with --wall-hz or
     /// --sample-hz 0]. A thread is sampled only in system calls that Linux restarts after a signal, such as waits on
     /// locks.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]

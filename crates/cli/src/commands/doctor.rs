@@ -212,7 +212,7 @@ const RECORDED: &[(&str, &str)] = &[
     ("operators", "record a part of the program in which PyTorch operators run"),
     ("launches", "`record` does not record GPU operations yet; use torch.profiler"),
     ("steps", "record a part of the program with optimizer steps, or mark steps with stackline.span('ProfilerStep#1')"),
-    ("python_frames", "remove `--without python` from the record command"),
+    ("python_frames", "remove `--disable python` from the record command"),
     ("modules", "modules are shown only for GPU operations, which `record` does not record yet; use torch.profiler"),
     ("shapes", "record with --shapes"),
     (

@@ -446,7 +446,7 @@ fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
     match kind {
         LargeKind::UnrecordedPython if context.recording().is_some() => {
             "no CPU samples were taken in the gaps between recorded calls: use `stackline record` with a higher \
-             --sample-hz, or with --real-hz 99 to sample waits, too"
+             --sample-hz, or with --wall-hz 99 to sample waits, too"
         }
         LargeKind::UnrecordedPython if !has_frames(context) => {
             "record Python frames: torch.profiler with with_stack=True, or `stackline record --mode trace`"

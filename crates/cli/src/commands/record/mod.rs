@@ -21,6 +21,10 @@ use std::path::PathBuf;
 /// Record a command and return its exit code. If a signal killed the command, this process ends by the same signal.
 pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let options = options::variables(args, common)?;
+    for warning in options::former_name_warnings(args) {
+        // The command runs even if the warning cannot be written.
+        let _ = print_message(&format!("stackline: {warning}"));
+    }
     let recorder = run_directory::recorder()?;
     launch::outlive_file_limit();
     let place = match RunDirectory::create(common.output.as_deref(), &args.command) {

@@ -355,7 +355,7 @@ fn between_note(context: &CallRuleContext<'_>) -> Option<String> {
 
 /// State of the analyzed thread in time without samples, and the way to sample it.
 const BLOCKED: &str = "the analyzed thread was blocked in calls that are not sampled (files, sockets, `select`, \
-    `poll`, `epoll`, waits with a timeout), waited for a GPU, or had no processor. `stackline record --real-hz 99` \
+    `poll`, `epoll`, waits with a timeout), waited for a GPU, or had no processor. `stackline record --wall-hz 99` \
     also samples blocked threads";
 
 /// Notes about time that all rules for call trees exclude: imports, compilation, code outside of the loop, first
