@@ -121,13 +121,13 @@ describe("a frame of the flame graph", () => {
       await settled(page);
       expect(await page.getByRole("button", { name }).getAttribute("aria-pressed")).toBe("true");
     }
-    for (const colour of ["finding", "module", "heat", "file", "layer"]) {
-      await page.locator("main select").nth(2).selectOption(colour);
-      if (colour === "finding") await page.locator(".legend li").first().waitFor();
+    for (const color of ["finding", "module", "heat", "file", "layer"]) {
+      await page.locator("main select").nth(2).selectOption(color);
+      if (color === "finding") await page.locator(".legend li").first().waitFor();
       await settled(page);
-      expect(await violations(page), colour).toEqual([]);
+      expect(await violations(page), color).toEqual([]);
       // The step's wait at its end is no finding: what was launched before the recording is not in it.
-      if (colour === "finding") expect(await page.locator(".legend").innerText()).toMatch(/kernels\n[^]*copies/);
+      if (color === "finding") expect(await page.locator(".legend").innerText()).toMatch(/kernels\n[^]*copies/);
     }
     none(faults);
     await page.close();

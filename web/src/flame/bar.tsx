@@ -5,7 +5,7 @@ import { run } from "../filter";
 import { absence, marked } from "../parts/report-limits";
 import { change, changeCallView, state } from "../state";
 import type { Calls } from "../generated/answers";
-import { COLOURS } from "./colouring";
+import { COLORS } from "./coloring";
 import { ofWholeAlone } from "./metrics";
 import { HERE, SHAPES, toggle } from "./question";
 
@@ -22,7 +22,7 @@ export function Bar({ calls }: { calls: Calls }) {
     <form class="bar" onSubmit={(event) => event.preventDefault()}>
       <Choice title="View" value={state.value.shape ?? "top-down"} options={shapes()} choose={(shape) => changeCallView({ shape })} />
       <Metrics calls={calls} />
-      {beside === undefined && <Choice title="Color" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
+      {beside === undefined && <Choice title="Color" value={state.value.color ?? "layer"} options={COLORS} choose={(color) => change({ color })} />}
       <Pattern name="find" title="Search" />
       <Pattern name="focus" title="Keep only call paths with" hint="Regular expression: keep only call paths that contain a matching frame" />
       <Pattern name="hide" title="Hide frames" hint="Regular expression: hide matching frames; callees of a hidden frame are shown below its caller" />

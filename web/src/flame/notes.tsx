@@ -46,16 +46,16 @@ function Differences({ tree }: { tree: Tree }) {
 const hasBackward = (tree: Tree) => Array.from(tree.label).some((label, node) => tree.document.labels[label]![0] === "backward" && tree.depth[node]! > 1);
 
 function Legend({ tree, findings, named }: Props) {
-  const by = state.value.colour ?? "layer";
+  const by = state.value.color ?? "layer";
   if (by === "layer") {
     const used = new Set<Layer>(tree.document.labels.map((label) => layerOf(label[0])));
-    return <Colours entries={[...used].map((layer) => [LAYERS[layer].title, LAYERS[layer].fill])} />;
+    return <Colors entries={[...used].map((layer) => [LAYERS[layer].title, LAYERS[layer].fill])} />;
   }
   if (by === "finding") {
     const areas = [...new Set(findings.map((row) => `${row.area}`))];
     return (
       <>
-        <Colours entries={areas.map((name) => [`${area(name).icon} ${name}${unseen(findings.filter((row) => row.area === name), named)}`, area(name).fill])} />
+        <Colors entries={areas.map((name) => [`${area(name).icon} ${name}${unseen(findings.filter((row) => row.area === name), named)}`, area(name).fill])} />
         <p class="quiet">Colored frames have findings; striped frames call frames with findings.</p>
       </>
     );
@@ -72,7 +72,7 @@ export function unseen(findings: readonly Row[], { without }: Named): string {
   return many === findings.length ? " (none of these findings has a frame in this view)" : ` (${many} of ${findings.length} findings ${many === 1 ? "has" : "have"} no frame in this view)`;
 }
 
-function Colours({ entries }: { entries: ReadonlyArray<readonly [title: string, fill: string]> }) {
+function Colors({ entries }: { entries: ReadonlyArray<readonly [title: string, fill: string]> }) {
   return (
     <ul class="legend" aria-label="Colors">
       {entries.map(([title, fill]) => (

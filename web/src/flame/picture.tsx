@@ -8,10 +8,10 @@ import { Canvas } from "../draw/canvas";
 import { amount, count } from "../format";
 import { showDetails } from "../parts/details-focus";
 import { change, state } from "../state";
-import { COLOURS, colouring } from "./colouring";
+import { COLORS, coloring } from "./coloring";
 import { deepest, nodeAt, step, type Tree, visible, type Visible } from "./layout";
 import type { Named } from "./named";
-import { fromHere, nextColour, showNextShape } from "./question";
+import { fromHere, nextColor, showNextShape } from "./question";
 import { finder } from "./match";
 import { isAll, labelOf, ariaText } from "./messages";
 
@@ -116,7 +116,7 @@ function press(event: KeyboardEvent, tree: Tree, root: number, node: number): vo
     i: showNextShape,
     u: here("callers"),
     g: here("callees"),
-    c: () => nextColour(COLOURS.map(([name]) => name)),
+    c: () => nextColor(COLORS.map(([name]) => name)),
   };
   keys[event.key]?.();
 }
@@ -124,14 +124,14 @@ function press(event: KeyboardEvent, tree: Tree, root: number, node: number): vo
 /** Draw the visible boxes. */
 function painter({ tree, root, named, selected }: Props, boxes: readonly Visible[]) {
   const isFound = finder(tree, state.value.find);
-  const colour = colouring(tree.before ? "change" : (state.value.colour ?? "layer"), tree, named);
+  const color = coloring(tree.before ? "change" : (state.value.color ?? "layer"), tree, named);
   const top = (node: number) => (tree.depth[node]! - tree.depth[root]!) * ROW;
   const boxOf = ({ node, x, width }: Visible, scrolled: number): Box => {
     const label = labelOf(tree, node);
     const name = isAll(tree, node) ? `all frames: ${amount(tree.inclusive[node]!, tree.document.unit)}` : label[5];
     const faded = isFound !== undefined && !isFound(node);
     const place = { x, y: top(node) - scrolled, width, height: ROW };
-    return { ...place, ...(isAll(tree, node) ? { fill: "#d7d7df" } : colour(node)), label: name, faded, marked: node === selected };
+    return { ...place, ...(isAll(tree, node) ? { fill: "#d7d7df" } : color(node)), label: name, faded, marked: node === selected };
   };
   return (context: CanvasRenderingContext2D, wide: number, high: number, scrolled: number, ink: InkOf) => {
     context.fillStyle = ink.paper;

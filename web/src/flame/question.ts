@@ -56,6 +56,6 @@ export function showNextShape(): void {
 export const toggle = (name: string, value: string) => changeCallView({ [name]: state.value[name] === value ? "" : value });
 
 /** Colors by the next meaning. */
-export function nextColour(names: readonly string[]): void {
-  change({ colour: names[(names.indexOf(state.value.colour ?? "layer") + 1) % names.length]! });
+export function nextColor(names: readonly string[]): void {
+  change({ color: names[(names.indexOf(state.value.color ?? "layer") + 1) % names.length]! });
 }

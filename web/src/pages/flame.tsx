@@ -73,7 +73,7 @@ function Graph({ answer, isFlat, args }: { answer: AnswerTo<"calls">; isFlat: bo
   const selected = useSelected(whole, tree);
   useMatches(tree, root, selected);
   const query = useFindings(rank.value);
-  const findings = state.value.colour === "finding" && query.state === "ok" ? query.answer.document.tables.findings.rows : NO_ROWS;
+  const findings = state.value.color === "finding" && query.state === "ok" ? query.answer.document.tables.findings.rows : NO_ROWS;
   const named = useMemo(() => framesOfFindings(tree, findings, args.shape === "top-down"), [tree, findings, args.shape]);
   const isEmpty = tree.parent.length === 1;
   return (

@@ -305,7 +305,7 @@ function InFlame({ row }: { row: Row }) {
   if (!name) return null;
   const frame = selOf({ name: `${name}`, ...(row.function && row.file ? { file: `${row.file}`, line: Number(row.line ?? 0) } : {}) });
   return (
-    <button type="button" onClick={() => changeCallView({ page: "flame", colour: "finding", find: `${name}`, shape: "", of: "", sel: frame })}>
+    <button type="button" onClick={() => changeCallView({ page: "flame", color: "finding", find: `${name}`, shape: "", of: "", sel: frame })}>
       Show in the flame graph
     </button>
   );
