@@ -84,7 +84,7 @@ test("Enter on a card of the Overview moves the focus to its finding", () =>
 test("the hint of the flame graph fits next to the details, and an invalid expression can be corrected", () =>
   here.viewServed(served, async (page, url) => {
     await open(page, url, "page=flame");
-    const cut = await page.locator(".told").evaluate((element) => element.scrollWidth > element.clientWidth);
+    const cut = await page.locator(".status-line").evaluate((element) => element.scrollWidth > element.clientWidth);
     expect(cut).toBe(false);
     const field = page.locator("[data-field=focus]");
     await field.fill("aten::(mm");
@@ -118,7 +118,7 @@ test("the command to restart a server includes the baseline", async () => {
   await open(page, own.url, "page=overview");
   await own.stop();
   await page.locator("nav a", { hasText: "Compare" }).click();
-  const command = page.locator(".gone code");
+  const command = page.locator(".offline code");
   await command.waitFor();
   expect(await command.innerText()).toMatch(/^stackline view \S*diff-mini-test\.json\.gz --baseline \S*diff-mini-base\.json\.gz$/);
   await page.close();

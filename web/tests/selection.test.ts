@@ -25,7 +25,7 @@ afterAll(async () => {
 });
 
 const title = (page: Page) => page.locator(".details h3").first().innerText();
-const share = (page: Page) => page.locator("main .told").innerText();
+const share = (page: Page) => page.locator("main .status-line").innerText();
 
 test("a search result is selected in the flame graph, and zoomed if it is narrow", async () => {
   await here.viewServed(demo, async (page, url) => {
@@ -40,7 +40,7 @@ test("a search result is selected in the flame graph, and zoomed if it is narrow
     expect(await title(page)).toContain("softmax");
     expect(await share(page)).toContain("softmax");
     expect(Number(part(page, "root"))).toBeGreaterThan(0);
-    // All can be looked at again, and what is selected stays.
+    // 0 shows all again, and the selection stays.
     await page.locator("canvas").focus();
     await page.keyboard.press("0");
     await settled(page);

@@ -16,7 +16,7 @@ import { finder } from "./match";
 import { isAll, labelOf, ariaText } from "./messages";
 
 const ROW = 18;
-// It must fit into a line beside the details, in a window 1280 wide.
+// It must fit into a line next to the details, in a window 1280 wide.
 const HELP = "Click a frame to select it, again to zoom. Keys: arrows move, F zooms, 0 shows all, ? lists all keys.";
 
 interface Props {
@@ -46,11 +46,11 @@ export function Picture({ tree, root, named, selected }: Props) {
   const rows = deepest(tree, root) + 1;
   const boxes = useMemo(() => visible(tree, root, width, [0, rows]), [tree, root, width, rows]);
   const at = (event: MouseEvent) => under(event, { tree, root, width, scroll });
-  // The pointer may still stand on a box of a tree that is gone.
+  // The pointer may still be on a box of the previous tree.
   const describedNode = (hovered?.tree === tree ? hovered.node : undefined) ?? selected;
   return (
     <>
-      <p class="told one" aria-live="polite">{describedNode === undefined ? HELP : ariaText(tree, describedNode)}</p>
+      <p class="status-line single" aria-live="polite">{describedNode === undefined ? HELP : ariaText(tree, describedNode)}</p>
       <div class="canvas" ref={frame}>
         <Canvas
           label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows it as a table`}

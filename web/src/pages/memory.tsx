@@ -7,7 +7,7 @@ import { bytes, count, counted } from "../format";
 import { problemsOfMemory } from "../lost";
 import { MemoryCanvas } from "../memory/canvas";
 import { Composition } from "../memory/composition";
-import { rangeAround, gutterOf, neighbour, numbersOf } from "../memory/layout";
+import { rangeAround, gutterOf, neighbor, numbersOf } from "../memory/layout";
 import { MemoryLegend } from "../memory/legend";
 import { Applied, Suggestions } from "../memory/suggestions";
 import { Classes, MemoryTables } from "../memory/tables";
@@ -158,7 +158,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
   const [object, call] = [selected("object"), selected("call")];
   useKeys((key) => {
     const step = ({ ArrowDown: 1, ArrowUp: -1 } as const)[key];
-    const next = step && shown.objects ? neighbour(shown.objects.columns.object, object, step) : undefined;
+    const next = step && shown.objects ? neighbor(shown.objects.columns.object, object, step) : undefined;
     if (next !== undefined) selectObject(next);
     if (key === "Enter" && (object !== undefined || call !== undefined)) showDetails();
     const move = key === "f" ? lifeOf(shown.objects, object, all) : moved(key, range, all);
@@ -171,7 +171,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
     <>
       <Bar overview={overview} device={device} all={all} range={range} />
       <Applied query={applied} />
-      <p class="told" aria-live="polite">{objectSummary(shown.objects, object)} Visible: {count(Math.round(range.to - range.from))} of {counted(all.to, "call")}. Keys: W and S zoom, A and D pan, 0 shows all, F zooms to the object; after a click on the plot, up and down select objects.</p>
+      <p class="status-line" aria-live="polite">{objectSummary(shown.objects, object)} Visible: {count(Math.round(range.to - range.from))} of {counted(all.to, "call")}. Keys: W and S zoom, A and D pan, 0 shows all, F zooms to the object; after a click on the plot, up and down select objects.</p>
       {shown.curve === undefined && query.some((one) => one.state === "loading") && width > 0 && <p class="quiet" role="status">Computing …</p>}
       {refused?.state === "refused" && <p class="notice" role="alert">{refused.error.message}</p>}
       {isTable && <Measure setWidth={setWidth} />}

@@ -14,7 +14,7 @@ import { change, rank, selection, state, transport } from "../state";
 import { useKeys } from "../timeline/keys";
 import { CurveTable } from "../timeline/curve-table";
 import { breaksOff } from "../timeline/cut";
-import { HopList } from "../timeline/path-segments";
+import { SegmentList } from "../timeline/path-segments";
 import { LaneCanvas } from "../timeline/lanes";
 import { Legend } from "../timeline/legend";
 import { PathBreakdown } from "../timeline/path-breakdown";
@@ -186,10 +186,10 @@ function View({ whole }: { whole: Lanes }) {
   return (
     <>
       <Bar {...{ all, lanes, opened, setOpened }} />
-      <p class="told" id="timeline-told" aria-live="polite">
+      <p class="status-line" id="timeline-range" aria-live="polite">
         Visible: {duration(range.to - range.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all.{critical && " The keys J and K follow the critical path."} Drag to mark a time range, click a step to mark it.{stepsHint(steps)}{isCut && " Stripes mark the point where the trace is truncated; later records are lost."}
       </p>
-      <p class="told one" id="timeline-selected" aria-live="polite">{ariaText(timeline, lanes)}</p>
+      <p class="status-line single" id="timeline-selected" aria-live="polite">{ariaText(timeline, lanes)}</p>
       <PathNote query={path} />
       {isMissed && (
         <p class="notice" aria-live="polite">
@@ -202,7 +202,7 @@ function View({ whole }: { whole: Lanes }) {
       {tiles.state === "refused" && <p class="notice" role="alert">{tiles.error.message}</p>}
       {state.value.as === "table" && answer ? (
         <>
-          {critical && <HopList path={critical} {...{ range, selected }} onEvent={select} />}
+          {critical && <SegmentList path={critical} {...{ range, selected }} onEvent={select} />}
           <EventTable {...{ answer, lanes, range, selected, isFound }} onEvent={select} />
           {counters && <CurveTable answer={counters} range={range} />}
         </>
@@ -210,7 +210,7 @@ function View({ whole }: { whole: Lanes }) {
         <LaneCanvas
           label={`Timeline of ${lanes.lanes.length} lanes; the button Table shows it as a table`}
           {...{ lanes, range, all, zero: 0, steps, chosen: parsed(selectedSteps() ?? ""), answer, counters, critical, arrows, isFound, selected, width, setWidth, opened, setOpened, outer }}
-          describedBy="timeline-told timeline-selected"
+          describedBy="timeline-range timeline-selected"
           mark={marked()}
           cut={isCut ? all.to : undefined}
           onRange={show}

@@ -66,7 +66,7 @@ const moveTo = ({ from, to }: TimeRange) => change({ from: `${Math.floor(from)}`
 function Both({ a, b }: { a: Side; b: Side }) {
   const sides = [a, b];
   const starts = sides.map(stepOf);
-  // Times count from the start of the chosen steps: one stretch is seen of both runs.
+  // Times count from the start of the chosen steps: both runs show one time range.
   const all = { from: Math.min(...starts.map(({ start }) => -start)), to: Math.max(...sides.map(({ lanes }, at) => lanes.length - starts[at]!.start), 1) };
   const [from, to] = [Number(state.value.from), Number(state.value.to)];
   const isGiven = state.value.from !== undefined && Number.isFinite(from) && Number.isFinite(to) && to > from;
@@ -80,7 +80,7 @@ function Both({ a, b }: { a: Side; b: Side }) {
   return (
     <section aria-labelledby="locked-title">
       <h2 id="locked-title">Both timelines</h2>
-      <p class="told" aria-live="polite">
+      <p class="status-line" aria-live="polite">
         {duration(range.to - range.from)} of both runs, aligned at the start of the selected steps. Keys: W and S zoom, A and D pan, 0 shows all.
       </p>
       <div class="bar">
