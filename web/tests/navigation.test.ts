@@ -136,7 +136,7 @@ describe("a frame of the flame graph", () => {
 });
 
 describe("search over all names, and keys", () => {
-  test("Ctrl+K finds pages, findings, frames, events and files, by keyboard alone; ? lists the keys", async () => {
+  test("Ctrl+K finds pages, findings, frames, events and files, by keyboard alone; ? lists the keys and leads to the glossary", async () => {
     const file = trace("nvidia-h100-qwen1.5-0.5b.json.gz");
     const report = join(here.folder.path, "search.html");
     stackline("report", file, "--html", report);
@@ -160,7 +160,11 @@ describe("search over all names, and keys", () => {
       await settled(page);
       expect(page.url()).toContain("page=timeline");
       await page.keyboard.press("?");
-      await page.waitForSelector("dialog[aria-label=Keys]");
+      await page.waitForSelector("dialog[aria-label='Keys and mouse']");
+      expect(await violations(page)).toEqual([]);
+      await page.getByRole("button", { name: "glossary" }).click();
+      await page.waitForSelector("dialog[aria-label=Glossary]");
+      expect(await page.locator("dialog").innerText()).toMatch(/call path\s+The frames from the start of a thread to a call/);
       expect(await violations(page)).toEqual([]);
       await page.keyboard.press("Escape");
       await page.waitForSelector("dialog", { state: "detached" });
