@@ -155,14 +155,14 @@ test("the differential flame graph shows removed frames, or their total if hidde
 test("the critical path is listed by cause and by segment, and segments link to the timeline", async () => {
   await here.viewServed(demo, async (page, url) => {
     await open(page, url, "page=timeline&cp=1");
-    const makeup = page.locator(".makeup");
-    await makeup.waitFor();
-    const shares = (await makeup.locator(".legend li").allInnerTexts()).map((text) => Number(/\(([\d.]+) %\)/.exec(text)![1]));
+    const breakdown = page.locator(".breakdown");
+    await breakdown.waitFor();
+    const shares = (await breakdown.locator(".legend li").allInnerTexts()).map((text) => Number(/\(([\d.]+) %\)/.exec(text)![1]));
     expect(Math.abs(shares.reduce((sum, share) => sum + share, 0) - 100)).toBeLessThan(1);
-    await makeup.locator("summary").click();
-    const lengths = (await makeup.locator(".events button").allInnerTexts()).length;
+    await breakdown.locator("summary").click();
+    const lengths = (await breakdown.locator(".events button").allInnerTexts()).length;
     expect(lengths).toBeGreaterThan(3);
-    await makeup.locator(".events button").first().click();
+    await breakdown.locator(".events button").first().click();
     await settled(page);
     expect(part(page, "sel")).toMatch(/^event:/);
     expect(Number(part(page, "to"))).toBeGreaterThan(Number(part(page, "from")));

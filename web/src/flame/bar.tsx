@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { run } from "../filter";
+import { HintButton } from "../parts/hint-button";
 import { absence, marked } from "../parts/report-limits";
 import { change, changeCallView, state } from "../state";
 import type { Calls } from "../generated/answers";
@@ -43,6 +44,7 @@ export function Bar({ calls }: { calls: Calls }) {
       {compare && <button type="button" onClick={() => changeCallView({ compare: "", removed: "" })}>Only this run</button>}
       {compare && <button type="button" onClick={() => change({ page: "compare" })}>Back to Compare</button>}
       <FromHere />
+      <HintButton hint="Click a frame to select it, again to zoom. Arrows move, F zooms, 0 shows all." />
     </form>
   );
 }

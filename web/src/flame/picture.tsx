@@ -16,8 +16,6 @@ import { finder } from "./match";
 import { isAll, labelOf, ariaText } from "./messages";
 
 const ROW = 18;
-// It must fit into a line next to the details, in a window 1280 wide.
-const HELP = "Click a frame to select it, again to zoom. Keys: arrows move, F zooms, 0 shows all, ? lists all keys.";
 
 interface Props {
   readonly tree: Tree;
@@ -47,10 +45,10 @@ export function Picture({ tree, root, named, selected }: Props) {
   const boxes = useMemo(() => visible(tree, root, width, [0, rows]), [tree, root, width, rows]);
   const at = (event: MouseEvent) => under(event, { tree, root, width, scroll });
   // The pointer may still be on a box of the previous tree.
-  const describedNode = (hovered?.tree === tree ? hovered.node : undefined) ?? selected;
+  const describedNode = (hovered?.tree === tree ? hovered.node : undefined) ?? selected ?? root;
   return (
     <>
-      <p class="status-line single" aria-live="polite">{describedNode === undefined ? HELP : ariaText(tree, describedNode)}</p>
+      <p class="status-line single" aria-live="polite">{ariaText(tree, describedNode)}</p>
       <div class="canvas" ref={frame}>
         <Canvas
           label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows it as a table`}
