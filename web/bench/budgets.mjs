@@ -1,5 +1,5 @@
 /**
- * The page beside its budgets, in a headless Chromium with software rendering.
+ * The page compared with its budgets, in a headless Chromium with software rendering.
  *
  *   STACKLINE_CHROMIUM=$(python3 python/browser_env.py) node web/bench/budgets.mjs [--runs FOLDER] [TRACE…]
  *

@@ -4,7 +4,7 @@
  *   STACKLINE_CHROMIUM=$(python3 python/browser_env.py) node web/bench/pictures.mjs TRACE [FOLDER [MEMORY]]
  *
  * Writes overview.png, issues.png, flame.png and timeline.png of the trace, and memory.png of a file of memory (one of our fixtures,
- * unless told otherwise) into FOLDER (docs/pictures unless told otherwise), and fails if one is larger than 150 kB, since every
+ * by default) into FOLDER (docs/pictures by default), and fails if one is larger than 150 kB, since every
  * clone of the repository has them; if a page says that something went wrong, has an error in its console, or draws nothing.
  */
 

@@ -19,7 +19,7 @@ export function useAnswer<Q extends QueryName>(name: Q | undefined, args: Argume
     known.current = answer && { question, result: { state: "ok", answer } };
   }
   const isKnown = known.current !== undefined;
-  const isLost = latest?.question === question && latest.result.state === "refused" && latest.result.error.reason === "gone";
+  const isLost = latest?.question === question && latest.result.state === "refused" && latest.result.error.reason === "offline";
   // Once the server is back, it is asked again.
   const attempt = isLost ? transport.back.value : 0;
   useEffect(() => {

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { AREAS, canvas, CAUSES, LAYERS } from "./colors";
-import { HEAT } from "./flame/colouring";
+import { HEAT } from "./flame/coloring";
 
 type Three = readonly [number, number, number];
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { editorLink, placeOf } from "./editor";
+import { editorLink, localPath } from "./editor";
 
 test("addresses of lines", () => {
   expect(editorLink("/a b/t#1.py", 3, "vscode://file{file}:{line}")).toBe("vscode://file/a%20b/t%231.py:3");
@@ -11,6 +11,6 @@ test("addresses of lines", () => {
 
 test("files of folders that lie elsewhere", () => {
   const known = [{ from: "/job/code/", to: "/mine/code" }, { from: "/job", to: "/mnt" }, { from: "/job/code/lib", to: "/lib/" }];
-  const places = ["/job/code/train.py", "/job/data.py", "/job/code/lib/a.py", "/job/codes/x.py", "/other/train.py", "train.py"].map((file) => placeOf(file, known));
-  expect(places).toEqual(["/mine/code/train.py", "/mnt/data.py", "/lib/a.py", "/mnt/codes/x.py", "/other/train.py", "train.py"]);
+  const paths = ["/job/code/train.py", "/job/data.py", "/job/code/lib/a.py", "/job/codes/x.py", "/other/train.py", "train.py"].map((file) => localPath(file, known));
+  expect(paths).toEqual(["/mine/code/train.py", "/mnt/data.py", "/lib/a.py", "/mnt/codes/x.py", "/other/train.py", "train.py"]);
 });

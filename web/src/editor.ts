@@ -81,7 +81,7 @@ function knownFolders(): readonly Folder[] {
 const bare = (folder: string) => folder.trim().replace(/[/\\]+$/, "");
 
 /** Path of a file on this machine, by the longest mapped directory. */
-export function placeOf(file: string, known: readonly Folder[] = knownFolders()): string {
+export function localPath(file: string, known: readonly Folder[] = knownFolders()): string {
   const isBelow = ({ from }: Folder) => file.startsWith(`${bare(from)}/`);
   const [folder] = known.filter(isBelow).toSorted((a, b) => bare(b.from).length - bare(a.from).length);
   return folder ? bare(folder.to) + file.slice(bare(folder.from).length) : file;
@@ -92,7 +92,7 @@ export const absolute = (file: string, base = folder): string => (file.startsWit
 
 /** The address of a line. No pattern can start a script of this page. */
 export function editorLink(file: string, line: number, template = pattern(), base = folder): string {
-  const path = placeOf(absolute(file, base));
+  const path = localPath(absolute(file, base));
   const escaped = path.split("/").map(encodeURIComponent).join("/");
   const address = template.replaceAll("{file}", () => escaped).replaceAll("{line}", () => `${line}`);
   try {

@@ -21,6 +21,7 @@ import { openInEditor } from "./parts/editor-link";
 import { dialog } from "./parts/dialog";
 import { FilterBar } from "./parts/filters";
 import { Folders } from "./parts/folders";
+import { Glossary } from "./parts/glossary";
 import { ServerOffline } from "./parts/server-offline";
 import { Keys } from "./parts/keys";
 import { DataLossBanner } from "./parts/data-loss-banner";
@@ -122,6 +123,7 @@ function Frame({ meta }: { meta: Meta }) {
       </main>
       <Details />
       {dialog.value === "keys" && <Keys />}
+      {dialog.value === "glossary" && <Glossary />}
       {dialog.value === "search" && <Palette />}
       {dialog.value === "folders" && <Folders />}
     </div>

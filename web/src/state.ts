@@ -52,7 +52,7 @@ export function format(parts: State): string {
 /** Parts that belong to one page, and go when another is opened. */
 const OF_PAGE = ["root", "from", "to", "file", "line", "area", "confidence", "cause"];
 
-/** Changes parts of the address. A new page or selection can be gone back from; a view that moves cannot. */
+/** Change parts of the address. Back returns from a new page or selection, but not from a moved view. */
 export function change(parts: State, how: "push" | "replace" = "push"): void {
   const before = state.value;
   const remaining = parts.page !== undefined && parts.page !== before.page ? without(before, OF_PAGE) : before;
@@ -62,7 +62,7 @@ export function change(parts: State, how: "push" | "replace" = "push"): void {
     return;
   }
   if (how === "push") {
-    // What is gone back to is what was seen last.
+    // Back returns to the view that was seen last.
     write();
     history.pushState(null, "", text);
   } else {

@@ -1,4 +1,4 @@
-/** Appearance: the selected theme, print, hints that fit, texts for missing data. */
+/** Appearance: the selected theme, print, few lines above pictures, texts for missing data. */
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -81,10 +81,12 @@ test("Enter on a card of the Overview moves the focus to its finding", () =>
     expect(await page.evaluate(() => document.activeElement?.tagName)).toBe("BODY");
   }));
 
-test("the hint of the flame graph fits next to the details, and an invalid expression can be corrected", () =>
+test("the total of the flame graph fits into a line, and an invalid expression can be corrected", () =>
   here.viewServed(served, async (page, url) => {
     await open(page, url, "page=flame");
-    const cut = await page.locator(".told").evaluate((element) => element.scrollWidth > element.clientWidth);
+    const line = page.locator(".status-line");
+    expect(await line.innerText()).toMatch(/^all: .*, self /);
+    const cut = await line.evaluate((element) => element.scrollWidth > element.clientWidth);
     expect(cut).toBe(false);
     const field = page.locator("[data-field=focus]");
     await field.fill("aten::(mm");
@@ -96,6 +98,28 @@ test("the hint of the flame graph fits next to the details, and an invalid expre
     await field.press("Enter");
     await settled(page);
     expect([part(page, "focus"), await field.getAttribute("aria-invalid")]).toEqual(["aten::mm", "false"]);
+  }));
+
+test("hints on keys are in the dialog, and at most two lines of text are above a picture", () =>
+  here.viewServed(served, async (page, url) => {
+    await page.setViewportSize({ width: 1100, height: 800 });
+    for (const [view, title] of [["flame", "Flame graph"], ["timeline&cp=1", "Timeline"]] as const) {
+      await open(page, url, `page=${view}`);
+      const lines = await page.locator("main .status-line").evaluateAll((all) => all.map((one) => Math.round(one.clientHeight / Number.parseFloat(getComputedStyle(one).lineHeight))));
+      expect(lines.reduce((sum, one) => sum + one, 0), view).toBeLessThanOrEqual(2);
+      expect(await page.locator("main").innerText(), view).not.toMatch(/W and S|Click a frame|Drag to/);
+      const hint = page.locator("main").getByRole("button", { name: "Keys and mouse" });
+      expect(await hint.getAttribute("title"), view).toMatch(/0 shows all.* Press \? for all keys\.$/);
+      await hint.click();
+      await page.waitForSelector("dialog[aria-label='Keys and mouse']");
+      // The keys of the open page come first.
+      expect(await page.locator("dialog h3").first().innerText()).toBe(title);
+      expect(await page.locator("dialog").innerText()).toContain("Ctrl+wheel");
+      await page.keyboard.press("Escape");
+      await page.waitForSelector("dialog", { state: "detached" });
+    }
+    await page.getByText("About this picture").click();
+    expect(await page.locator("main").innerText()).toContain("Each lane is a thread");
   }));
 
 test("every part of the Overview's bar has a label", () =>
@@ -118,7 +142,7 @@ test("the command to restart a server includes the baseline", async () => {
   await open(page, own.url, "page=overview");
   await own.stop();
   await page.locator("nav a", { hasText: "Compare" }).click();
-  const command = page.locator(".gone code");
+  const command = page.locator(".offline code");
   await command.waitFor();
   expect(await command.innerText()).toMatch(/^stackline view \S*diff-mini-test\.json\.gz --baseline \S*diff-mini-base\.json\.gz$/);
   await page.close();

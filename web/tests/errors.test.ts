@@ -53,18 +53,18 @@ test("queries are repeated when the server is back, and another server is report
   await page.evaluate("globalThis.sameDocument = true");
   await page.route("**/query/**", (route) => route.abort());
   await page.keyboard.press("3");
-  await page.waitForSelector(".gone");
-  expect(await page.locator(".gone").innerText()).toContain("stackline view");
+  await page.waitForSelector(".offline");
+  expect(await page.locator(".offline").innerText()).toContain("stackline view");
   expect(await page.locator("[role=alert]").first().innerText()).toContain("server has stopped");
   expect(await violations(page)).toEqual([]);
   // Another one, which has another token.
   await page.unroute("**/query/**");
   await page.route("**/query/**", (route) => route.fulfill({ status: 403 }));
   await page.getByRole("button", { name: "Try now" }).click();
-  await page.waitForFunction(() => document.querySelector(".gone")?.textContent?.includes("Another server"));
+  await page.waitForFunction(() => document.querySelector(".offline")?.textContent?.includes("Another server"));
   // The same one again: nobody has to do anything.
   await page.unroute("**/query/**");
-  await page.waitForFunction(() => document.querySelector(".gone") === null);
+  await page.waitForFunction(() => document.querySelector(".offline") === null);
   // What was refused is asked for again, and takes the place of the refusal.
   await page.waitForFunction(() => document.querySelector("[role=alert]") === null);
   await page.waitForSelector("canvas");
@@ -88,8 +88,8 @@ test("a truncated trace has a striped end and a note; a complete one has not", a
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=timeline");
     expect(await page.locator("canvas").getAttribute("data-cut"), url).toBe(isCut ? "149000" : null);
-    expect((await page.locator("main .told").first().innerText()).includes("later records are lost"), url).toBe(isCut);
-    // Beside the head of the lane, at the right edge, nothing stands but lines of the ruler, which are the same in each row of pixels.
+    expect(await page.locator("main .notice", { hasText: "Stripes mark the point where the trace is truncated" }).count(), url).toBe(isCut ? 1 : 0);
+    // Next to the head of the lane, at the right edge, nothing stands but lines of the ruler, which are the same in each row of pixels.
     const isStriped = await page.evaluate(() => {
       const canvas = document.querySelector("canvas")!;
       const { data, width } = canvas.getContext("2d")!.getImageData(canvas.width - 10, 25, 8, 10);

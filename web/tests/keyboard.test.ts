@@ -38,7 +38,7 @@ const watchEditor = (page: Page) =>
 const editorWas = (page: Page) => page.evaluate("globalThis.opened") as Promise<string[]>;
 
 describe("by keyboard alone", () => {
-  test("on the timeline: search, matches, neighbours, zoom, mark, details, the editor, and back", async () => {
+  test("on the timeline: search, matches, neighbors, zoom, mark, details, the editor, and back", async () => {
     const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=timeline");
     await watchEditor(page);
@@ -55,7 +55,7 @@ describe("by keyboard alone", () => {
     await page.keyboard.press("Shift+N");
     await settled(page);
     expect(part(page, "sel")).toBe(first);
-    // Within it, around it, beside it, and zoomed to.
+    // Within it, around it, next to it, and zoomed to.
     await page.keyboard.press("ArrowDown");
     await settled(page);
     expect(await title(page)).toBe("aten::_local_scalar_dense");
@@ -75,10 +75,10 @@ describe("by keyboard alone", () => {
     expect(await editorWas(page)).toEqual([expect.stringMatching(/train\.py:12$/)]);
     await page.keyboard.press("Enter");
     expect(await page.evaluate(() => document.activeElement?.className)).toBe("details");
-    for (const gone of ["sel", "mark"]) {
+    for (const cleared of ["sel", "mark"]) {
       await page.keyboard.press("Escape");
       await settled(page);
-      expect(part(page, gone), gone).toBeNull();
+      expect(part(page, cleared), cleared).toBeNull();
     }
     expect(await violations(page)).toEqual([]);
     none(faults);
@@ -158,10 +158,10 @@ test("a source line shows its cost and links to its frames; Back returns to the 
   await open(page, served.url, `page=source&file=${encodeURIComponent(source)}`);
   await page.getByRole("button", { name: "Line 12", exact: true }).click();
   await settled(page);
-  expect(await page.locator("main .told").innerText()).toMatch(/^Line 12: train_step .* of host time, self /);
+  expect(await page.locator("main .status-line").innerText()).toMatch(/^Line 12: train_step .* of host time, self /);
   expect(await page.locator("tr.hot").innerText()).toContain("line_12");
   expect(await violations(page)).toEqual([]);
-  await page.locator("main .told").getByRole("button", { name: "Show in the flame graph" }).click();
+  await page.locator("main .status-line").getByRole("button", { name: "Show in the flame graph" }).click();
   await settled(page);
   expect([part(page, "page"), part(page, "find")]).toEqual(["flame", `${source}:12`]);
   await page.goBack();

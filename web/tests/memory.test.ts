@@ -127,7 +127,7 @@ test("an object is selected by a click, by keys, and in the table; the details s
   await settled(page);
   const second = await page.locator(".details h3").first().innerText();
   expect(second).not.toBe(first);
-  expect(await page.locator(".told").innerText()).toContain(second);
+  expect(await page.locator(".status-line").innerText()).toContain(second);
   await page.keyboard.press("w");
   await settled(page);
   expect(page.url()).toMatch(/from=\d+/);
@@ -175,7 +175,7 @@ test("arrow keys select invisible objects and scroll to them", async () => {
   await page.locator("canvas").focus();
   for (let at = 0; at < 70; at += 1) await page.keyboard.press("ArrowDown");
   await settled(page);
-  expect(await page.locator(".told").innerText()).toContain("70 of 100");
+  expect(await page.locator(".status-line").innerText()).toContain("70 of 100");
   expect(await page.locator(".canvas").evaluate((element) => element.scrollTop)).toBeGreaterThan(500);
   none(faults);
   await page.close();

@@ -44,9 +44,9 @@ test("both step lengths are named on the Overview, at findings and in a comparis
     await open(page, url, "page=compare&noise=1");
     const rows = await page.locator("main tbody tr").allInnerTexts();
     expect(rows.some((row) => row.startsWith("step with its GPU work") && row.includes(ms))).toBe(true);
-    // What is gone has no time there, and no bounds of it.
-    const gone = await page.locator("main tbody tr", { hasText: "only in A" }).first().locator("td").allInnerTexts();
-    expect(gone.slice(-5)).toEqual(["–", expect.stringContaining("-100.0 %"), "", "1 → 0", "− only in A"]);
+    // A removed row has no time in B, and no bounds.
+    const removed = await page.locator("main tbody tr", { hasText: "only in A" }).first().locator("td").allInnerTexts();
+    expect(removed.slice(-5)).toEqual(["–", expect.stringContaining("-100.0 %"), "", "1 → 0", "− only in A"]);
     expect(await page.locator("main").innerText()).toContain("Both runs have the same software versions, devices and recording options");
     expect(await violations(page)).toEqual([]);
   });
@@ -115,7 +115,7 @@ test("an empty filter result names the filter, and impossible queries are not se
     expect(await main.innerText()).toContain("There is no step 99; the run has 4 steps (10 to 13)");
     expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(10);
     expect(await violations(page)).toEqual([]);
-    // It goes with what is looked at next.
+    // The next view clears it.
     await page.getByRole("link", { name: "Overview" }).click();
     await settled(page);
     expect(await main.innerText()).not.toContain("There is no step 99");

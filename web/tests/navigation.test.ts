@@ -121,13 +121,13 @@ describe("a frame of the flame graph", () => {
       await settled(page);
       expect(await page.getByRole("button", { name }).getAttribute("aria-pressed")).toBe("true");
     }
-    for (const colour of ["finding", "module", "heat", "file", "layer"]) {
-      await page.locator("main select").nth(2).selectOption(colour);
-      if (colour === "finding") await page.locator(".legend li").first().waitFor();
+    for (const color of ["finding", "module", "heat", "file", "layer"]) {
+      await page.locator("main select").nth(2).selectOption(color);
+      if (color === "finding") await page.locator(".legend li").first().waitFor();
       await settled(page);
-      expect(await violations(page), colour).toEqual([]);
+      expect(await violations(page), color).toEqual([]);
       // The step's wait at its end is no finding: what was launched before the recording is not in it.
-      if (colour === "finding") expect(await page.locator(".legend").innerText()).toMatch(/kernels\n[^]*copies/);
+      if (color === "finding") expect(await page.locator(".legend").innerText()).toMatch(/kernels\n[^]*copies/);
     }
     none(faults);
     await page.close();
@@ -136,7 +136,7 @@ describe("a frame of the flame graph", () => {
 });
 
 describe("search over all names, and keys", () => {
-  test("Ctrl+K finds pages, findings, frames, events and files, by keyboard alone; ? lists the keys", async () => {
+  test("Ctrl+K finds pages, findings, frames, events and files, by keyboard alone; ? lists the keys and leads to the glossary", async () => {
     const file = trace("nvidia-h100-qwen1.5-0.5b.json.gz");
     const report = join(here.folder.path, "search.html");
     stackline("report", file, "--html", report);
@@ -160,7 +160,11 @@ describe("search over all names, and keys", () => {
       await settled(page);
       expect(page.url()).toContain("page=timeline");
       await page.keyboard.press("?");
-      await page.waitForSelector("dialog[aria-label=Keys]");
+      await page.waitForSelector("dialog[aria-label='Keys and mouse']");
+      expect(await violations(page)).toEqual([]);
+      await page.getByRole("button", { name: "glossary" }).click();
+      await page.waitForSelector("dialog[aria-label=Glossary]");
+      expect(await page.locator("dialog").innerText()).toMatch(/call path\s+The frames from the start of a thread to a call/);
       expect(await violations(page)).toEqual([]);
       await page.keyboard.press("Escape");
       await page.waitForSelector("dialog", { state: "detached" });

@@ -170,7 +170,7 @@ describe("keys and the address", () => {
     await page.keyboard.press("ArrowDown");
     await settled(page);
     expect(page.url()).toContain("sel=node");
-    expect(await page.locator(".told").innerText()).toMatch(/self/);
+    expect(await page.locator(".status-line").innerText()).toMatch(/self/);
     await page.keyboard.press("f");
     await settled(page);
     expect(page.url()).toContain("root=");
@@ -221,7 +221,7 @@ describe("keys and the address", () => {
       await settled(page);
       expect(page.url()).toContain(clicks === 1 ? "sel=node" : "root=");
     }
-    expect(await page.locator(".told").innerText()).toMatch(/self/);
+    expect(await page.locator(".status-line").innerText()).toMatch(/self/);
     await page.mouse.move(400, 600);
     expect(await page.locator("canvas").count()).toBe(1);
     none(faults);

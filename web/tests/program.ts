@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { binary } from "./harness";
 
-// The environment of `python/torch_env.py`, and the recorder beside the program: without them this is not tested, but in CI.
+// The environment of `python/torch_env.py`, and the recorder next to the program: without them this is not tested, but in CI.
 export const torch = process.env.STACKLINE_TORCH;
 export const isThere = torch !== undefined && existsSync(join(binary, "../libstackline_record.so"));
 if (!isThere && process.env.CI === "true") throw new Error("CI needs STACKLINE_TORCH and libstackline_record.so");

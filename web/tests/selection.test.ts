@@ -25,7 +25,7 @@ afterAll(async () => {
 });
 
 const title = (page: Page) => page.locator(".details h3").first().innerText();
-const share = (page: Page) => page.locator("main .told").innerText();
+const share = (page: Page) => page.locator("main .status-line").innerText();
 
 test("a search result is selected in the flame graph, and zoomed if it is narrow", async () => {
   await here.viewServed(demo, async (page, url) => {
@@ -40,7 +40,7 @@ test("a search result is selected in the flame graph, and zoomed if it is narrow
     expect(await title(page)).toContain("softmax");
     expect(await share(page)).toContain("softmax");
     expect(Number(part(page, "root"))).toBeGreaterThan(0);
-    // All can be looked at again, and what is selected stays.
+    // 0 shows all again, and the selection stays.
     await page.locator("canvas").focus();
     await page.keyboard.press("0");
     await settled(page);
@@ -155,14 +155,14 @@ test("the differential flame graph shows removed frames, or their total if hidde
 test("the critical path is listed by cause and by segment, and segments link to the timeline", async () => {
   await here.viewServed(demo, async (page, url) => {
     await open(page, url, "page=timeline&cp=1");
-    const makeup = page.locator(".makeup");
-    await makeup.waitFor();
-    const shares = (await makeup.locator(".legend li").allInnerTexts()).map((text) => Number(/\(([\d.]+) %\)/.exec(text)![1]));
+    const breakdown = page.locator(".breakdown");
+    await breakdown.waitFor();
+    const shares = (await breakdown.locator(".legend li").allInnerTexts()).map((text) => Number(/\(([\d.]+) %\)/.exec(text)![1]));
     expect(Math.abs(shares.reduce((sum, share) => sum + share, 0) - 100)).toBeLessThan(1);
-    await makeup.locator("summary").click();
-    const lengths = (await makeup.locator(".events button").allInnerTexts()).length;
+    await breakdown.locator("summary").click();
+    const lengths = (await breakdown.locator(".events button").allInnerTexts()).length;
     expect(lengths).toBeGreaterThan(3);
-    await makeup.locator(".events button").first().click();
+    await breakdown.locator(".events button").first().click();
     await settled(page);
     expect(part(page, "sel")).toMatch(/^event:/);
     expect(Number(part(page, "to"))).toBeGreaterThan(Number(part(page, "from")));

@@ -72,13 +72,13 @@ test("a part of the Overview's bar links to its events", () =>
     const button = page.locator(".bound .legend button").first();
     const title = await button.innerText();
     await button.click();
-    await page.locator(".makeup details[open] li").first().waitFor();
-    expect(await page.locator(".makeup summary").innerText()).toContain(`with the cause ${title}`);
-    const titles = await page.locator(".makeup details li button").allInnerTexts();
+    await page.locator(".breakdown details[open] li").first().waitFor();
+    expect(await page.locator(".breakdown summary").innerText()).toContain(`with the cause ${title}`);
+    const titles = await page.locator(".breakdown details li button").allInnerTexts();
     expect(titles.length).toBeGreaterThan(0);
     expect(titles.every((text) => text.startsWith(`${title}, `))).toBe(true);
     expect(await violations(page)).toEqual([]);
-    await page.locator(".makeup .legend button", { hasText: title }).click();
+    await page.locator(".breakdown .legend button", { hasText: title }).click();
     await settled(page);
     expect(part(page, "cause")).toBeNull();
   }));

@@ -78,11 +78,11 @@ fn draw(command: &str, text: &str) -> String {
         let shown = line.trim();
         // A fixed length per line keeps columns straight whatever font the reader has.
         let length = CELL.0 * shown.chars().count() as f64;
-        let colour = if row == 0 { " fill=\"#98c379\"" } else { "" };
+        let color = if row == 0 { " fill=\"#98c379\"" } else { "" };
         let (x, y) = (16.0 + CELL.0 * indent as f64, 48.0 + CELL.1 * row as f64);
         let _ = writeln!(
             svg,
-            "<text x=\"{x:.1}\" y=\"{y:.0}\" textLength=\"{length:.1}\" lengthAdjust=\"spacingAndGlyphs\"{colour}>{}</text>",
+            "<text x=\"{x:.1}\" y=\"{y:.0}\" textLength=\"{length:.1}\" lengthAdjust=\"spacingAndGlyphs\"{color}>{}</text>",
             paint_bars(shown)
         );
     }

@@ -53,7 +53,7 @@ const ROOT_EXAMPLE: &str = "Examples:
 Exit codes: 0 success, 1 the command failed or a --fail-on condition cannot be judged, 2 invalid usage,
 3 unreadable input, 4 a --fail-on condition holds.
 
-Terms are defined in the glossary, docs/reference/glossary.md.";
+Terms are defined in the glossary: press ? on the page that stackline view opens.";
 
 /// Options of every command.
 #[derive(Args, Debug)]

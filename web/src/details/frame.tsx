@@ -8,7 +8,7 @@ import { type Args, flameArgs, fromHere, HERE } from "../flame/question";
 import { isAll, labelOf, selectedNode } from "../flame/messages";
 import { useFindings } from "../findings";
 import { amount, counted, percent } from "../format";
-import { isAbout } from "../flame/colouring";
+import { isAbout } from "../flame/coloring";
 import { otherLine } from "../flame/named";
 import { marked } from "../parts/report-limits";
 import { Copy } from "../parts/copy";

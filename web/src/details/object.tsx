@@ -49,7 +49,7 @@ function Known({ detail }: { detail: ObjectDetail }) {
       </dl>
       <Patterns detail={detail} />
       <Advice detail={detail} />
-      <Place place={detail.place} />
+      <SourceLocation place={detail.place} />
       <Path path={detail.path} />
       <Accesses detail={detail} />
     </>
@@ -100,7 +100,7 @@ function Advice({ detail: { suggestions } }: { detail: ObjectDetail }) {
   );
 }
 
-const Place = ({ place }: { place: PlaceOf }) => (place.file !== null && place.line !== null ? <Around file={place.file} line={place.line} /> : null);
+const SourceLocation = ({ place }: { place: PlaceOf }) => (place.file !== null && place.line !== null ? <Around file={place.file} line={place.line} /> : null);
 
 function Path({ path }: { path: ObjectDetail["path"] }) {
   if (path.length === 0) return <p class="quiet">The call path is unknown.</p>;
@@ -179,7 +179,7 @@ function KnownCall({ detail }: { detail: CallDetail }) {
           {left_out > 0 && <p class="quiet">and {count(left_out)} more</p>}
         </>
       )}
-      <Place place={call.place} />
+      <SourceLocation place={call.place} />
       <Path path={detail.path} />
     </>
   );

@@ -8,8 +8,8 @@ import type { Brief, EventDetail, FindingDetail, FrameDetail, Label, Row } from 
 
 /** A frame with its source location: `step (train.py:12)`. */
 export function titleOf([, name, inputs, file, line]: Label): string {
-  const place = file === "" ? "" : ` (${file}${line > 0 ? `:${line}` : ""})`;
-  return `${name}${inputs === "" ? "" : ` ${inputs}`}${place}`;
+  const sourceLocation = file === "" ? "" : ` (${file}${line > 0 ? `:${line}` : ""})`;
+  return `${name}${inputs === "" ? "" : ` ${inputs}`}${sourceLocation}`;
 }
 
 /** Labels from below the root to a node, the outermost first. */
@@ -55,12 +55,12 @@ export function factsOf(detail: FindingDetail): string {
   return detail.facts.map(([name, value, unit]) => `${name} ${amount(value, unit)}`).join("; ");
 }
 
-export function findingText(row: Row, place: string, step: number, detail: FindingDetail | undefined): string {
+export function findingText(row: Row, sourceLocation: string, step: number, detail: FindingDetail | undefined): string {
   const bounds = (ns: number) => boundsOf({ ns, low_ns: Number(row.gain_low_ns), high_ns: Number(row.gain_high_ns) }, step, duration);
   const gain = typeof row.gain_ns === "number" ? [`Estimated gain ${duration(row.gain_ns)}/step (${bounds(row.gain_ns)}), method: ${row.method}`] : [];
   return [
     `${row.code} ${row.name}: ${row.title}`,
-    `At ${place}`,
+    `At ${sourceLocation}`,
     ...gain,
     ...(row.advice ? [`Do: ${row.advice}`] : []),
     `Evidence (${row.support}): ${detail ? factsOf(detail) : row.evidence}`,

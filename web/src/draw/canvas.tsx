@@ -5,7 +5,7 @@
 
 import type { HTMLAttributes, RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { canvas as colours, type InkOf, isPrinting } from "../colors";
+import { canvas as colors, type InkOf, isPrinting } from "../colors";
 
 interface Props extends Omit<HTMLAttributes<HTMLCanvasElement>, "ref"> {
   readonly label: string;
@@ -50,7 +50,7 @@ export function Canvas({ label, height, draw, onWidth, scroll, ...rest }: Props)
   const from = Math.min(top, Math.max(height - high, 0));
   scroll.current = from;
   // Another theme draws it anew.
-  void colours.value;
+  void colors.value;
   const paint = () => {
     const canvas = element.current;
     if (!canvas || width === 0) return;
@@ -60,7 +60,7 @@ export function Canvas({ label, height, draw, onWidth, scroll, ...rest }: Props)
     const context = canvas.getContext("2d", { alpha: false });
     if (!context) return;
     context.setTransform(scale, 0, 0, scale, 0, 0);
-    draw(context, width, high, from, colours.peek());
+    draw(context, width, high, from, colors.peek());
   };
   useEffect(() => {
     const frame = requestAnimationFrame(paint);

@@ -2,10 +2,11 @@
 
 import { useState } from "preact/hooks";
 import { run } from "../filter";
+import { HintButton } from "../parts/hint-button";
 import { absence, marked } from "../parts/report-limits";
 import { change, changeCallView, state } from "../state";
 import type { Calls } from "../generated/answers";
-import { COLOURS } from "./colouring";
+import { COLORS } from "./coloring";
 import { ofWholeAlone } from "./metrics";
 import { HERE, SHAPES, toggle } from "./question";
 
@@ -17,12 +18,12 @@ function leave(field: HTMLElement): void {
 }
 
 export function Bar({ calls }: { calls: Calls }) {
-  const { as, beside, gone, merge, recursion } = state.value;
+  const { as, compare, removed, merge, recursion } = state.value;
   return (
     <form class="bar" onSubmit={(event) => event.preventDefault()}>
       <Choice title="View" value={state.value.shape ?? "top-down"} options={shapes()} choose={(shape) => changeCallView({ shape })} />
       <Metrics calls={calls} />
-      {beside === undefined && <Choice title="Color" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
+      {compare === undefined && <Choice title="Color" value={state.value.color ?? "layer"} options={COLORS} choose={(color) => change({ color })} />}
       <Pattern name="find" title="Search" />
       <Pattern name="focus" title="Keep only call paths with" hint="Regular expression: keep only call paths that contain a matching frame" />
       <Pattern name="hide" title="Hide frames" hint="Regular expression: hide matching frames; callees of a hidden frame are shown below its caller" />
@@ -35,21 +36,22 @@ export function Bar({ calls }: { calls: Calls }) {
       <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>
         Table
       </button>
-      {beside && state.value.shape !== "flat" && (
-        <button type="button" aria-pressed={gone === "1"} title="Also show frames that exist only in A (the baseline), as wide as in A" onClick={() => change({ gone: gone === "1" ? "" : "1" })}>
+      {compare && state.value.shape !== "flat" && (
+        <button type="button" aria-pressed={removed === "1"} title="Also show frames that exist only in A (the baseline), as wide as in A" onClick={() => change({ removed: removed === "1" ? "" : "1" })}>
           Removed frames
         </button>
       )}
-      {beside && <button type="button" onClick={() => changeCallView({ beside: "", gone: "" })}>Only this run</button>}
-      {beside && <button type="button" onClick={() => change({ page: "compare" })}>Back to Compare</button>}
+      {compare && <button type="button" onClick={() => changeCallView({ compare: "", removed: "" })}>Only this run</button>}
+      {compare && <button type="button" onClick={() => change({ page: "compare" })}>Back to Compare</button>}
       <FromHere />
+      <HintButton hint="Click a frame to select it, again to zoom. Arrows move, F zooms, 0 shows all." />
     </form>
   );
 }
 
 /** Metrics of the selection, and those that only the whole run has, which select it. A report has only the first. */
 function Metrics({ calls }: { calls: Calls }) {
-  const others = state.value.beside === undefined ? ofWholeAlone(run.value, calls.metrics) : [];
+  const others = state.value.compare === undefined ? ofWholeAlone(run.value, calls.metrics) : [];
   const held = absence() === undefined ? undefined : calls.metrics[0]?.[0];
   return (
     <Choice

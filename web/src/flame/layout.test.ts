@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { AnswerTo } from "../transport";
-import { goneIn, lefts, nodeAt, step, type Tree, treeOf, visible } from "./layout";
+import { removedTotal, lefts, nodeAt, step, type Tree, treeOf, visible } from "./layout";
 
 /** A tree in the order callers first, with whole numbers; some room of each is its own or was left out. */
 const trees = fc.array(fc.tuple(fc.nat(1000), fc.nat(20)), { minLength: 1, maxLength: 60 }).map((seeds) => {
@@ -70,7 +70,7 @@ test("a flat list is as wide as its root", () => {
 });
 
 test("removed frames keep their width and are listed once", () => {
-  //  0 ─ 1 item (gone) ─ 2 wait (gone)
+  //  0 ─ 1 item (removed) ─ 2 wait (removed)
   //   \ 3 mm
   const columns = { parent: Uint32Array.of(0, 0, 1, 0), depth: Uint32Array.of(0, 1, 2, 1), inclusive: Float64Array.of(10, 0, 0, 10), exclusive: Float64Array.of(0, 0, 0, 10), before: Float64Array.of(14, 6, 5, 8) };
   const answer = { document: {}, columns } as unknown as AnswerTo<"calls">;
@@ -78,5 +78,5 @@ test("removed frames keep their width and are listed once", () => {
   const tree = treeOf(answer, false, true);
   expect([...tree.width]).toEqual([16, 6, 5, 10]);
   expect([...tree.left]).toEqual([0, 0, 0, 6]);
-  expect(goneIn(tree)).toBe(6);
+  expect(removedTotal(tree)).toBe(6);
 });

@@ -19,11 +19,11 @@ export interface Tree extends TreeColumns {
 type TreeColumns = Columns["calls"];
 
 /** Tree of an answer. In a comparison, removed frames keep their width of the baseline. */
-export function treeOf({ document, columns }: AnswerTo<"calls">, isFlat = false, hasGone = false): Tree {
+export function treeOf({ document, columns }: AnswerTo<"calls">, isFlat = false, showsRemoved = false): Tree {
   const { parent, inclusive, exclusive, before } = columns;
   const width =
     isFlat ? Float64Array.from(exclusive, (own, node) => (node === 0 ? inclusive[0]! : own))
-    : hasGone && before ? larger({ parent, inclusive, before })
+    : showsRemoved && before ? larger({ parent, inclusive, before })
     : inclusive;
   return { ...columns, document, width, left: lefts(parent, width) };
 }
@@ -40,11 +40,11 @@ function larger({ parent, inclusive, before }: Required<Pick<TreeColumns, "paren
 }
 
 /** Total of the baseline in frames that this run lacks, each counted once. */
-export function goneIn({ parent, inclusive, before }: Pick<TreeColumns, "parent" | "inclusive" | "before">): number {
+export function removedTotal({ parent, inclusive, before }: Pick<TreeColumns, "parent" | "inclusive" | "before">): number {
   let sum = 0;
   for (let node = 1; before && node < parent.length; node += 1) {
-    const isGone = (one: number) => inclusive[one] === 0 && before[one]! > 0;
-    if (isGone(node) && (parent[node] === 0 || !isGone(parent[node]!))) sum += before[node]!;
+    const isRemoved = (one: number) => inclusive[one] === 0 && before[one]! > 0;
+    if (isRemoved(node) && (parent[node] === 0 || !isRemoved(parent[node]!))) sum += before[node]!;
   }
   return sum;
 }

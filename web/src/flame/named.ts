@@ -32,7 +32,7 @@ export function otherLine(finding: Row, [, , , , line]: Label): number | undefin
   return otherLineNumber > 0 && line > 0 && otherLineNumber !== line ? otherLineNumber : undefined;
 }
 
-const isAtPlace = (finding: Row, label: Label) => isOfFunction(finding, label) && otherLine(finding, label) === undefined;
+const isAtSourceLocation = (finding: Row, label: Label) => isOfFunction(finding, label) && otherLine(finding, label) === undefined;
 
 /** Frames of a tree that findings name; `isTopDown` means that callees are below callers. */
 export function framesOfFindings(tree: Tree, findings: readonly Row[], isTopDown: boolean): Named {
@@ -48,14 +48,14 @@ export function framesOfFindings(tree: Tree, findings: readonly Row[], isTopDown
 
 function nodesOf(tree: Tree, finding: Row, isTopDown: boolean): number[] {
   const { labels } = tree.document;
-  const [thing, places] = [thingOf(finding), labels.map((label) => isAtPlace(finding, label))];
+  const [thing, sourceLocations] = [thingOf(finding), labels.map((label) => isAtSourceLocation(finding, label))];
   const things = labels.map(([, name]) => thing !== undefined && isCalled(name, thing));
-  const isWithin = isTopDown && finding.function ? below(tree, places, isZoomedTo(tree, finding)) : undefined;
+  const isWithin = isTopDown && finding.function ? below(tree, sourceLocations, isZoomedTo(tree, finding)) : undefined;
   const [found, placed]: [number[], number[]] = [[], []];
   for (let node = 0; node < tree.parent.length; node += 1) {
     const label = tree.label[node]!;
     if (things[label] && isWithin?.[node] !== 0) found.push(node);
-    if (places[label]) placed.push(node);
+    if (sourceLocations[label]) placed.push(node);
   }
   return found.length > 0 ? found : placed;
 }

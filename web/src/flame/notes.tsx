@@ -4,7 +4,7 @@ import { area, LAYERS, type Layer, layerOf } from "../colors";
 import { amount, count, counted } from "../format";
 import { state } from "../state";
 import type { Row } from "../generated/answers";
-import { goneIn, type Tree } from "./layout";
+import { removedTotal, type Tree } from "./layout";
 import type { Named } from "./named";
 
 interface Props {
@@ -32,12 +32,12 @@ export function Notes({ tree, findings, named }: Props) {
 /** Meaning of width and color in a comparison, and hidden differences. */
 function Differences({ tree }: { tree: Tree }) {
   const { steps } = tree.document;
-  const [gone, isShown] = [goneIn(tree), state.value.gone === "1" && state.value.shape !== "flat"];
+  const [removed, isShown] = [removedTotal(tree), state.value.removed === "1" && state.value.shape !== "flat"];
   return (
     <p class="quiet">
       {isShown ? "The width of a frame is the larger of its values in A and B." : "The width of a frame is its value in B (this run)."} Blue: less than in A (the baseline); orange: more than in A; pale: small change.
       {steps && steps.before > 0 && steps.after > 0 && steps.before !== steps.after && ` B has ${counted(steps.after, "step")} and A ${count(steps.before)}; values of A are scaled to the number of steps in B.`}
-      {gone > 0 && !isShown && ` Frames that are missing in B account for ${amount(gone, tree.document.unit)} in A${state.value.shape === "flat" ? " (time of a frame is counted again in its callers). To see these frames, choose another view." : ". To see these frames, press the button “Removed frames”."}`}
+      {removed > 0 && !isShown && ` Frames that are missing in B account for ${amount(removed, tree.document.unit)} in A${state.value.shape === "flat" ? " (time of a frame is counted again in its callers). To see these frames, choose another view." : ". To see these frames, press the button “Removed frames”."}`}
     </p>
   );
 }
@@ -46,16 +46,16 @@ function Differences({ tree }: { tree: Tree }) {
 const hasBackward = (tree: Tree) => Array.from(tree.label).some((label, node) => tree.document.labels[label]![0] === "backward" && tree.depth[node]! > 1);
 
 function Legend({ tree, findings, named }: Props) {
-  const by = state.value.colour ?? "layer";
+  const by = state.value.color ?? "layer";
   if (by === "layer") {
     const used = new Set<Layer>(tree.document.labels.map((label) => layerOf(label[0])));
-    return <Colours entries={[...used].map((layer) => [LAYERS[layer].title, LAYERS[layer].fill])} />;
+    return <Colors entries={[...used].map((layer) => [LAYERS[layer].title, LAYERS[layer].fill])} />;
   }
   if (by === "finding") {
     const areas = [...new Set(findings.map((row) => `${row.area}`))];
     return (
       <>
-        <Colours entries={areas.map((name) => [`${area(name).icon} ${name}${unseen(findings.filter((row) => row.area === name), named)}`, area(name).fill])} />
+        <Colors entries={areas.map((name) => [`${area(name).icon} ${name}${unseen(findings.filter((row) => row.area === name), named)}`, area(name).fill])} />
         <p class="quiet">Colored frames have findings; striped frames call frames with findings.</p>
       </>
     );
@@ -72,7 +72,7 @@ export function unseen(findings: readonly Row[], { without }: Named): string {
   return many === findings.length ? " (none of these findings has a frame in this view)" : ` (${many} of ${findings.length} findings ${many === 1 ? "has" : "have"} no frame in this view)`;
 }
 
-function Colours({ entries }: { entries: ReadonlyArray<readonly [title: string, fill: string]> }) {
+function Colors({ entries }: { entries: ReadonlyArray<readonly [title: string, fill: string]> }) {
   return (
     <ul class="legend" aria-label="Colors">
       {entries.map(([title, fill]) => (

@@ -8,16 +8,14 @@ import { Canvas } from "../draw/canvas";
 import { amount, count } from "../format";
 import { showDetails } from "../parts/details-focus";
 import { change, state } from "../state";
-import { COLOURS, colouring } from "./colouring";
+import { COLORS, coloring } from "./coloring";
 import { deepest, nodeAt, step, type Tree, visible, type Visible } from "./layout";
 import type { Named } from "./named";
-import { fromHere, nextColour, showNextShape } from "./question";
+import { fromHere, nextColor, showNextShape } from "./question";
 import { finder } from "./match";
 import { isAll, labelOf, ariaText } from "./messages";
 
 const ROW = 18;
-// It must fit into a line beside the details, in a window 1280 wide.
-const HELP = "Click a frame to select it, again to zoom. Keys: arrows move, F zooms, 0 shows all, ? lists all keys.";
 
 interface Props {
   readonly tree: Tree;
@@ -46,11 +44,11 @@ export function Picture({ tree, root, named, selected }: Props) {
   const rows = deepest(tree, root) + 1;
   const boxes = useMemo(() => visible(tree, root, width, [0, rows]), [tree, root, width, rows]);
   const at = (event: MouseEvent) => under(event, { tree, root, width, scroll });
-  // The pointer may still stand on a box of a tree that is gone.
-  const describedNode = (hovered?.tree === tree ? hovered.node : undefined) ?? selected;
+  // The pointer may still be on a box of the previous tree.
+  const describedNode = (hovered?.tree === tree ? hovered.node : undefined) ?? selected ?? root;
   return (
     <>
-      <p class="told one" aria-live="polite">{describedNode === undefined ? HELP : ariaText(tree, describedNode)}</p>
+      <p class="status-line single" aria-live="polite">{ariaText(tree, describedNode)}</p>
       <div class="canvas" ref={frame}>
         <Canvas
           label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows it as a table`}
@@ -116,7 +114,7 @@ function press(event: KeyboardEvent, tree: Tree, root: number, node: number): vo
     i: showNextShape,
     u: here("callers"),
     g: here("callees"),
-    c: () => nextColour(COLOURS.map(([name]) => name)),
+    c: () => nextColor(COLORS.map(([name]) => name)),
   };
   keys[event.key]?.();
 }
@@ -124,14 +122,14 @@ function press(event: KeyboardEvent, tree: Tree, root: number, node: number): vo
 /** Draw the visible boxes. */
 function painter({ tree, root, named, selected }: Props, boxes: readonly Visible[]) {
   const isFound = finder(tree, state.value.find);
-  const colour = colouring(tree.before ? "change" : (state.value.colour ?? "layer"), tree, named);
+  const color = coloring(tree.before ? "change" : (state.value.color ?? "layer"), tree, named);
   const top = (node: number) => (tree.depth[node]! - tree.depth[root]!) * ROW;
   const boxOf = ({ node, x, width }: Visible, scrolled: number): Box => {
     const label = labelOf(tree, node);
     const name = isAll(tree, node) ? `all frames: ${amount(tree.inclusive[node]!, tree.document.unit)}` : label[5];
     const faded = isFound !== undefined && !isFound(node);
     const place = { x, y: top(node) - scrolled, width, height: ROW };
-    return { ...place, ...(isAll(tree, node) ? { fill: "#d7d7df" } : colour(node)), label: name, faded, marked: node === selected };
+    return { ...place, ...(isAll(tree, node) ? { fill: "#d7d7df" } : color(node)), label: name, faded, marked: node === selected };
   };
   return (context: CanvasRenderingContext2D, wide: number, high: number, scrolled: number, ink: InkOf) => {
     context.fillStyle = ink.paper;

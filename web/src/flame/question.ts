@@ -22,10 +22,10 @@ const isHere = (shape: string) => HERE.some(([name]) => name === shape);
 
 /** The arguments of the view that the address asks for. */
 export function flameArgs(): Args {
-  const { metric, focus, hide, beside, of, merge, recursion } = state.value;
+  const { metric, focus, hide, compare, of, merge, recursion } = state.value;
   const shape = state.value.shape ?? "top-down";
   const groups = Object.fromEntries(GROUPS.map((group) => [group, state.value[group]]));
-  return { shape, metric, focus, hide, beside, merge, recursion, ...groups, of: isHere(shape) ? of : undefined, steps: steps(), rank: rank.value };
+  return { shape, metric, focus, hide, beside: compare, merge, recursion, ...groups, of: isHere(shape) ? of : undefined, steps: steps(), rank: rank.value };
 }
 
 /** A pattern that is this text. */
@@ -56,6 +56,6 @@ export function showNextShape(): void {
 export const toggle = (name: string, value: string) => changeCallView({ [name]: state.value[name] === value ? "" : value });
 
 /** Colors by the next meaning. */
-export function nextColour(names: readonly string[]): void {
-  change({ colour: names[(names.indexOf(state.value.colour ?? "layer") + 1) % names.length]! });
+export function nextColor(names: readonly string[]): void {
+  change({ color: names[(names.indexOf(state.value.color ?? "layer") + 1) % names.length]! });
 }

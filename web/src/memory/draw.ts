@@ -200,7 +200,7 @@ function outline({ context, ink }: Scene, x: number, y: number, width: number, h
 export function drawObjects(scene: Scene, objects: AnswerTo<"memory-objects">, selected: number | undefined, [first, last]: readonly [number, number]): void {
   const { context, layout, width, ink } = scene;
   const place = xOf(scene);
-  const { object, bytes: size, from, to, open, name: names, place: places } = objects.columns;
+  const { object, bytes: size, from, to, open, name: names, place: sourceLocations } = objects.columns;
   const { texts } = objects.document;
   context.font = FONT;
   context.textBaseline = "middle";
@@ -208,7 +208,7 @@ export function drawObjects(scene: Scene, objects: AnswerTo<"memory-objects">, s
     const y = layout.objects + at * LANE;
     const isSelected = object[at] === selected;
     context.fillStyle = isSelected ? ink.ink : ink.quiet;
-    name(scene, `${bytes(size[at]!)}  ${calledBy(texts[names[at]!] ?? "", texts[places[at]!] ?? "")}`, y + LANE / 2);
+    name(scene, `${bytes(size[at]!)}  ${calledBy(texts[names[at]!] ?? "", texts[sourceLocations[at]!] ?? "")}`, y + LANE / 2);
     const [left, right] = [place(from[at]!), place(to[at]!)];
     // Where it is, if it is out of sight.
     if (right < layout.gutter) context.fillText("◂", layout.gutter + 2, y + LANE / 2);

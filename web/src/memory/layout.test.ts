@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { withoutOverlap, rangeAround, calledBy, callTitle, CURVE, extent, hitAt, KIND, LABEL, LABELS, LANE, layoutOf, namesOfPeaks, neighbour, numbersOf, outermost, peakAt, positionAt, scaleOf, toggled } from "./layout";
+import { withoutOverlap, rangeAround, calledBy, callTitle, CURVE, extent, hitAt, KIND, LABEL, LABELS, LANE, layoutOf, namesOfPeaks, neighbor, numbersOf, outermost, peakAt, positionAt, scaleOf, toggled } from "./layout";
 
 const lane = (kinds: number[]) => ({ stream: 0, name: "stream 0", calls: 3, kinds });
 
@@ -23,10 +23,10 @@ test("a position and its place belong together", () => {
   expect(peakAt(peaks, xOf(25), xOf)).toBeUndefined();
 });
 
-test("phases within others are left out, and lanes are gone along", () => {
+test("phases within others are left out, and keys go along lanes", () => {
   const phases = [{ name: "inner", first: 2, end: 3 }, { name: "a", first: 0, end: 5 }, { name: "b", first: 5, end: 9 }];
   expect(outermost(phases).map(({ name }) => name)).toEqual(["a", "b"]);
-  expect([neighbour([7, 8, 9], undefined, 1), neighbour([7, 8, 9], undefined, -1), neighbour([7, 8, 9], 8, 1), neighbour([7, 8, 9], 9, 1), neighbour([], 1, 1)]).toEqual([7, 9, 9, 9, undefined]);
+  expect([neighbor([7, 8, 9], undefined, 1), neighbor([7, 8, 9], undefined, -1), neighbor([7, 8, 9], 8, 1), neighbor([7, 8, 9], 9, 1), neighbor([], 1, 1)]).toEqual([7, 9, 9, 9, undefined]);
 });
 
 test("suggestions are put in and taken out by their numbers", () => {

@@ -86,7 +86,7 @@ export function outermost(phases: readonly Phase[]): Phase[] {
 }
 
 /** The next or the previous of the lanes; the first or the last of them where none is selected. */
-export function neighbour(objects: ArrayLike<number>, selected: number | undefined, step: 1 | -1): number | undefined {
+export function neighbor(objects: ArrayLike<number>, selected: number | undefined, step: 1 | -1): number | undefined {
   if (objects.length === 0) return undefined;
   const at = selected === undefined ? -1 : Array.prototype.indexOf.call(objects, selected);
   if (at < 0) return objects[step === 1 ? 0 : objects.length - 1];
@@ -135,9 +135,9 @@ export function withoutOverlap(label: Label, taken: Label[]): Label {
 }
 
 /** Label of an object in its lane: its name, or else its source line. */
-export function calledBy(name: string, place: string): string {
+export function calledBy(name: string, sourceLocation: string): string {
   const isNamed = !/^object \d+$/.test(name);
-  return isNamed || place === "" ? name : `${name} · ${place.slice(place.lastIndexOf("/", place.search(/:\d|$/)) + 1)}`;
+  return isNamed || sourceLocation === "" ? name : `${name} · ${sourceLocation.slice(sourceLocation.lastIndexOf("/", sourceLocation.search(/:\d|$/)) + 1)}`;
 }
 
 /** A call by its kind and its name, which may be the same: `allocate`, `kernel gemm`. */

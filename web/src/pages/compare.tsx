@@ -70,7 +70,7 @@ function Surroundings({ after }: { after: Meta }) {
 
 function Changes({ compared }: { compared: Comparison }) {
   const hasVerdicts = (table: Table) => table.columns.some((column) => column.name === "verdict");
-  // Steps of one run beside the whole of another are not compared.
+  // Steps of one run are not compared with the whole of another.
   const isCompared = (name: string, table: Table) => name !== "steps" || table.rows.length > 0;
   const tables = Object.entries(compared.tables).filter(([name, table]) => hasVerdicts(table) && isCompared(name, table));
   const all = state.value.noise === "1";
@@ -85,7 +85,7 @@ function Changes({ compared }: { compared: Comparison }) {
       {compared.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
       <div class="bar">
         <button type="button" aria-pressed={all} onClick={() => change({ noise: all ? "" : "1" })}>Show changes within noise</button>
-        <button type="button" onClick={() => changeCallView({ page: "flame", beside: "before", shape: "top-down", gone: "1" })}>Differential flame graph</button>
+        <button type="button" onClick={() => changeCallView({ page: "flame", compare: "before", shape: "top-down", removed: "1" })}>Differential flame graph</button>
       </div>
       {tables.map(([name, table]) => <ChangeTable key={name} of={name} table={table} per={compared.per} all={all} isJudged={compared.warnings.length === 0} />)}
     </>

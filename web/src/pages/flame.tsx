@@ -39,7 +39,7 @@ function CallGraph() {
   const last = useLast(query);
   return (
     <section aria-labelledby="flame-title">
-      <h1 id="flame-title">{state.value.beside ? "Differential flame graph" : "Flame graph"}</h1>
+      <h1 id="flame-title">{state.value.compare ? "Differential flame graph" : "Flame graph"}</h1>
       {last && <Bar calls={last.document} />}
       {last && <p class="paper">{captionOf(last.document.title, { ...args, of: args.of && (state.value.here ?? args.of), find: state.value.find })}</p>}
       {query.state === "refused" || last === undefined ? (
@@ -61,19 +61,19 @@ function CallGraph() {
 const NO_ROWS: readonly Row[] = [];
 
 function Graph({ answer, isFlat, args }: { answer: AnswerTo<"calls">; isFlat: boolean; args: Args }) {
-  const isGone = state.value.gone === "1";
-  const whole = useMemo(() => treeOf(answer, isFlat, isGone), [answer, isFlat, isGone]);
+  const showsRemoved = state.value.removed === "1";
+  const whole = useMemo(() => treeOf(answer, isFlat, showsRemoved), [answer, isFlat, showsRemoved]);
   const rootRow = Number(state.value.root ?? 0);
   // The part that is zoomed to has more boxes than the whole has room for.
   const detail = useAnswer(rootRow > 0 && whole.document.left_out > 0 ? "calls" : undefined, { ...args, root: rootRow });
   const [tree, root] = useMemo(() => {
-    if (rootRow > 0 && detail.state === "ok") return [treeOf(detail.answer, isFlat, isGone), 0] as const;
+    if (rootRow > 0 && detail.state === "ok") return [treeOf(detail.answer, isFlat, showsRemoved), 0] as const;
     return [whole, Math.max(whole.row.indexOf(rootRow), 0)] as const;
-  }, [whole, rootRow, detail, isFlat, isGone]);
+  }, [whole, rootRow, detail, isFlat, showsRemoved]);
   const selected = useSelected(whole, tree);
   useMatches(tree, root, selected);
   const query = useFindings(rank.value);
-  const findings = state.value.colour === "finding" && query.state === "ok" ? query.answer.document.tables.findings.rows : NO_ROWS;
+  const findings = state.value.color === "finding" && query.state === "ok" ? query.answer.document.tables.findings.rows : NO_ROWS;
   const named = useMemo(() => framesOfFindings(tree, findings, args.shape === "top-down"), [tree, findings, args.shape]);
   const isEmpty = tree.parent.length === 1;
   return (

@@ -234,7 +234,7 @@ export function IssueCard({ row, at, step }: { row: Row; at: number; step: numbe
         {gain !== undefined && <small> {gain.share}</small>}
       </span>
       <span class="what">
-        <strong><Name text={placeOf(row)} lines={3} /></strong>
+        <strong><Name text={sourceLocationOf(row)} lines={3} /></strong>
         <Name text={`${row.title}`} lines={4} />
         <small>
           <span aria-hidden="true">{area(`${row.area}`).icon} </span>
@@ -247,15 +247,15 @@ export function IssueCard({ row, at, step }: { row: Row; at: number; step: numbe
 }
 
 /** File and line, or the best available location. */
-export function placeOf(row: Row): string {
+export function sourceLocationOf(row: Row): string {
   if (row.file) return `${row.file}${row.line ? `:${row.line}` : ""}${row.function ? ` in ${row.function}` : ""}`;
   return [row.module, row.operator].filter(Boolean).join(", ") || "the whole run";
 }
 
 /** Source location of the edit, which may differ from that of the finding. */
 export function changeOf(row: Row): string {
-  if (!row.change_file) return placeOf(row);
-  return placeOf({ file: row.change_file, line: row.change_line ?? null, function: row.change_function ?? null });
+  if (!row.change_file) return sourceLocationOf(row);
+  return sourceLocationOf({ file: row.change_file, line: row.change_line ?? null, function: row.change_function ?? null });
 }
 
 function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
@@ -264,12 +264,12 @@ function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
   return (
     <div class="detail">
       {row.advice && <p><strong>Do:</strong> {row.advice}</p>}
-      {changeOf(row) !== placeOf(row) && <p><strong>Change here:</strong> <Name text={changeOf(row)} lines={2} /></p>}
+      {changeOf(row) !== sourceLocationOf(row) && <p><strong>Change here:</strong> <Name text={changeOf(row)} lines={2} /></p>}
       <p class="quiet">
         Method of the estimate: {row.method}. {row.edit_labels && `What-if changes that the estimate simulates: ${row.edit_labels}. `}Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
       </p>
       <p class="bar">
-        <Copy text={() => findingText(row, placeOf(row), step, detail)} />
+        <Copy text={() => findingText(row, sourceLocationOf(row), step, detail)} />
         <InFlame row={row} />
       </p>
       <Shown query={query}>
@@ -305,7 +305,7 @@ function InFlame({ row }: { row: Row }) {
   if (!name) return null;
   const frame = selOf({ name: `${name}`, ...(row.function && row.file ? { file: `${row.file}`, line: Number(row.line ?? 0) } : {}) });
   return (
-    <button type="button" onClick={() => changeCallView({ page: "flame", colour: "finding", find: `${name}`, shape: "", of: "", sel: frame })}>
+    <button type="button" onClick={() => changeCallView({ page: "flame", color: "finding", find: `${name}`, shape: "", of: "", sel: frame })}>
       Show in the flame graph
     </button>
   );

@@ -32,7 +32,7 @@ export function Layers({ meta }: { meta: Meta }) {
             <li>To see the call paths that launch a kernel, open the <button type="button" class="link" onClick={() => changeCallView({ page: "flame", shape: "bottom-up", metric: "gpu_time", of: "" })}>Flame graph, bottom-up by GPU time</button>.</li>
           </>
         )}
-        <li>To see the time of each module, if the run records modules, open the <button type="button" class="link" onClick={() => changeCallView({ page: "flame", shape: "", colour: "module", of: "" })}>Flame graph, colored by module</button>.</li>
+        <li>To see the time of each module, if the run records modules, open the <button type="button" class="link" onClick={() => changeCallView({ page: "flame", shape: "", color: "module", of: "" })}>Flame graph, colored by module</button>.</li>
       </ul>
     </section>
   );

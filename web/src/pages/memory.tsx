@@ -7,14 +7,16 @@ import { bytes, count, counted } from "../format";
 import { problemsOfMemory } from "../lost";
 import { MemoryCanvas } from "../memory/canvas";
 import { Composition } from "../memory/composition";
-import { rangeAround, gutterOf, neighbour, numbersOf } from "../memory/layout";
+import { rangeAround, gutterOf, neighbor, numbersOf } from "../memory/layout";
 import { MemoryLegend } from "../memory/legend";
 import { Applied, Suggestions } from "../memory/suggestions";
 import { Classes, MemoryTables } from "../memory/tables";
 import { Allocator, Holders } from "../memory/tabs";
 import type { MemoryOverview } from "../generated/answers";
 import type { QueryName } from "../transport";
+import { AboutPicture } from "../parts/about-picture";
 import { showDetails } from "../parts/details-focus";
+import { HintButton } from "../parts/hint-button";
 import { Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
 import { change, rank, selection, state, transport } from "../state";
@@ -158,7 +160,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
   const [object, call] = [selected("object"), selected("call")];
   useKeys((key) => {
     const step = ({ ArrowDown: 1, ArrowUp: -1 } as const)[key];
-    const next = step && shown.objects ? neighbour(shown.objects.columns.object, object, step) : undefined;
+    const next = step && shown.objects ? neighbor(shown.objects.columns.object, object, step) : undefined;
     if (next !== undefined) selectObject(next);
     if (key === "Enter" && (object !== undefined || call !== undefined)) showDetails();
     const move = key === "f" ? lifeOf(shown.objects, object, all) : moved(key, range, all);
@@ -171,7 +173,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
     <>
       <Bar overview={overview} device={device} all={all} range={range} />
       <Applied query={applied} />
-      <p class="told" aria-live="polite">{objectSummary(shown.objects, object)} Visible: {count(Math.round(range.to - range.from))} of {counted(all.to, "call")}. Keys: W and S zoom, A and D pan, 0 shows all, F zooms to the object; after a click on the plot, up and down select objects.</p>
+      <p class="status-line" aria-live="polite">{objectSummary(shown.objects, object)} Visible: {count(Math.round(range.to - range.from))} of {counted(all.to, "call")}.</p>
       {shown.curve === undefined && query.some((one) => one.state === "loading") && width > 0 && <p class="quiet" role="status">Computing …</p>}
       {refused?.state === "refused" && <p class="notice" role="alert">{refused.error.message}</p>}
       {isTable && <Measure setWidth={setWidth} />}
@@ -181,6 +183,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
         <MemoryCanvas {...{ shown, device, range, all, width, setWidth }} selectedObject={object} selectedCall={call} onRange={show} onObject={selectObject} onCall={selectCall} onPeak={aliveAt} />
       )}
       {!isTable && <MemoryLegend overview={overview} hasAccesses={overview.memory.has_accesses} />}
+      {!isTable && <About />}
       {overview.page.streams_left_out > 0 && <p class="quiet">{counted(overview.page.streams_left_out, "stream")} with {counted(overview.page.calls_left_out, "call")} {overview.page.streams_left_out === 1 ? "is" : "are"} not shown.</p>}
       {shown.objects && <Classes document={shown.objects.document} />}
       <Suggestions query={suggestions} onObject={selectObject} />
@@ -242,6 +245,15 @@ function Bar({ overview, device, all, range }: BarProps) {
         <button type="button" key={name} aria-pressed={alive === name} onClick={() => aliveAt(name)}>Live at {name}</button>
       ))}
       <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>Table</button>
+      <HintButton hint="W and S zoom, A and D pan, 0 shows all, F zooms to the object; after a click on the plot, up and down select objects." />
     </div>
   );
 }
+
+/** Parts and positions of the picture. */
+const About = () => (
+  <AboutPicture>
+    <p>From top to bottom, the picture shows the bytes in use, the calls of each stream, and one lane per object from its allocation to its free.</p>
+    <p>Positions are numbers of memory calls in host order, not times.</p>
+  </AboutPicture>
+);

@@ -27,7 +27,7 @@ export function Run({ meta }: { meta: Meta }) {
             {environment.map(([key, value]) => <div key={key}><dt>{key.replaceAll("_", " ")}</dt><dd>{value}</dd></div>)}
           </dl>
           {qualityOf({ info, ...trace }).map((sentence) => <p class="quiet" key={sentence}>{sentence}</p>)}
-          <Losses report={report} of="the trace" />
+          <MissingRecords report={report} of="the trace" />
         </article>
       ))}
       {meta.recording && (
@@ -41,19 +41,19 @@ export function Run({ meta }: { meta: Meta }) {
               {process.lost.map((lost) => <div key={lost.what}><dt>Lost: {lost.what}</dt><dd>{count(lost.count)}</dd></div>)}
             </dl>
           ))}
-          <Losses report={meta.recording.report} of="the recording" />
+          <MissingRecords report={meta.recording.report} of="the recording" />
         </article>
       )}
       {meta.memory && (
         <article>
           <h2>Memory {meta.memory.label}</h2>
-          <Losses report={meta.memory.report} of="the memory file" />
+          <MissingRecords report={meta.memory.report} of="the memory file" />
         </article>
       )}
       {isWithin && (
         <article>
           <h2>Memory</h2>
-          {within ? <Losses report={{ problems: within }} of="its memory data" /> : <p class="quiet">To see repaired, skipped and lost records, open the page <button type="button" class="link" onClick={() => change({ page: "memory" })}>Memory</button>.</p>}
+          {within ? <MissingRecords report={{ problems: within }} of="its memory data" /> : <p class="quiet">To see repaired, skipped and lost records, open the page <button type="button" class="link" onClick={() => change({ page: "memory" })}>Memory</button>.</p>}
         </article>
       )}
       <h2>Editor</h2>
@@ -93,12 +93,12 @@ function clockText({ device, least_ns: least, most_ns: most, shift_ns: shift, co
 
 /** All of it as plain text. */
 export function runText(meta: Meta, ofMemory: ReadReport["problems"] = []): string {
-  const losses = ({ problems }: Pick<ReadReport, "problems">) => problems.map((one) => `  ${one.severity}: ${one.message} ${one.example ? `(${one.count} ×, first example: ${one.example})` : `(${one.count} ×)`}`);
+  const missingRecords = ({ problems }: Pick<ReadReport, "problems">) => problems.map((one) => `  ${one.severity}: ${one.message} ${one.example ? `(${one.count} ×, first example: ${one.example})` : `(${one.count} ×)`}`);
   const traces = meta.traces.flatMap(({ info, environment, report, ...trace }) => [
     `Trace ${info.name}: ${info.format}, rank ${info.rank}, ${info.events} events, ${info.gpu_operations} GPU operations`,
     ...environment.map(([key, value]) => `  ${key}: ${value}`),
     ...qualityOf({ info, ...trace }).map((sentence) => `  ${sentence}`),
-    ...losses(report),
+    ...missingRecords(report),
   ]);
   const processes = (meta.recording?.processes ?? []).flatMap((one) => [
     `Process ${one.pid} (${one.role}): ${one.command.join(" ")}`,
@@ -106,11 +106,11 @@ export function runText(meta: Meta, ofMemory: ReadReport["problems"] = []): stri
     ...one.sources.map(({ name, on, detail }) => `  ${name}: ${on ? "on" : "off"}${detail && `, ${detail}`}`),
     ...one.lost.map(({ what, count }) => `  lost: ${what} ${count}`),
   ]);
-  return [`${meta.name}, opened by stackline ${meta.version}; content hash ${meta.hash}`, ...traces, ...processes, ...(meta.recording ? losses(meta.recording.report) : []), ...losses(meta.memory?.report ?? { problems: ofMemory })].join("\n");
+  return [`${meta.name}, opened by stackline ${meta.version}; content hash ${meta.hash}`, ...traces, ...processes, ...(meta.recording ? missingRecords(meta.recording.report) : []), ...missingRecords(meta.memory?.report ?? { problems: ofMemory })].join("\n");
 }
 
 /** List of repaired, skipped and lost records. */
-function Losses({ report: { problems }, of }: { report: Pick<ReadReport, "problems">; of: string }) {
+function MissingRecords({ report: { problems }, of }: { report: Pick<ReadReport, "problems">; of: string }) {
   if (problems.length === 0) return <p class="quiet">No repaired, skipped or lost records in {of}.</p>;
   return (
     <ul>

@@ -153,7 +153,7 @@ function Line({ name, document }: { name: string; document: SourceFile }) {
   const costs = document.costs.flatMap(({ metric, lines }) => lines.filter(([line]) => line === chosen).map(([, fn, inclusive, exclusive]) => ({ metric, fn, inclusive, exclusive })));
   if (chosen === 0) return <p class="quiet">Click a line number to see its costs and open the flame graph.</p>;
   return (
-    <div class="told" aria-live="polite">
+    <div class="status-line" aria-live="polite">
       Line {chosen}: {costs.length === 0 ? "no cost was measured on this line." : costs.map(({ metric, fn, inclusive, exclusive }) => `${fn || "the file"} ${amount(inclusive, metric.unit)} of ${metric.title}, self ${amount(exclusive, metric.unit)}`).join("; ")}{" "}
       {costs.length > 0 && <button type="button" onClick={() => changeCallView({ page: "flame", shape: "", of: "", find: `${name}:${chosen}`, sel: selOf({ name: costs[0]!.fn, file: name, line: chosen }) })}>Show in the flame graph</button>}
     </div>

@@ -6,7 +6,9 @@ import { cause } from "../colors";
 import { chosenSteps, named, parsed, run, steps as selectedSteps, rangeOfSteps, traceOf } from "../filter";
 import { count, counted, duration, percent, sentence } from "../format";
 import { matcher } from "../flame/messages";
+import { AboutPicture } from "../parts/about-picture";
 import { showDetails } from "../parts/details-focus";
+import { HintButton } from "../parts/hint-button";
 import { cut } from "../parts/name";
 import { Nearest } from "../parts/nearest";
 import { NoEvents, Shown } from "../parts/notice";
@@ -14,7 +16,7 @@ import { change, rank, selection, state, transport } from "../state";
 import { useKeys } from "../timeline/keys";
 import { CurveTable } from "../timeline/curve-table";
 import { breaksOff } from "../timeline/cut";
-import { HopList } from "../timeline/path-segments";
+import { SegmentList } from "../timeline/path-segments";
 import { LaneCanvas } from "../timeline/lanes";
 import { Legend } from "../timeline/legend";
 import { PathBreakdown } from "../timeline/path-breakdown";
@@ -72,12 +74,6 @@ function stepsOfPath(): string | undefined {
   if (transport.kind !== "report") return query;
   const chosen = traceOf(run.value)?.chosen;
   return chosen && query === named(chosen) ? query : undefined;
-}
-
-/** Note on selected steps. */
-function stepsHint(all: readonly Step[]): string {
-  const chosenRange = parsed(selectedSteps() ?? "");
-  return chosenRange && all.length > 0 ? " In the step row, selected steps are drawn in solid color." : "";
 }
 
 const address = ({ from, to }: TimeRange) => ({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` });
@@ -186,11 +182,12 @@ function View({ whole }: { whole: Lanes }) {
   return (
     <>
       <Bar {...{ all, lanes, opened, setOpened }} />
-      <p class="told" id="timeline-told" aria-live="polite">
-        Visible: {duration(range.to - range.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all.{critical && " The keys J and K follow the critical path."} Drag to mark a time range, click a step to mark it.{stepsHint(steps)}{isCut && " Stripes mark the point where the trace is truncated; later records are lost."}
+      <p class="status-line" id="timeline-range" aria-live="polite">
+        Visible: {duration(range.to - range.from)} of {duration(all.to - all.from)}.
       </p>
-      <p class="told one" id="timeline-selected" aria-live="polite">{ariaText(timeline, lanes)}</p>
-      <PathNote query={path} />
+      <p class="status-line single" id="timeline-selected" aria-live="polite">{ariaText(timeline, lanes)}</p>
+      {isCut && <p class="notice">Stripes mark the point where the trace is truncated; later records are lost.</p>}
+      {path.state === "refused" && <p class="notice" role="alert">{path.error.message}</p>}
       {isMissed && (
         <p class="notice" aria-live="polite">
           No visible event has {state.value.find} in its name.<Nearest text={state.value.find ?? ""} choose={(name) => change({ find: name }, "replace")} />
@@ -202,7 +199,7 @@ function View({ whole }: { whole: Lanes }) {
       {tiles.state === "refused" && <p class="notice" role="alert">{tiles.error.message}</p>}
       {state.value.as === "table" && answer ? (
         <>
-          {critical && <HopList path={critical} {...{ range, selected }} onEvent={select} />}
+          {critical && <SegmentList path={critical} {...{ range, selected }} onEvent={select} />}
           <EventTable {...{ answer, lanes, range, selected, isFound }} onEvent={select} />
           {counters && <CurveTable answer={counters} range={range} />}
         </>
@@ -210,7 +207,7 @@ function View({ whole }: { whole: Lanes }) {
         <LaneCanvas
           label={`Timeline of ${lanes.lanes.length} lanes; the button Table shows it as a table`}
           {...{ lanes, range, all, zero: 0, steps, chosen: parsed(selectedSteps() ?? ""), answer, counters, critical, arrows, isFound, selected, width, setWidth, opened, setOpened, outer }}
-          describedBy="timeline-told timeline-selected"
+          describedBy="timeline-range timeline-selected"
           mark={marked()}
           cut={isCut ? all.to : undefined}
           onRange={show}
@@ -219,6 +216,8 @@ function View({ whole }: { whole: Lanes }) {
         />
       )}
       {answer && <Legend answer={answer} lanes={lanes} />}
+      {state.value.as !== "table" && <About steps={steps} />}
+      {path.state !== "refused" && <PathNote query={path} />}
       {critical && <PathBreakdown path={critical} range={range} onSegment={showSegment(all)} />}
       {counters && counters.document.more > 0 && <p class="quiet">{counted(counters.document.more, "counter")} with fewer values {counters.document.more === 1 ? "is" : "are"} not shown.</p>}
       <RangeSummary lanes={lanes} />
@@ -269,10 +268,23 @@ function Bar({ all, lanes, opened, setOpened }: BarProps) {
         />
       </label>
       <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>Table</button>
+      <HintButton hint="W and S zoom, A and D pan, 0 shows all, J and K follow the critical path. Drag to mark a time range, click a step to mark it." />
     </div>
   );
 }
 
+/** Meaning of boxes and of the colors of steps. */
+function About({ steps }: { steps: readonly Step[] }) {
+  const hasSelectedSteps = steps.length > 0 && parsed(selectedSteps() ?? "") !== undefined;
+  return (
+    <AboutPicture>
+      <p>Each lane is a thread, a stream or another track of the trace. Events that are too narrow to draw share one box with their number; zoom in to separate them.</p>
+      {hasSelectedSteps && <p>In the step row, selected steps are drawn in solid color.</p>}
+    </AboutPicture>
+  );
+}
+
+/** Window, length and inferred part of the critical path. */
 function PathNote({ query }: { query: QueryState<AnswerTo<"path">> }) {
   if (state.value.cp !== "1") return null;
   return (

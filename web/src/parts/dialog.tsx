@@ -5,7 +5,7 @@ import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 
 /** The open dialog. */
-export const dialog = signal<"" | "keys" | "search" | "folders">("");
+export const dialog = signal<"" | "keys" | "glossary" | "search" | "folders">("");
 
 export const close = () => (dialog.value = "");
 

@@ -36,7 +36,7 @@ function IgnoredFilters({ meta }: { meta: Meta }) {
 }
 
 function Steps({ meta }: { meta: Meta }) {
-  // It goes with whatever is looked at next.
+  // The next view clears it.
   const [wrong, setWrong] = useState({ why: "", at: state.value });
   const trace = traceOf(meta)!;
   const isWhole = state.value.steps === "whole" || steps() === undefined;

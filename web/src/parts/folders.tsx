@@ -1,7 +1,7 @@
 /** Dialog that maps source directories of the recording to directories on this machine, for editor links. */
 
 import { useState } from "preact/hooks";
-import { absolute, folders, placeOf, setFolders } from "../editor";
+import { absolute, folders, localPath, setFolders } from "../editor";
 import { close, dialog, Dialog } from "./dialog";
 
 /** The folder that is asked about. */
@@ -16,10 +16,10 @@ export function chooseFolder(file: string): void {
 /** Offers to say where the folder of a file is; with it, links to the editor work though the text is not here. */
 export function SourceDirectoryHint({ file }: { file: string }) {
   const whole = absolute(file);
-  const place = placeOf(whole);
+  const path = localPath(whole);
   return (
     <span class="elsewhere">
-      {place !== file && <> Editor links open {place}.</>}{" "}
+      {path !== file && <> Editor links open {path}.</>}{" "}
       <button type="button" onClick={() => chooseFolder(whole)}>Set source directory …</button>
     </span>
   );

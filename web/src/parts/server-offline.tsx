@@ -5,10 +5,10 @@ import { transport } from "../state";
 import type { Meta } from "../generated/answers";
 
 export function ServerOffline({ meta }: { meta: Meta }) {
-  const { value } = transport.gone;
+  const { value } = transport.offline;
   if (value === "") return null;
   return (
-    <p class="notice gone" aria-live="polite">
+    <p class="notice offline" aria-live="polite">
       {value === "silent" ? (
         <>
           <strong>The server has stopped or cannot be reached.</strong> Loaded data stays on the page, which tries to reconnect every two seconds.

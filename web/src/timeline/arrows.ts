@@ -48,8 +48,8 @@ export function rowAround({ answer, groups, y }: BoxLayout, { track, start, dur 
 function rowsOf({ answer, groups, y }: BoxLayout, events: ReadonlySet<number>): Map<number, number | undefined> {
   const rows = new Map<number, number | undefined>();
   const { event } = answer.columns;
-  for (const { at: places } of groups) {
-    for (const at of places) if (events.has(event[at]!)) rows.set(event[at]!, y[at]! + ROW / 2);
+  for (const { at: indexes } of groups) {
+    for (const at of indexes) if (events.has(event[at]!)) rows.set(event[at]!, y[at]! + ROW / 2);
   }
   return rows;
 }

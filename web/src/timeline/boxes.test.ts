@@ -32,7 +32,7 @@ test("hit testing matches the drawing", () => {
   const drawn: number[][] = [];
   const context = { fillRect: (...rect: number[]) => void drawn.push(rect) } as unknown as CanvasRenderingContext2D;
   const named = paint(context, laid, { range, width: 400, top: 0, high: 100 }, undefined);
-  // The first ends where the stretch begins.
+  // The first ends where the time range begins.
   expect(drawn).toEqual([[-400, HEAD, 399, ROW - 1], [100, HEAD + ROW, 199, ROW - 1]]);
   expect(named.map(({ label }) => label)).toEqual(["step", "aten::mm"]);
   const hit = (x: number) => boxAt(laid, { range, width: 400 }, x, HEAD + ROW + 5);

@@ -81,8 +81,8 @@ export interface VisibleRect {
 /** Number of boxes in a time range. */
 export function countIn({ start, end, groups }: BoxLayout, { from, to }: TimeRange): number {
   let many = 0;
-  for (const { at: places } of groups) {
-    for (const at of places) if (start[at]! <= to && end[at]! >= from) many += 1;
+  for (const { at: indexes } of groups) {
+    for (const at of indexes) if (start[at]! <= to && end[at]! >= from) many += 1;
   }
   return many;
 }
@@ -98,12 +98,12 @@ export function paint(context: CanvasRenderingContext2D, { answer, groups, start
   const { from, to } = range;
   const scale = width / (to - from);
   const named: Box[] = [];
-  for (const { fill, faded, at: places } of groups) {
+  for (const { fill, faded, at: indexes } of groups) {
     context.globalAlpha = faded ? FADED : 1;
     context.fillStyle = fill;
     // The rectangle that is not drawn yet, for the next one may join it.
     let [left, right, edge] = [0, 0, -1];
-    for (const at of places) {
+    for (const at of indexes) {
       const [begins, ends, above] = [start[at]!, end[at]!, y[at]!];
       if (begins > to || ends < from || above <= top - ROW || above >= top + high) continue;
       const x = (begins - from) * scale;
@@ -146,8 +146,8 @@ export function boxAt({ groups, start, end, y }: BoxLayout, { range, width }: Pi
   };
   const first = (slack: number) => {
     let best: number | undefined;
-    for (const { at: places } of groups) {
-      const found = places.find((at) => hit(at, slack));
+    for (const { at: indexes } of groups) {
+      const found = indexes.find((at) => hit(at, slack));
       if (found !== undefined && (best === undefined || found < best)) best = found;
     }
     return best;

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { type QueryState, useAnswer, useLast } from "../answers";
 import { duration } from "../format";
+import { HintButton } from "../parts/hint-button";
 import { Shown } from "../parts/notice";
 import { change, rank, state } from "../state";
 import type { Lanes } from "../generated/answers";
@@ -66,7 +67,7 @@ const moveTo = ({ from, to }: TimeRange) => change({ from: `${Math.floor(from)}`
 function Both({ a, b }: { a: Side; b: Side }) {
   const sides = [a, b];
   const starts = sides.map(stepOf);
-  // Times count from the start of the chosen steps: one stretch is seen of both runs.
+  // Times count from the start of the chosen steps: both runs show one time range.
   const all = { from: Math.min(...starts.map(({ start }) => -start)), to: Math.max(...sides.map(({ lanes }, at) => lanes.length - starts[at]!.start), 1) };
   const [from, to] = [Number(state.value.from), Number(state.value.to)];
   const isGiven = state.value.from !== undefined && Number.isFinite(from) && Number.isFinite(to) && to > from;
@@ -80,12 +81,13 @@ function Both({ a, b }: { a: Side; b: Side }) {
   return (
     <section aria-labelledby="locked-title">
       <h2 id="locked-title">Both timelines</h2>
-      <p class="told" aria-live="polite">
-        {duration(range.to - range.from)} of both runs, aligned at the start of the selected steps. Keys: W and S zoom, A and D pan, 0 shows all.
+      <p class="status-line" aria-live="polite">
+        {duration(range.to - range.from)} of both runs, aligned at the start of the selected steps.
       </p>
       <div class="bar">
         <button type="button" onClick={() => change({ from: "", to: "" }, "replace")}>Selected steps</button>
         <button type="button" aria-pressed={state.value.as === "table"} onClick={() => change({ as: state.value.as === "table" ? "" : "table" })}>Table</button>
+        <HintButton hint="W and S zoom, A and D pan, 0 shows all." />
       </div>
       {sides.map((side, at) => <SideView key={side.letter} side={side} range={range} all={all} start={starts[at]!.start} />)}
     </section>

@@ -30,7 +30,7 @@ export function PathBreakdown({ path, range, onSegment }: Props) {
   const titleOf = ({ cause: number }: Segment) => cause(document.causes[number] ?? "unknown").title;
   const parts = document.categories.filter(([, ns]) => ns > 0).toSorted((a, b) => b[1] - a[1]);
   return (
-    <figure class="bound makeup">
+    <figure class="bound breakdown">
       <figcaption>Critical path by cause</figcaption>
       <div class="stack" role="img" aria-label={parts.map(([name, ns]) => `${cause(name).title} ${percent(ns, all)}`).join(", ")}>
         {parts.map(([name, ns]) => <span key={name} style={{ flexGrow: ns, background: cause(name).fill }} title={`${cause(name).title}: ${duration(ns)}, ${percent(ns, all)}`} />)}

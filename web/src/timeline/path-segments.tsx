@@ -17,11 +17,11 @@ interface Props {
   readonly onEvent: (event: number) => void;
 }
 
-export function HopList({ path: { document, columns }, range, selected, onEvent }: Props) {
+export function SegmentList({ path: { document, columns }, range, selected, onEvent }: Props) {
   const [most, setMost] = useState(MOST);
   const { start, end, category, event, name } = columns;
-  const seen = Array.from(start.keys()).filter((hop) => start[hop]! < range.to && end[hop]! > range.from);
-  const nameOf = (hop: number) => document.texts[name[hop]!] || "–";
+  const seen = Array.from(start.keys()).filter((segment) => start[segment]! < range.to && end[segment]! > range.from);
+  const nameOf = (segment: number) => document.texts[name[segment]!] || "–";
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Visible segments of the critical path">
       <table>
@@ -35,12 +35,12 @@ export function HopList({ path: { document, columns }, range, selected, onEvent 
           </tr>
         </thead>
         <tbody>
-          {seen.slice(0, most).map((hop) => (
-            <tr key={hop} aria-selected={event[hop] !== NO_EVENT && event[hop] === selected}>
-              <td>{cause(document.causes[category[hop]!] ?? "unknown").title}</td>
-              <td>{event[hop] === NO_EVENT ? <Name text={nameOf(hop)} /> : <button type="button" class="link" onClick={() => onEvent(event[hop]!)}><Name text={nameOf(hop)} /></button>}</td>
-              <td class="number">{duration(start[hop]!)}</td>
-              <td class="number">{duration(end[hop]! - start[hop]!)}</td>
+          {seen.slice(0, most).map((segment) => (
+            <tr key={segment} aria-selected={event[segment] !== NO_EVENT && event[segment] === selected}>
+              <td>{cause(document.causes[category[segment]!] ?? "unknown").title}</td>
+              <td>{event[segment] === NO_EVENT ? <Name text={nameOf(segment)} /> : <button type="button" class="link" onClick={() => onEvent(event[segment]!)}><Name text={nameOf(segment)} /></button>}</td>
+              <td class="number">{duration(start[segment]!)}</td>
+              <td class="number">{duration(end[segment]! - start[segment]!)}</td>
             </tr>
           ))}
         </tbody>

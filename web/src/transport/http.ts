@@ -17,7 +17,7 @@ export function http(): Transport {
       try {
         response = await fetch(`query/${name}?${search}`);
       } catch {
-        throw new Refused("The Stackline server has stopped or cannot be reached. Start it again with the same command.", "gone");
+        throw new Refused("The Stackline server has stopped or cannot be reached. Start it again with the same command.", "offline");
       }
       if (!response.ok) {
         throw new Refused(await reason(response), response.status === 422 ? "lacks" : "wrong");

@@ -29,7 +29,7 @@ export interface CachingTransport extends Transport {
   /** The answer to a question, by its `key`, if it is there already. */
   known(question: string): Answer | undefined;
   /** State of an offline server, which is polled until it answers. */
-  readonly gone: ReadonlySignal<"" | "silent" | "other">;
+  readonly offline: ReadonlySignal<"" | "silent" | "other">;
   /** Number of reconnections; failed queries are then repeated. */
   readonly back: ReadonlySignal<number>;
   /** Asks now whether it is there again. */
@@ -41,7 +41,7 @@ export class Refused extends Error {
   constructor(
     message: string,
     /** Kind of refusal: missing data, an invalid query, or no answer. */
-    readonly reason: "lacks" | "wrong" | "gone" | "pruned",
+    readonly reason: "lacks" | "wrong" | "offline" | "pruned",
   ) {
     super(message);
   }
@@ -67,7 +67,7 @@ export function connect(): CachingTransport {
   return {
     kind: carrier.kind,
     known: (question) => cache.get(question)?.known,
-    gone: presence.gone,
+    offline: presence.offline,
     back: presence.back,
     retry: presence.retry,
     request<Q extends QueryName>(name: Q, args: Arguments = {}): Promise<AnswerTo<Q>> {
@@ -95,7 +95,7 @@ export function connect(): CachingTransport {
         // What failed may be asked again: the server may have come back.
         (error: unknown) => {
           cache.delete(question);
-          if (error instanceof Refused && error.reason === "gone") presence.lost();
+          if (error instanceof Refused && error.reason === "offline") presence.lost();
         },
       );
       return answer;

@@ -11,7 +11,7 @@ const PAUSE_MS = 2000;
 /** `known` is the metadata of the displayed run. */
 export function watchPresence(carrier: Transport, known: () => Answer | undefined) {
   /** Silent: no answer. Other: another server answers and rejects this page. */
-  const gone = signal<"" | "silent" | "other">("");
+  const offline = signal<"" | "silent" | "other">("");
   const back = signal(0);
   let timer: ReturnType<typeof setTimeout> | undefined;
   const attempt = async () => {
@@ -21,20 +21,20 @@ export function watchPresence(carrier: Transport, known: () => Answer | undefine
       const shown = known()?.document as Meta | undefined;
       // Another run: nothing of what is shown is of it.
       if (shown && shown.hash !== document.hash) return location.reload();
-      gone.value = "";
+      offline.value = "";
       back.value += 1;
     } catch (error) {
-      gone.value = error instanceof Refused && error.reason === "gone" ? "silent" : "other";
+      offline.value = error instanceof Refused && error.reason === "offline" ? "silent" : "other";
       timer = setTimeout(attempt, PAUSE_MS);
     }
   };
   return {
-    gone,
+    offline,
     back,
     retry: () => void attempt(),
     lost: () => {
-      if (gone.value !== "") return;
-      gone.value = "silent";
+      if (offline.value !== "") return;
+      offline.value = "silent";
       timer = setTimeout(attempt, PAUSE_MS);
     },
   };

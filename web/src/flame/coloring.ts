@@ -5,7 +5,7 @@ import type { Label, Row } from "../generated/answers";
 import type { Tree } from "./layout";
 import { isOfFunction, type Named } from "./named";
 
-export const COLOURS = [
+export const COLORS = [
   ["layer", "layer of the stack"],
   ["finding", "findings"],
   ["module", "module"],
@@ -14,13 +14,13 @@ export const COLOURS = [
 ] as const;
 
 /** The color of a box, and that of a stripe at its foot. */
-export interface Colour {
+export interface Color {
   readonly fill: string;
   readonly stripe?: string;
 }
 
 /** The color of a node. */
-export type Colouring = (node: number) => Colour;
+export type Coloring = (node: number) => Color;
 
 const PALE = "#e4e4ea";
 /** Colors from pale to hot, in distinct steps. */
@@ -28,7 +28,7 @@ export const HEAT = ["#f3efe6", "#f9e0a8", "#f5c069", "#ee964b", "#e0693a"];
 /** Okabe and Ito's, lightened so that dark text can be read on them. */
 const FILES = ["#8cc4ee", "#f3c06b", "#6fcfae", "#f3e98a", "#9fb3f0", "#f0925b", "#e0a3c8", "#c9c2b4"];
 
-export function colouring(by: string, tree: Tree, named: Named): Colouring {
+export function coloring(by: string, tree: Tree, named: Named): Coloring {
   const label = (node: number) => tree.document.labels[tree.label[node]!]!;
   switch (by) {
     case "finding":
@@ -43,7 +43,7 @@ export function colouring(by: string, tree: Tree, named: Named): Colouring {
       return (node) => ({ fill: HEAT[Math.min(Math.floor((tree.exclusive[node]! / most) ** 0.5 * HEAT.length), HEAT.length - 1)]! });
     }
     case "change":
-      return (node) => ({ fill: changeColour((tree.inclusive[node]! - tree.before![node]!) / Math.max(tree.document.total, tree.document.before ?? 0, 1)) });
+      return (node) => ({ fill: changeColor((tree.inclusive[node]! - tree.before![node]!) / Math.max(tree.document.total, tree.document.before ?? 0, 1)) });
     case "file":
       return (node) => ({ fill: oneOf(label(node)[3] || label(node)[0]) });
     default:
@@ -52,12 +52,12 @@ export function colouring(by: string, tree: Tree, named: Named): Colouring {
 }
 
 /** Frames of findings have the color of their area; their callers have a stripe of it. */
-function byFinding(tree: Tree, { of }: Named): Colouring {
+function byFinding(tree: Tree, { of }: Named): Coloring {
   const stripes: Array<string | undefined> = Array.from(tree.parent, () => undefined);
   for (let node = tree.parent.length - 1; node > 0; node -= 1) {
     const own = of[node];
-    const colour = own ? area(`${own.area}`).fill : stripes[node];
-    if (colour !== undefined) stripes[tree.parent[node]!] ??= colour;
+    const color = own ? area(`${own.area}`).fill : stripes[node];
+    if (color !== undefined) stripes[tree.parent[node]!] ??= color;
   }
   return (node) => {
     const own = of[node];
@@ -80,7 +80,7 @@ export function modulesOf(tree: Pick<Tree, "parent" | "label" | "document">): In
 const LESS = ["#cfe3f3", "#9fcbea", "#6fb1de"];
 const MORE = ["#f9ddc6", "#f3b98a", "#e8935b"];
 
-function changeColour(part: number): string {
+function changeColor(part: number): string {
   const size = Math.abs(part);
   if (size < 0.002) return PALE;
   return (part < 0 ? LESS : MORE)[size < 0.01 ? 0 : size < 0.05 ? 1 : 2]!;

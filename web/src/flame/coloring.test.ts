@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Label } from "../generated/answers";
-import { colouring, modulesOf } from "./colouring";
+import { coloring, modulesOf } from "./coloring";
 import type { Tree } from "./layout";
 import { framesOfFindings, otherLine } from "./named";
 
@@ -16,14 +16,14 @@ const tree = {
 
 test("callees of a module belong to the module", () => {
   expect([...modulesOf(tree)]).toEqual([-1, -1, 2, 2, -1]);
-  const colour = colouring("module", tree, framesOfFindings(tree, [], true));
-  expect(colour(3)).toEqual(colour(2));
-  expect(colour(4)).not.toEqual(colour(2));
+  const color = coloring("module", tree, framesOfFindings(tree, [], true));
+  expect(color(3)).toEqual(color(2));
+  expect(color(4)).not.toEqual(color(2));
 });
 
 test("a finding colors its frames and marks their callers", () => {
-  const colour = colouring("finding", tree, framesOfFindings(tree, [{ operator: "aten::mm", area: "kernels", function: null, file: null }], true));
-  const [caller, module, own, other] = [1, 2, 3, 4].map(colour) as [ReturnType<typeof colour>, ReturnType<typeof colour>, ReturnType<typeof colour>, ReturnType<typeof colour>];
+  const color = coloring("finding", tree, framesOfFindings(tree, [{ operator: "aten::mm", area: "kernels", function: null, file: null }], true));
+  const [caller, module, own, other] = [1, 2, 3, 4].map(color) as [ReturnType<typeof color>, ReturnType<typeof color>, ReturnType<typeof color>, ReturnType<typeof color>];
   expect(own.stripe).toBeUndefined();
   expect([caller.stripe, module.stripe]).toEqual([own.fill, own.fill]);
   expect(other).toEqual({ fill: caller.fill });
