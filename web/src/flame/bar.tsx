@@ -17,12 +17,12 @@ function leave(field: HTMLElement): void {
 }
 
 export function Bar({ calls }: { calls: Calls }) {
-  const { as, beside, gone, merge, recursion } = state.value;
+  const { as, baseline, gone, merge, recursion } = state.value;
   return (
     <form class="bar" onSubmit={(event) => event.preventDefault()}>
       <Choice title="View" value={state.value.shape ?? "top-down"} options={shapes()} choose={(shape) => changeCallView({ shape })} />
       <Metrics calls={calls} />
-      {beside === undefined && <Choice title="Color" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
+      {baseline === undefined && <Choice title="Color" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
       <Pattern name="find" title="Search" />
       <Pattern name="focus" title="Keep only call paths with" hint="Regular expression: keep only call paths that contain a matching frame" />
       <Pattern name="hide" title="Hide frames" hint="Regular expression: hide matching frames; callees of a hidden frame are shown below its caller" />
@@ -35,13 +35,13 @@ export function Bar({ calls }: { calls: Calls }) {
       <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>
         Table
       </button>
-      {beside && state.value.shape !== "flat" && (
+      {baseline && state.value.shape !== "flat" && (
         <button type="button" aria-pressed={gone === "1"} title="Also show frames that exist only in A (the baseline), as wide as in A" onClick={() => change({ gone: gone === "1" ? "" : "1" })}>
           Removed frames
         </button>
       )}
-      {beside && <button type="button" onClick={() => changeCallView({ beside: "", gone: "" })}>Only this run</button>}
-      {beside && <button type="button" onClick={() => change({ page: "compare" })}>Back to Compare</button>}
+      {baseline && <button type="button" onClick={() => changeCallView({ baseline: "", gone: "" })}>Only this run</button>}
+      {baseline && <button type="button" onClick={() => change({ page: "compare" })}>Back to Compare</button>}
       <FromHere />
     </form>
   );
@@ -49,7 +49,7 @@ export function Bar({ calls }: { calls: Calls }) {
 
 /** Metrics of the selection, and those that only the whole run has, which select it. A report has only the first. */
 function Metrics({ calls }: { calls: Calls }) {
-  const others = state.value.beside === undefined ? ofWholeAlone(run.value, calls.metrics) : [];
+  const others = state.value.baseline === undefined ? ofWholeAlone(run.value, calls.metrics) : [];
   const held = absence() === undefined ? undefined : calls.metrics[0]?.[0];
   return (
     <Choice
