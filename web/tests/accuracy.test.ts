@@ -73,10 +73,10 @@ test("the timeline shows the selected steps and the range of the critical path",
   await page.getByRole("button", { name: "Table" }).click();
   await settled(page);
   expect(await page.getByRole("region", { name: "Visible events" }).locator("tbody tr").count()).toBe(4);
-  // The path is a list there, of which each hop with an event can be opened.
-  const hops = page.getByRole("region", { name: "Visible segments of the critical path" });
-  expect(await hops.locator("caption").innerText()).toMatch(/^Critical path: \d+ visible segments?$/);
-  await hops.getByRole("button", { name: "aten::mm" }).first().click();
+  // The path is a list there, of which each segment with an event can be opened.
+  const segments = page.getByRole("region", { name: "Visible segments of the critical path" });
+  expect(await segments.locator("caption").innerText()).toMatch(/^Critical path: \d+ visible segments?$/);
+  await segments.getByRole("button", { name: "aten::mm" }).first().click();
   await settled(page);
   expect(await page.locator(".details h3").first().innerText()).toBe("aten::mm");
   await page.locator("[data-field=lanes]").fill("no such lane");

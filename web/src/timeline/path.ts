@@ -26,13 +26,13 @@ export function drawPath(
   const across = new Path2D();
   let last: number | undefined;
   let crossed = Number.NEGATIVE_INFINITY;
-  for (let hop = 0; hop < start.length; hop += 1) {
-    const row = y.get(track[hop]!);
-    if (row === undefined || end[hop]! < range.from || start[hop]! > range.to) {
+  for (let part = 0; part < start.length; part += 1) {
+    const row = y.get(track[part]!);
+    if (row === undefined || end[part]! < range.from || start[part]! > range.to) {
       last = undefined;
       continue;
     }
-    const [x0, x1] = [xOf(start[hop]!), xOf(end[hop]!)];
+    const [x0, x1] = [xOf(start[part]!), xOf(end[part]!)];
     along.moveTo(x0, row);
     along.lineTo(Math.max(x1, x0 + 1), row);
     if (last !== undefined && last !== row && x0 - crossed >= CLOSE) {

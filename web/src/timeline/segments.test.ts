@@ -17,14 +17,14 @@ test("adjacent parts of the path with one cause are one segment, and segments co
 
 test("one goes on in time, though the same event is on the path again and again, and never to and fro", () => {
   // Event 7 is interrupted by 8 and 9 of another cause; then nothing; then it goes on, on another lane too.
-  const hops = [[7, 1, 0], [5, 1, 0], [8, 0, 0], [7, 1, 0], [NO_EVENT, 2, 0], [9, 0, 0], [7, 1, 0], [6, 1, 4]];
+  const parts = [[7, 1, 0], [5, 1, 0], [8, 0, 0], [7, 1, 0], [NO_EVENT, 2, 0], [9, 0, 0], [7, 1, 0], [6, 1, 4]];
   const columns = {
-    event: Uint32Array.from(hops, ([event]) => event!),
-    category: Uint32Array.from(hops, ([, cause]) => cause!),
-    track: Uint32Array.from(hops, ([, , track]) => track!),
-    start: Float64Array.from(hops, (_, at) => 10 * at),
-    end: Float64Array.from(hops, (_, at) => 10 * at + 10),
-    name: new Uint32Array(hops.length),
+    event: Uint32Array.from(parts, ([event]) => event!),
+    category: Uint32Array.from(parts, ([, cause]) => cause!),
+    track: Uint32Array.from(parts, ([, , track]) => track!),
+    start: Float64Array.from(parts, (_, at) => 10 * at),
+    end: Float64Array.from(parts, (_, at) => 10 * at + 10),
+    name: new Uint32Array(parts.length),
   };
   const path = { document: { texts: [""] }, columns } as unknown as AnswerTo<"path">;
   const segments = segmentsOf(path);

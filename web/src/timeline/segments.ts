@@ -20,11 +20,11 @@ export interface Segment {
 export function segmentsOf({ columns }: AnswerTo<"path">): Segment[] {
   const { start, end, category, track } = columns;
   const all: Segment[] = [];
-  for (let hop = 0; hop < start.length; hop += 1) {
+  for (let part = 0; part < start.length; part += 1) {
     const last = all.at(-1);
-    const continues = last?.cause === category[hop] && last!.to === start[hop] && track[hop] === track[hop - 1];
-    if (continues) all[all.length - 1] = { ...last!, to: end[hop]!, end: hop + 1 };
-    else all.push({ cause: category[hop]!, from: start[hop]!, to: end[hop]!, first: hop, end: hop + 1 });
+    const continues = last?.cause === category[part] && last!.to === start[part] && track[part] === track[part - 1];
+    if (continues) all[all.length - 1] = { ...last!, to: end[part]!, end: part + 1 };
+    else all.push({ cause: category[part]!, from: start[part]!, to: end[part]!, first: part, end: part + 1 });
   }
   return all;
 }
@@ -33,9 +33,9 @@ export function segmentsOf({ columns }: AnswerTo<"path">): Segment[] {
 export function longestEvent({ document, columns }: AnswerTo<"path">, { first, end: segmentEnd }: Segment): { event: number; name: string } | undefined {
   const { start, end, event, name } = columns;
   let best: number | undefined;
-  for (let hop = first; hop < segmentEnd; hop += 1) {
-    if (event[hop] === NO_EVENT) continue;
-    if (best === undefined || end[hop]! - start[hop]! > end[best]! - start[best]!) best = hop;
+  for (let part = first; part < segmentEnd; part += 1) {
+    if (event[part] === NO_EVENT) continue;
+    if (best === undefined || end[part]! - start[part]! > end[best]! - start[best]!) best = part;
   }
   return best === undefined ? undefined : { event: event[best]!, name: document.texts[name[best]!] ?? "" };
 }
@@ -64,8 +64,8 @@ export function nextSegment(
 /** The segment to go on from, which is not gone to itself. */
 function startOf({ columns }: AnswerTo<"path">, segments: readonly Segment[], reached: Reached | undefined, selected: number | undefined, { from, to }: TimeRange, step: 1 | -1): number {
   if (reached) return reached.segment;
-  const hop = selected === undefined ? -1 : Array.prototype.indexOf.call(columns.event, selected);
-  if (hop >= 0) return segments.findIndex(({ end }) => hop < end);
+  const part = selected === undefined ? -1 : Array.prototype.indexOf.call(columns.event, selected);
+  if (part >= 0) return segments.findIndex(({ end }) => part < end);
   if (step === 1) {
     const first = segments.findIndex((one) => one.to > from);
     return first < 0 ? segments.length : first - 1;
