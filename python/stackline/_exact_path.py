@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from html import escape
 from typing import Any, cast
 
@@ -95,15 +96,27 @@ class ExactPath:
         return self._tables
 
     @property
-    def hops(self) -> Table:
+    def segments(self) -> Table:
         """The segments of the path in order: start and end in ns since the window's start, cause, track, event, operator,
         Python frame, and evidence of the cause with its rule."""
-        return self.tables["hops"]
+        return self.tables["segments"]
+
+    @property
+    def summary(self) -> Table:
+        """Summary of the path in at most 20 lines; consecutive segments of one module share a line."""
+        return self.tables["summary"]
+
+    @property
+    def hops(self) -> Table:
+        """Deprecated name of :attr:`segments`."""
+        warnings.warn("ExactPath.hops is now called segments; the old name will be removed", DeprecationWarning, stacklevel=2)
+        return self.segments
 
     @property
     def story(self) -> Table:
-        """Summary of the path in at most 20 lines; consecutive segments of one module share a line."""
-        return self.tables["story"]
+        """Deprecated name of :attr:`summary`."""
+        warnings.warn("ExactPath.story is now called summary; the old name will be removed", DeprecationWarning, stacklevel=2)
+        return self.summary
 
     def __repr__(self) -> str:
         causes = sorted(self.bound_by.items(), key=lambda cause: -cause[1])

@@ -308,6 +308,8 @@ class Run(AnalysisMethods):
         is_python_rule = {text: text.partition(".")[0].strip().upper() in codes for text in chosen}
         python_rules = with_settings(python_rules, [text for text in chosen if is_python_rule[text]])
         chosen = [text for text in chosen if not is_python_rule[text]]
+        for note in _native.renaming_notes(chosen):
+            warnings.warn(note, DeprecationWarning, stacklevel=2)
         if python_rules and "memory" in self.parts and not self.traces:
             raise AnalysisError(f"{self._joined_paths()}: no trace, which Python rules need. Leave out rules=")
         rule_messages = find_by_rules(self, python_rules, rank=rank, steps=step_range(steps), whole=whole, timeout=rule_timeout)

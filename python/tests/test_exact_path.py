@@ -19,12 +19,20 @@ def test_every_ns_has_one_cause(training: sl.Run) -> None:
     assert path.method == "exact"
     assert path.path_ns == path.window_ns == path.window[1] - path.window[0]
     assert sum(path.bound_by_ns.values()) == path.window_ns
-    hops = path.hops.to_pandas()
-    assert hops["start_ns"].iloc[0] == 0
-    assert hops["end_ns"].iloc[-1] == path.window_ns
-    assert (hops["start_ns"].iloc[1:].to_numpy() == hops["end_ns"].iloc[:-1].to_numpy()).all()
-    assert set(hops["evidence"]) <= {"exact", "inferred"}
-    assert len(path.story.to_pandas()) <= 20
+    segments = path.segments.to_pandas()
+    assert segments["start_ns"].iloc[0] == 0
+    assert segments["end_ns"].iloc[-1] == path.window_ns
+    assert (segments["start_ns"].iloc[1:].to_numpy() == segments["end_ns"].iloc[:-1].to_numpy()).all()
+    assert set(segments["evidence"]) <= {"exact", "inferred"}
+    assert len(path.summary.to_pandas()) <= 20
+
+
+def test_old_names_of_tables_warn(training: sl.Run) -> None:
+    path = training.critical_path()
+    with pytest.deprecated_call(match="now called segments"):
+        assert path.hops.columns == path.segments.columns
+    with pytest.deprecated_call(match="now called summary"):
+        assert path.story.columns == path.summary.columns
 
 
 def test_windows_of_the_exact_path(training: sl.Run) -> None:

@@ -55,3 +55,5 @@ def test_settings_and_min_gain(tmp_path: pathlib.Path) -> None:
     assert "SL001" not in run.findings(settings={"SL001.share": 100, "SL004.wait_us": 1e6}, min_gain=99)["code"]
     with pytest.raises(sl.AnalysisError, match="there is no rule SL999"):
         run.findings(settings={"SL999.x": 1})
+    with pytest.deprecated_call(match=r"SL058\.touched is now called SL058\.accessed"):
+        run.findings(settings={"SL058.touched": 50})

@@ -23,6 +23,9 @@ export type State = Readonly<Record<string, string>>;
 
 export const transport = connect();
 
+/** Old names of parts, in saved links, with the new names. */
+const RENAMED = new Map([["beside", "baseline"], ["colour", "color"], ["gone", "removed"]]);
+
 /** The parts of the address. */
 export const state = signal<State>(parse(location.hash));
 
@@ -41,7 +44,8 @@ export const selection = computed(() => state.value.sel ?? "");
 export const rank = computed(() => state.value.rank);
 
 export function parse(hash: string): State {
-  return Object.fromEntries(new URLSearchParams(hash.replace(/^#/, "")));
+  const parts = [...new URLSearchParams(hash.replace(/^#/, ""))];
+  return Object.fromEntries(parts.map(([name, value]) => [RENAMED.get(name) ?? name, value]));
 }
 
 export function format(parts: State): string {

@@ -50,7 +50,7 @@ fn path_length_equals_window_length() {
             .map(|(c, ns)| format!("{} {:.1}", c.name(), 100.0 * *ns as f64 / total))
             .collect();
         println!(
-            "{name}: {} nodes {} hops, inferred {:.1} %, cycles {}: {}",
+            "{name}: {} nodes {} segments, inferred {:.1} %, cycles {}: {}",
             exact.graph().len(),
             path.segments.len(),
             100.0 * path.inferred_ns() as f64 / total,

@@ -74,7 +74,7 @@ fn segments_are_named_after_the_running_span() {
             .step_by(every)
             .map(|segment| wrong(trace, &mut threads, segment))
             .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        println!("{name}: {} host hops, {wrong} of {all} ns named wrongly", host.len());
+        println!("{name}: {} host segments, {wrong} of {all} ns named wrongly", host.len());
         worst.borrow_mut().push((1_000 * wrong / all.max(1), name.to_owned()));
     });
     let worst = worst.into_inner().into_iter().max();

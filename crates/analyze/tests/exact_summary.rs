@@ -17,8 +17,8 @@ fn report(trace: &Trace) -> ExactReport {
     exact.report(&exact.path(&WindowChoice::Whole).unwrap())
 }
 
-fn places(story: &[SummaryLine]) -> Vec<&str> {
-    story.iter().map(|c| c.place.as_str()).collect()
+fn places(summary: &[SummaryLine]) -> Vec<&str> {
+    summary.iter().map(|c| c.place.as_str()).collect()
 }
 
 #[test]
@@ -28,16 +28,16 @@ fn summaries_of_real_traces_are_short_and_complete() {
         let Ok(path) = exact.path(&WindowChoice::Whole) else { return };
         let report = exact.report(&path);
         let mut at = 0;
-        for line in &report.story {
+        for line in &report.summary {
             assert_eq!(line.start_ns, at, "{name}");
             at += line.dur_ns;
             assert!(line.segments > 0 && line.dur_ns > 0, "{name} {line:?}");
             assert!(!line.place.is_empty() && !line.longest.is_empty() && !line.bound_by.is_empty(), "{name} {line:?}");
         }
         assert_eq!(at, report.window_ns, "{name}");
-        assert!((1..=20).contains(&report.story.len()), "{name}: {} lines", report.story.len());
-        assert_eq!(report.story.iter().map(|l| l.segments).sum::<usize>(), report.path_nodes, "{name}");
-        // Hops of one event that follow one another with one cause, rule and evidence are one.
+        assert!((1..=20).contains(&report.summary.len()), "{name}: {} lines", report.summary.len());
+        assert_eq!(report.summary.iter().map(|l| l.segments).sum::<usize>(), report.path_nodes, "{name}");
+        // Segments of one event that follow one another with one cause, rule and evidence are one.
         let segments: Vec<_> = exact.merged_segments(&path).collect();
         let twice = segments.windows(2).find(|p| {
             let of = |i: usize| (p[i].track, p[i].event, p[i].category, p[i].rule, p[i].evidence);
@@ -59,7 +59,7 @@ fn training() -> MiniTrace {
 #[test]
 fn time_outside_modules_is_named_after_a_frame() {
     let report = report(&read(training().json()));
-    assert_eq!(places(&report.story), ["train.py(1): main", "Net_0", "optim.py(7): step and others"]);
+    assert_eq!(places(&report.summary), ["train.py(1): main", "Net_0", "optim.py(7): step and others"]);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn single_module_is_summarized_by_its_contents() {
          10/10  cpu_op           aten::linear      500+480",
     );
     let report = report(&read(t.json()));
-    assert_eq!(places(&report.story), ["aten::conv2d", "aten::linear", "Net_0"]);
+    assert_eq!(places(&report.summary), ["aten::conv2d", "aten::linear", "Net_0"]);
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn summary_has_at_most_twenty_lines() {
         t.add_at(100 * i, &format!("10/10 user_annotation step {i} 0+{length}\n10/10 cpu_op aten::mm 0+60"));
     }
     let report = report(&read(t.json()));
-    assert!((2..=20).contains(&report.story.len()), "{:?}", places(&report.story));
-    assert!(report.story.iter().any(|line| line.place.ends_with(" and others")), "{:?}", places(&report.story));
+    assert!((2..=20).contains(&report.summary.len()), "{:?}", places(&report.summary));
+    assert!(report.summary.iter().any(|line| line.place.ends_with(" and others")), "{:?}", places(&report.summary));
 }
 
 #[test]

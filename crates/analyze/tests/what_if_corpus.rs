@@ -43,9 +43,9 @@ fn steps_are_measured_between_their_ends() {
 fn bounds_contain_the_prediction_and_sweeps_are_thread_independent() {
     for_each_small_trace(|name, trace| {
         let predict = |edits: &[Edit]| {
-            let mut hops = Vec::new();
-            let found = what_if::predict_in(Exact::new(trace), &WindowChoice::Whole, edits, Some(&mut hops));
-            found.map(|found| (found, hops))
+            let mut segments = Vec::new();
+            let found = what_if::predict_in(Exact::new(trace), &WindowChoice::Whole, edits, Some(&mut segments));
+            found.map(|found| (found, segments))
         };
         let sweep = |options: &SweepOptions| what_if::sweep(trace, &WindowChoice::Whole, options, &|| false);
         for text in ["scale kernel:* 0.5", "remove category:launch_latency", "scale kernel:* 2", "scale operator:* 0.5"]

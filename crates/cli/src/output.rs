@@ -5,7 +5,7 @@ use crate::failure::wrong_use;
 use crate::session::Session;
 use anyhow::{Context, Result};
 use stackline_model::{MemoryTrace, Table, TraceSet};
-use stackline_present::json::{Extra, SCHEMA_VERSION};
+use stackline_present::json::{Extra, schema_version};
 use stackline_present::terminal::{self, Style};
 use stackline_present::{csv, json, read_report_text, truncation_warnings};
 use stackline_query::FailedCheck;
@@ -41,7 +41,7 @@ impl Answer<'_> {
                 json::write(
                     &json::Document {
                         command: self.command,
-                        version: SCHEMA_VERSION,
+                        version: schema_version(self.command),
                         traces: &self.session.infos,
                         set: &self.session.set,
                         extra: &self.extra,

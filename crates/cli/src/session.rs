@@ -1,7 +1,7 @@
 //! Session of commands that read traces: open inputs, select the rank, check the steps.
 
 use crate::args::Common;
-use crate::commands::table_names::command_with;
+use crate::commands::table_names::{command_with, new_name};
 use crate::failure::{did_you_mean, wrong_use};
 use crate::output;
 use crate::progress::ProgressDisplay;
@@ -230,6 +230,9 @@ impl<'a> Session<'a> {
         let mut names: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();
         names.extend(on_demand.iter().filter(|name| !tables.iter().any(|t| t.name == **name)));
         if let Some(name) = requested.iter().find(|w| !names.contains(&w.as_str())) {
+            if let Some(new) = new_name(name).filter(|new| names.contains(new)) {
+                return Err(wrong_use(format!("the table {name:?} is now called {new:?}")));
+            }
             if let Some(command) = command_with(name, &names) {
                 return Err(wrong_use(format!("this command has no table {name:?}; `stackline {command}` prints it")));
             }

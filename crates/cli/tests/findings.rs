@@ -43,7 +43,7 @@ fn lines_fit_the_terminal() {
 fn json_has_the_findings_as_a_table() {
     let case = Case::new();
     let document: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
-    assert_eq!(document["schema"], "stackline/findings/1");
+    assert_eq!(document["schema"], "stackline/findings/2");
     let row = &document["tables"]["findings"]["rows"][0];
     assert_eq!((&row["code"], &row["file"], &row["line"]), (&json!("SL004"), &json!("train.py"), &json!(10)));
     let [low, gain, high] = ["gain_low_ns", "gain_ns", "gain_high_ns"].map(|name| row[name].as_i64().unwrap());

@@ -45,7 +45,13 @@ fn baselines_distinguish_new_and_gone_findings() {
     assert!(text(&new.stderr).contains("--fail-on: new: "), "{}", text(&new.stderr));
     let same = run(&[&case.waits, "--baseline", &before, "--fail-on", "new"]);
     assert_eq!(same.status.code(), Some(0));
-    let newer = fs::read_to_string(&before).unwrap().replacen("stackline/findings/1", "stackline/findings/9", 1);
+    let document = fs::read_to_string(&before).unwrap();
+    let older =
+        document.replacen("stackline/findings/2", "stackline/findings/1", 1).replacen("combined", "together", 1);
+    assert_ne!(older, document);
+    let read = run(&[&case.waits, "--baseline", &case.file("older.json", &older), "--fail-on", "new"]);
+    assert_eq!(read.status.code(), Some(0), "{}", text(&read.stderr));
+    let newer = document.replacen("stackline/findings/2", "stackline/findings/9", 1);
     let refused = run(&[&case.waits, "--baseline", &case.file("newer.json", &newer)]);
     assert!(!refused.status.success() && text(&refused.stderr).contains("written by another version of stackline"));
 }
@@ -53,9 +59,12 @@ fn baselines_distinguish_new_and_gone_findings() {
 #[test]
 fn conditions_determine_the_exit_code() {
     let case = Case::new();
-    for (condition, code) in [("gain>5%", 4), ("gain>99%", 0), ("together>5%", 4), ("count>0", 4), ("count>50", 0)] {
+    for (condition, code) in [("gain>5%", 4), ("gain>99%", 0), ("combined>5%", 4), ("count>0", 4), ("count>50", 0)] {
         assert_eq!(run(&[&case.waits, "--fail-on", condition]).status.code(), Some(code), "{condition}");
     }
+    let old = run(&[&case.waits, "--fail-on", "together>5%"]);
+    assert_eq!(old.status.code(), Some(4));
+    assert!(text(&old.stderr).contains("--fail-on: together is now called combined"), "{}", text(&old.stderr));
 }
 
 #[test]

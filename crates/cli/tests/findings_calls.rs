@@ -51,7 +51,7 @@ fn profiles_have_findings() {
     let code_times: Vec<(&str, i64)> =
         rows.iter().map(|row| (row["code"].as_str().unwrap(), row["gain_ns"].as_i64().unwrap())).collect();
     assert_eq!(code_times, [("SL039", 2_000_000_000), ("SL029", 1_000_000_000)]);
-    assert_eq!(json["together"]["gain_ns"].as_i64().or(json["together"]["ns"].as_i64()), Some(3_000_000_000), "{json}");
+    assert_eq!(json["combined"]["ns"].as_i64(), Some(3_000_000_000), "{json}");
     assert!(!text.contains("Excluded"), "{text}");
     // What takes the rest has no rule, and is named.
     assert!(text.contains("train.py"), "{text}");

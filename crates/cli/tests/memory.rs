@@ -103,6 +103,10 @@ fn thresholds_can_be_set() {
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{set}");
     }
+    let renamed = ["memory", "late.memory", "--set", "SL058.touched=50"];
+    let output = stackline(&renamed).current_dir(folder.path()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && error.contains("SL058.touched is now called SL058.accessed"), "{error}");
 }
 
 #[test]

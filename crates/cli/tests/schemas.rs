@@ -6,6 +6,7 @@ use crate::json_schema;
 use common::stdout;
 use json_schema::{closed, errors};
 use serde_json::Value;
+use stackline_present::json::schema_version;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Types by path: of lists and of objects whose keys are data, all members together.
@@ -70,7 +71,7 @@ fn documents() -> Vec<(&'static str, String, Shape)> {
     let read = |(name, args): (&'static str, Vec<&str>)| {
         let document: Value = serde_json::from_str(&stdout(&args)).unwrap();
         let command = args[0];
-        assert_eq!(document["schema"], format!("stackline/{command}/1"));
+        assert_eq!(document["schema"], format!("stackline/{command}/{}", schema_version(command)));
         let mut found = Shape::new();
         shape("", &document, &mut found);
         (name, command.to_owned(), found)
@@ -129,9 +130,9 @@ fn documents_are_valid_by_their_json_schemas() {
     // And they do hold documents to something.
     let good: Value = serde_json::from_str(&std::fs::read_to_string(&before).unwrap()).unwrap();
     for (pointer, wrong) in [
-        ("/schema", Value::from("stackline/findings/2")),
+        ("/schema", Value::from("stackline/findings/1")),
         ("/steps", Value::from(-1)),
-        ("/together", Value::from("much")),
+        ("/combined", Value::from("much")),
         ("/tables/findings/rows/0/confidence", Value::from("sure")),
         ("/tables/findings/rows/0/code", Value::Null),
     ] {
@@ -146,6 +147,11 @@ fn section<'a>(page: &'a str, title: &str) -> &'a str {
     let from = page.find(title).unwrap_or_else(|| panic!("the page has no {title:?}"));
     let rest = &page[from + title.len()..];
     &rest[..rest.find("\n## ").unwrap_or(rest.len())]
+}
+
+/// Title of the section of a command's document.
+fn title(command: &str) -> String {
+    format!("## `stackline/{command}/{}`", schema_version(command))
 }
 
 /// Words between backticks.
@@ -171,7 +177,7 @@ fn documents_match_the_schema_page() {
     let common = section(page, "## Keys of every document");
     let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (name, command, found) in documents() {
-        let of_command = section(page, &format!("## `stackline/{command}/1`"));
+        let of_command = section(page, &title(&command));
         let (known, promised) = (words(of_command), promised(of_command));
         for (path, types) in &found {
             // Tables have pages of their own, and so have the settings of a method.
@@ -190,7 +196,7 @@ fn documents_match_the_schema_page() {
         }
     }
     for (command, seen) in seen {
-        let of_command = section(page, &format!("## `stackline/{command}/1`"));
+        let of_command = section(page, &title(&command));
         for key in promised(of_command).keys() {
             assert!(seen.contains(*key), "{command}: no document has the promised {key}");
         }

@@ -4,6 +4,7 @@ use crate::common;
 
 use common::{corpus, run, stdout, write_sample};
 use serde_json::Value;
+use stackline_present::json::schema_version;
 use std::collections::BTreeMap;
 
 /// The sample twice, as two ranks.
@@ -81,7 +82,7 @@ fn exact_paths_of_a_real_trace() {
     let Some(trace) = corpus("kineto/nvidia-a100-event-sync.json.gz") else { return };
     insta::assert_snapshot!(stdout(&["critical-path", &trace]));
     insta::assert_snapshot!(stdout(&["critical-path", &trace, "--annotation", "ProfilerStep"]));
-    insta::assert_snapshot!(stdout(&["critical-path", &trace, "--format", "csv", "--table", "hops"]));
+    insta::assert_snapshot!(stdout(&["critical-path", &trace, "--format", "csv", "--table", "segments"]));
     insta::assert_snapshot!(stdout(&["critical-path", &trace, "--compare"]));
     let document: Value = serde_json::from_str(&stdout(&["critical-path", &trace, "--format", "json"])).unwrap();
     assert_eq!(document["method"], "exact");
@@ -187,7 +188,7 @@ fn json_documents_keep_their_keys() {
         let command = args[0];
         let text = stdout(&[&args[..], &[&trace, "--format", "json"]].concat());
         let document: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(document["schema"], format!("stackline/{command}/1"));
+        assert_eq!(document["schema"], format!("stackline/{command}/{}", schema_version(command)));
         let mut keys = BTreeMap::new();
         shape("", &document, &mut keys);
         let lines: Vec<String> = keys.iter().skip(1).map(|(path, kind)| format!("{path}: {kind}")).collect();

@@ -61,9 +61,9 @@ pub fn memory_rules(settings: &Settings) -> Rules {
         early_kernels: kernels(Pattern::EarlyAllocation),
         late_kernels: kernels(Pattern::LateDeallocation),
         idle_kernels: kernels(Pattern::TemporaryIdleness),
-        leak_iterations: get(Pattern::MemoryLeak, "rounds") as u32,
+        leak_iterations: get(Pattern::MemoryLeak, "iterations") as u32,
         size_tolerance: share(Pattern::RedundantAllocation, "tolerance"),
-        accessed_share: share(Pattern::Overallocation, "touched"),
+        accessed_share: share(Pattern::Overallocation, "accessed"),
         fragmentation: share(Pattern::Overallocation, "fragmentation"),
         variation: share(Pattern::NonUniformAccess, "variation"),
     }

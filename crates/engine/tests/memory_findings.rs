@@ -120,6 +120,8 @@ fn thresholds_are_configurable() {
         ("SL050", "kernels=2"),
         ("SL051", "kernels=2"),
         ("SL056", "kernels=2"),
+        ("SL058", "accessed=20"),
+        // The name of an earlier version.
         ("SL058", "touched=20"),
         ("SL059", "variation=500"),
     ] {

@@ -4,6 +4,14 @@ use super::rule::Rule;
 use super::rules;
 use std::collections::BTreeMap;
 
+/// Renamed thresholds: code of the rule, old name, new name. The old names are accepted for one version.
+const RENAMED: [(&str, &str, &str); 2] = [("SL055", "rounds", "iterations"), ("SL058", "touched", "accessed")];
+
+/// New name of a threshold of a rule, if `short` is its old name.
+fn renamed(rule: &Rule, short: &str) -> Option<&'static str> {
+    RENAMED.iter().find(|(code, old, _)| *code == rule.code && *old == short).map(|(.., new)| *new)
+}
+
 /// Thresholds that the user set, by name, such as `SL001.share`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings(BTreeMap<String, f64>);
@@ -48,6 +56,8 @@ impl std::error::Error for SettingsError {}
 impl Settings {
     /// Set a threshold from text such as `SL001.share=10`.
     ///
+    /// Old names of renamed thresholds are accepted.
+    ///
     /// # Errors
     /// Unknown rule or setting, malformed text, or a value out of range.
     pub fn set(&mut self, text: &str) -> Result<(), SettingsError> {
@@ -56,6 +66,7 @@ impl Settings {
         let (code, short) = name.trim().split_once('.').ok_or_else(malformed)?;
         let value: f64 = value.trim().parse().map_err(|_| malformed())?;
         let rule = rules::find(code).ok_or_else(|| SettingsError::UnknownRule(code.to_owned()))?;
+        let short = renamed(rule, short).unwrap_or(short);
         let Some(setting) = rule.settings.iter().find(|s| s.name == short) else {
             let known = rule.settings.iter().map(|s| format!("{code}.{}", s.name)).collect();
             return Err(SettingsError::UnknownSetting(name.to_owned(), known));
@@ -66,6 +77,15 @@ impl Settings {
         }
         self.0.insert(format!("{}.{short}", rule.code), value);
         Ok(())
+    }
+
+    /// Note on the new name of a threshold, if a text such as `SL055.rounds=3` has the old one; `None` otherwise.
+    pub fn renaming_note(text: &str) -> Option<String> {
+        let (code, short) = text.split_once('=')?.0.trim().split_once('.')?;
+        let rule = rules::find(code)?;
+        let new = renamed(rule, short)?;
+        let code = rule.code;
+        Some(format!("{code}.{short} is now called {code}.{new}; the old name will be removed"))
     }
 
     /// Codes of rules with thresholds that the user set, one for each threshold.
@@ -98,5 +118,18 @@ mod tests {
         }
         assert!(matches!(settings.set(&format!("{name}=1e30")), Err(SettingsError::OutOfRange(..))));
         assert!(matches!(settings.set(&format!("{name}=nan")), Err(SettingsError::OutOfRange(..))));
+    }
+
+    #[test]
+    fn old_names_set_the_renamed_thresholds() {
+        for (code, old, new) in RENAMED {
+            let rule = rules::find(code).unwrap();
+            let mut settings = Settings::default();
+            settings.set(&format!("{code}.{old}=70")).unwrap();
+            assert_eq!(settings.get(rule, new), 70.0, "{code}.{old}");
+            let note = format!("{code}.{old} is now called {code}.{new}; the old name will be removed");
+            assert_eq!(Settings::renaming_note(&format!(" {code}.{old} = 70")), Some(note));
+            assert_eq!(Settings::renaming_note(&format!("{code}.{new}=70")), None);
+        }
     }
 }

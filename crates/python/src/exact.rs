@@ -27,7 +27,7 @@ const BATCH_ROWS: usize = 1 << 16;
 pub(crate) struct NativeExactPath {
     report: ExactReport,
     tables: Vec<Table>,
-    hops: Vec<RecordBatch>,
+    segments: Vec<RecordBatch>,
 }
 
 /// Compute the critical path of one trace of a run. `instance` and `steps` are ranges with both ends included.
@@ -53,13 +53,13 @@ pub(crate) fn exact_path(
         let tables =
             without_empty_optional(tables(&report, &exact.false_hotspots(&path), &spread(&exact.step_paths())));
         // The text form of the segments is large: it exists only until it is copied into Arrow memory.
-        let hops = exact.segment_reports(&path);
-        let hops: Result<_, _> = segment_tables(&hops, BATCH_ROWS).map(|part| table_batch(&part)).collect();
-        Ok((report, tables, hops))
+        let segments = exact.segment_reports(&path);
+        let segments: Result<_, _> = segment_tables(&segments, BATCH_ROWS).map(|part| table_batch(&part)).collect();
+        Ok((report, tables, segments))
     })?;
-    let (report, tables, hops) = found.map_err(|e| critical_path_error(py, &e))?;
-    let hops = hops.map_err(|e| PyRuntimeError::new_err(format!("internal error: {e}")))?;
-    Ok(NativeExactPath { report, tables, hops })
+    let (report, tables, segments) = found.map_err(|e| critical_path_error(py, &e))?;
+    let segments = segments.map_err(|e| PyRuntimeError::new_err(format!("internal error: {e}")))?;
+    Ok(NativeExactPath { report, tables, segments })
 }
 
 /// Window of the trace for a critical path: the first or given instances of an annotation, or selected or inferred
@@ -103,8 +103,8 @@ impl NativeExactPath {
     /// Tables of the critical path in display order, followed by a table of all its segments.
     fn tables(&self) -> PyResult<Vec<NativeTable>> {
         let mut all = self.tables.iter().map(NativeTable::from_model).collect::<PyResult<Vec<_>>>()?;
-        if let Some(first) = self.hops.first() {
-            all.push(NativeTable::from_batches(SEGMENTS, SEGMENTS_TITLE, (first.schema(), self.hops.clone())));
+        if let Some(first) = self.segments.first() {
+            all.push(NativeTable::from_batches(SEGMENTS, SEGMENTS_TITLE, (first.schema(), self.segments.clone())));
         }
         Ok(all)
     }

@@ -17,6 +17,12 @@ use stackline_timeline::Scope;
 use stackline_timeline::confidence::Confidence;
 use std::sync::Arc;
 
+/// Notes on thresholds of rules that are set by an old name, such as `SL055.rounds=3`.
+#[pyfunction]
+pub(crate) fn renaming_notes(settings: Vec<String>) -> Vec<String> {
+    settings.iter().filter_map(|text| Settings::renaming_note(text)).collect()
+}
+
 /// Find issues in one trace or a memory file. `steps` includes both ends. `rule_messages`: messages of Python rules,
 /// one JSON object each.
 #[pyfunction]

@@ -35,7 +35,7 @@ mod _native {
     #[pymodule_export]
     use crate::exact::{NativeExactPath, exact_path};
     #[pymodule_export]
-    use crate::findings::{finding_words, findings, missing_needs, needs};
+    use crate::findings::{finding_words, findings, missing_needs, needs, renaming_notes};
     #[pymodule_export]
     use crate::memory::{NativeMemory, memory_tables, open_memory};
     #[pymodule_export]

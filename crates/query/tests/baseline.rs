@@ -17,7 +17,7 @@ fn runs_with_different_numbers_of_steps_are_compared_per_step() {
     let both = open(3).compared_with(open(6));
     let answer_for = |steps: &str| {
         document(
-            &run_query(&both, "calls", &Arguments::new([("beside", "before"), ("steps", steps)])).expect("answered"),
+            &run_query(&both, "calls", &Arguments::new([("baseline", "before"), ("steps", steps)])).expect("answered"),
         )
     };
     for (part, many) in [("10..12", 3.0), ("11", 1.0)] {
@@ -28,7 +28,7 @@ fn runs_with_different_numbers_of_steps_are_compared_per_step() {
             (document["steps"]["before"].as_f64(), document["steps"]["after"].as_f64()),
             (Some(6.0), Some(many))
         );
-        assert!((before / after - 1.0).abs() < 0.1, "{part}: {before} beside {after}");
+        assert!((before / after - 1.0).abs() < 0.1, "{part}: {before} before, {after} after");
     }
 }
 
@@ -52,7 +52,7 @@ fn warm_ups_of_either_run_are_excluded_from_both() {
         [(warm, even, 5), (even, warm, 5), (warmer, even, 4), (even, warmer, 4), (warm, warmer, 4), (even, even, 6)]
     {
         let both = open("b.json", b).compared_with(open("a.json", a));
-        let calls = document(&run_query(&both, "calls", &Arguments::new([("beside", "before")])).expect("answered"));
-        assert_eq!(calls["steps"], serde_json::json!({"before": many, "after": many}), "{a:?} beside {b:?}");
+        let calls = document(&run_query(&both, "calls", &Arguments::new([("baseline", "before")])).expect("answered"));
+        assert_eq!(calls["steps"], serde_json::json!({"before": many, "after": many}), "{a:?} and {b:?}");
     }
 }

@@ -125,7 +125,7 @@ fn incomparable_runs_are_reported() {
     // What only one of both measured cannot be drawn as a difference.
     let both = opened(&steps()).compared_with(opened(&without(&steps(), "gpu0/7")));
     // What launched these operations is not known: they count in no step.
-    let whole = [("beside", "before"), ("steps", "whole")];
+    let whole = [("baseline", "before"), ("steps", "whole")];
     let answer_for =
         |metric: &str| run_query(&both, "calls", &Arguments::new(whole.into_iter().chain([("metric", metric)])));
     assert!(answer_for("host_time").is_ok());

@@ -198,7 +198,7 @@ fn comparison_of_a_run_with_itself_has_no_changes() {
     let compared = document(&run_query(&both, "compare", &Arguments::default()).expect("answered"));
     let rows = compared["tables"]["steps"]["rows"].as_array().expect("steps");
     assert!(!rows.is_empty() && rows.iter().all(|row| row["change_ns"].as_f64() == Some(0.0)), "{rows:?}");
-    let calls = run_query(&both, "calls", &Arguments::new([("beside", "before")])).expect("answered");
+    let calls = run_query(&both, "calls", &Arguments::new([("baseline", "before")])).expect("answered");
     assert_eq!(numbers(&calls, "before"), numbers(&calls, "inclusive"));
     let before = run_query(&both, "lanes", &Arguments::new([("run", "before")])).expect("answered");
     assert_eq!(before, run_query(&both, "lanes", &Arguments::default()).expect("answered"));
@@ -367,7 +367,7 @@ fn value(name: &'static str) -> BoxedStrategy<String> {
         "apply" => vec!["1", "1,2,3", "2,2", "0", "99999"],
         "metric" => vec!["host_time", "gpu_time"],
         "file" => vec!["train.py", "/etc/passwd", ".."],
-        "run" | "beside" => vec!["before"],
+        "run" | "baseline" => vec!["before"],
         "focus" | "hide" | "of" | "text" => vec!["aten", "(", ".*", "step"],
         "tracks" => vec!["0", "0,1,2", "0,0,0", "99999"],
         "least" => vec!["0", "0.5", "nan", "-1", "inf"],

@@ -55,22 +55,22 @@ struct Claims {
 
 /// Adjacent segments of one thread with one cause are one claim: releases of other activities in between don't
 /// matter.
-fn merged(hops: &PathSegments) -> Vec<PathSegment> {
+fn merged(segments: &PathSegments) -> Vec<PathSegment> {
     let mut merged: Vec<PathSegment> = Vec::new();
-    for hop in hops.iter() {
+    for segment in segments.iter() {
         match merged.last_mut() {
-            Some(last) if is_return(&hop) && (last.track, last.category) == (hop.track, hop.category) => {
-                last.end = hop.end;
-                last.evidence = last.evidence.max(hop.evidence);
+            Some(last) if is_return(&segment) && (last.track, last.category) == (segment.track, segment.category) => {
+                last.end = segment.end;
+                last.evidence = last.evidence.max(segment.evidence);
             }
-            _ => merged.push(hop),
+            _ => merged.push(segment),
         }
     }
     merged
 }
 
-fn is_return(hop: &PathSegment) -> bool {
-    matches!(hop.category, Category::SyncReturn | Category::ThreadHandover)
+fn is_return(segment: &PathSegment) -> bool {
+    matches!(segment.category, Category::SyncReturn | Category::ThreadHandover)
 }
 
 impl Claims {
@@ -86,21 +86,21 @@ impl Claims {
         self.window_ns += path.length_ns();
         self.inferred_ns += path.inferred_ns();
         self.unknown_ns += path.by_category().iter().find(|c| c.0 == Category::Unknown).map_or(0, |c| c.1);
-        for hop in merged(&path.segments).iter().filter(|h| h.evidence == Evidence::Exact) {
-            let label = exact.track_label(hop.track);
-            let on_stream = trace.tracks.get(hop.track).stream >= 0;
+        for segment in merged(&path.segments).iter().filter(|h| h.evidence == Evidence::Exact) {
+            let label = exact.track_label(segment.track);
+            let on_stream = trace.tracks.get(segment.track).stream >= 0;
             let track = match label.split_once('/') {
                 Some((_, stream)) if on_stream => format!("stream {stream}"),
                 _ => label.clone(),
             };
-            let (start_ns, end_ns) = (hop.start - run.started_ns(), hop.end - run.started_ns());
-            let claim = Claim { start_ns, end_ns, category: hop.category.name(), track: &track };
+            let (start_ns, end_ns) = (segment.start - run.started_ns(), segment.end - run.started_ns());
+            let claim = Claim { start_ns, end_ns, category: segment.category.name(), track: &track };
             let reason = run.refute_damaged(&damaged, &claim);
-            let is_host = hop.rule == "innermost_span";
+            let is_host = segment.rule == "innermost_span";
             *(if is_host { &mut self.host } else { &mut self.edges }) += 1;
             *(if is_host { &mut self.wrong_host } else { &mut self.wrong_edges }) += u64::from(reason.is_some());
             if let Some(reason) = reason.filter(|_| !is_host) {
-                println!("{name} seed {seed}: {reason} by {}", hop.rule);
+                println!("{name} seed {seed}: {reason} by {}", segment.rule);
             }
         }
     }

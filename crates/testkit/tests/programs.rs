@@ -12,10 +12,10 @@ fn drawn(seed: u64) -> Simulated {
 fn covers(truth: &stackline_testkit::simulator::Truth) {
     assert_eq!(truth.bound_by_ns.values().sum::<i64>(), truth.window_ns);
     let mut at = truth.start_ns;
-    for hop in &truth.hops {
-        assert_eq!(hop.start_ns, at, "{hop:?}");
-        assert!(hop.end_ns > hop.start_ns, "{hop:?}");
-        at = hop.end_ns;
+    for segment in &truth.segments {
+        assert_eq!(segment.start_ns, at, "{segment:?}");
+        assert!(segment.end_ns > segment.start_ns, "{segment:?}");
+        at = segment.end_ns;
     }
     assert_eq!(at, truth.end_ns);
 }
@@ -72,13 +72,21 @@ fn properties_of_drawn_programs() {
 fn ground_truth_is_not_refuted() {
     for seed in 0..300 {
         let simulated = drawn(seed);
-        for hop in &simulated.truth().hops {
-            let claim = Claim { start_ns: hop.start_ns, end_ns: hop.end_ns, category: hop.category, track: &hop.track };
+        for segment in &simulated.truth().segments {
+            let claim = Claim {
+                start_ns: segment.start_ns,
+                end_ns: segment.end_ns,
+                category: segment.category,
+                track: &segment.track,
+            };
             // A dependent launch is cut at its start: there is no lag to claim.
             assert_eq!(simulated.refute(&claim), None, "seed {seed}");
-            let wrong = Claim { start_ns: hop.start_ns + 1, ..claim };
-            let lag = ["gpu_queue", "launch_latency", "sync_return", "thread_handover"].contains(&hop.category);
-            assert!(!lag || hop.end_ns - hop.start_ns < 2 || simulated.refute(&wrong).is_some(), "seed {seed} {hop:?}");
+            let wrong = Claim { start_ns: segment.start_ns + 1, ..claim };
+            let lag = ["gpu_queue", "launch_latency", "sync_return", "thread_handover"].contains(&segment.category);
+            assert!(
+                !lag || segment.end_ns - segment.start_ns < 2 || simulated.refute(&wrong).is_some(),
+                "seed {seed} {segment:?}"
+            );
         }
     }
 }
@@ -115,20 +123,20 @@ fn claims_on_shifted_clocks_are_judged_in_shifted_times() {
     for seed in 0..200 {
         let simulated = drawn(seed);
         let damaged = simulated.damaged(&[Damage::Clock { offset_ns: AHEAD, jitter_ns: 0 }], seed);
-        for hop in &simulated.truth().hops {
-            let (from, to) = match hop.category {
+        for segment in &simulated.truth().segments {
+            let (from, to) = match segment.category {
                 "gpu_compute" | "gpu_communication" | "gpu_copy" | "gpu_queue" => (AHEAD, AHEAD),
                 "launch_latency" => (0, AHEAD),
                 "sync_return" => (AHEAD, 0),
                 _ => (0, 0),
             };
-            let (start_ns, end_ns) = (hop.start_ns + from, hop.end_ns + to);
-            let claim = Claim { start_ns, end_ns, category: hop.category, track: &hop.track };
+            let (start_ns, end_ns) = (segment.start_ns + from, segment.end_ns + to);
+            let claim = Claim { start_ns, end_ns, category: segment.category, track: &segment.track };
             assert_eq!(simulated.refute_damaged(&damaged, &claim), None, "seed {seed}");
-            let unshifted = Claim { end_ns: hop.end_ns, ..claim };
+            let unshifted = Claim { end_ns: segment.end_ns, ..claim };
             assert!(
                 to == 0
-                    || hop.category.starts_with("gpu_c")
+                    || segment.category.starts_with("gpu_c")
                     || simulated.refute_damaged(&damaged, &unshifted).is_some()
             );
         }

@@ -30,11 +30,11 @@ fn path(json: &str) -> Vec<String> {
     let exact = Exact::new(&trace);
     let path = exact.path(&WindowChoice::Whole).unwrap();
     let name = |e: stackline_model::EventId| e.some().map_or("", |e| trace.name(e));
-    let hop = |h: stackline_critical_path::exact::PathSegment| {
+    let segment = |h: stackline_critical_path::exact::PathSegment| {
         let track = exact.track_label(h.track);
         format!("{} {} {:?} {track} {:?} {} {}", h.start, h.end, h.category, h.evidence, h.rule, name(h.event))
     };
-    path.segments.iter().map(hop).collect()
+    path.segments.iter().map(segment).collect()
 }
 
 #[test]

@@ -18,12 +18,12 @@ function leave(field: HTMLElement): void {
 }
 
 export function Bar({ calls }: { calls: Calls }) {
-  const { as, compare, removed, merge, recursion } = state.value;
+  const { as, baseline, removed, merge, recursion } = state.value;
   return (
     <form class="bar" onSubmit={(event) => event.preventDefault()}>
       <Choice title="View" value={state.value.shape ?? "top-down"} options={shapes()} choose={(shape) => changeCallView({ shape })} />
       <Metrics calls={calls} />
-      {compare === undefined && <Choice title="Color" value={state.value.color ?? "layer"} options={COLORS} choose={(color) => change({ color })} />}
+      {baseline === undefined && <Choice title="Color" value={state.value.color ?? "layer"} options={COLORS} choose={(color) => change({ color })} />}
       <Pattern name="find" title="Search" />
       <Pattern name="focus" title="Keep only call paths with" hint="Regular expression: keep only call paths that contain a matching frame" />
       <Pattern name="hide" title="Hide frames" hint="Regular expression: hide matching frames; callees of a hidden frame are shown below its caller" />
@@ -36,13 +36,13 @@ export function Bar({ calls }: { calls: Calls }) {
       <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>
         Table
       </button>
-      {compare && state.value.shape !== "flat" && (
+      {baseline && state.value.shape !== "flat" && (
         <button type="button" aria-pressed={removed === "1"} title="Also show frames that exist only in A (the baseline), as wide as in A" onClick={() => change({ removed: removed === "1" ? "" : "1" })}>
           Removed frames
         </button>
       )}
-      {compare && <button type="button" onClick={() => changeCallView({ compare: "", removed: "" })}>Only this run</button>}
-      {compare && <button type="button" onClick={() => change({ page: "compare" })}>Back to Compare</button>}
+      {baseline && <button type="button" onClick={() => changeCallView({ baseline: "", removed: "" })}>Only this run</button>}
+      {baseline && <button type="button" onClick={() => change({ page: "compare" })}>Back to Compare</button>}
       <FromHere />
       <HintButton hint="Click a frame to select it, again to zoom. Arrows move, F zooms, 0 shows all." />
     </form>
@@ -51,7 +51,7 @@ export function Bar({ calls }: { calls: Calls }) {
 
 /** Metrics of the selection, and those that only the whole run has, which select it. A report has only the first. */
 function Metrics({ calls }: { calls: Calls }) {
-  const others = state.value.compare === undefined ? ofWholeAlone(run.value, calls.metrics) : [];
+  const others = state.value.baseline === undefined ? ofWholeAlone(run.value, calls.metrics) : [];
   const held = absence() === undefined ? undefined : calls.metrics[0]?.[0];
   return (
     <Choice

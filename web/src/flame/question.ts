@@ -22,10 +22,10 @@ const isHere = (shape: string) => HERE.some(([name]) => name === shape);
 
 /** The arguments of the view that the address asks for. */
 export function flameArgs(): Args {
-  const { metric, focus, hide, compare, of, merge, recursion } = state.value;
+  const { metric, focus, hide, baseline, of, merge, recursion } = state.value;
   const shape = state.value.shape ?? "top-down";
   const groups = Object.fromEntries(GROUPS.map((group) => [group, state.value[group]]));
-  return { shape, metric, focus, hide, beside: compare, merge, recursion, ...groups, of: isHere(shape) ? of : undefined, steps: steps(), rank: rank.value };
+  return { shape, metric, focus, hide, baseline, merge, recursion, ...groups, of: isHere(shape) ? of : undefined, steps: steps(), rank: rank.value };
 }
 
 /** A pattern that is this text. */

@@ -85,7 +85,7 @@ function Changes({ compared }: { compared: Comparison }) {
       {compared.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
       <div class="bar">
         <button type="button" aria-pressed={all} onClick={() => change({ noise: all ? "" : "1" })}>Show changes within noise</button>
-        <button type="button" onClick={() => changeCallView({ page: "flame", compare: "before", shape: "top-down", removed: "1" })}>Differential flame graph</button>
+        <button type="button" onClick={() => changeCallView({ page: "flame", baseline: "before", shape: "top-down", removed: "1" })}>Differential flame graph</button>
       </div>
       {tables.map(([name, table]) => <ChangeTable key={name} of={name} table={table} per={compared.per} all={all} isJudged={compared.warnings.length === 0} />)}
     </>

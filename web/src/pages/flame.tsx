@@ -39,7 +39,7 @@ function CallGraph() {
   const last = useLast(query);
   return (
     <section aria-labelledby="flame-title">
-      <h1 id="flame-title">{state.value.compare ? "Differential flame graph" : "Flame graph"}</h1>
+      <h1 id="flame-title">{state.value.baseline ? "Differential flame graph" : "Flame graph"}</h1>
       {last && <Bar calls={last.document} />}
       {last && <p class="paper">{captionOf(last.document.title, { ...args, of: args.of && (state.value.here ?? args.of), find: state.value.find })}</p>}
       {query.state === "refused" || last === undefined ? (

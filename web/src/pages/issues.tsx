@@ -66,7 +66,7 @@ function List({ found }: { found: Findings }) {
     <>
       <p class="quiet">
         {counted(rows.length, "finding")}; {lengthOf(found)}.
-        {found.together && ` Combined gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}), ${boundsOf(found.together, found.step_ns)}.`}
+        {found.combined && ` Combined gain ${duration(found.combined.ns)} (${percent(found.combined.ns, found.step_ns)}), ${boundsOf(found.combined, found.step_ns)}.`}
         {found.left_out > 0 && ` Omitted: ${counted(found.left_out, "finding")} with a gain below 0.5 % of a step or of a memory peak.`}
         {isMixed(rows) && ` ${UNSURE}`}
       </p>

@@ -291,7 +291,7 @@ function PathNote({ query }: { query: QueryState<AnswerTo<"path">> }) {
     <Shown query={query}>
       {({ document }) => (
         <p class="quiet">
-          Critical path of {document.window}: {counted(document.hops, "segment")}, {duration(document.end - document.start)}, of which {duration(document.inferred)} ({percent(document.inferred, document.end - document.start)}) inferred or unknown.
+          Critical path of {document.window}: {counted(document.segments, "segment")}, {duration(document.end - document.start)}, of which {duration(document.inferred)} ({percent(document.inferred, document.end - document.start)}) inferred or unknown.
           {document.notes.map((note) => ` ${sentence(note)}`)}
         </p>
       )}

@@ -80,7 +80,7 @@ pub(crate) struct FindingsArgs {
     /// STACKLINE_PYTHON, else python3].
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) python: Option<PathBuf>,
-    /// Exit with code 4 if a condition holds: 'gain>5%' (gain of any finding), 'together>10%' (gain of all findings
+    /// Exit with code 4 if a condition holds: 'gain>5%' (gain of any finding), 'combined>10%' (gain of all findings
     /// combined), 'count>3' (number of findings), or new (a finding that is not in --baseline); may be repeated.
     /// Conditions gain and new do not count findings of low confidence if the lower bound of their gain is 0. If a part
     /// of the input was lost and no condition holds, exit with code 1.

@@ -30,6 +30,15 @@ fn tables() -> [(&'static str, Vec<&'static str>); 11] {
     ]
 }
 
+/// Renamed tables: old name, new name.
+const RENAMED: [(&str, &str); 3] =
+    [("hops", "segments"), ("large_but_harmless", "false_hotspots"), ("story", "summary")];
+
+/// New name of a table that an earlier version of the program named differently.
+pub(crate) fn new_name(table: &str) -> Option<&'static str> {
+    RENAMED.iter().find(|(old, _)| *old == table).map(|(_, new)| *new)
+}
+
 /// Find another command that prints a table; `own` are the tables of the requested command.
 pub(crate) fn command_with(table: &str, own: &[&str]) -> Option<&'static str> {
     let has = |tables: &[&str]| tables.contains(&table) && !own.iter().all(|name| tables.contains(name));
@@ -38,7 +47,15 @@ pub(crate) fn command_with(table: &str, own: &[&str]) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::command_with;
+    use super::{RENAMED, command_with, new_name};
+
+    #[test]
+    fn renamed_tables_exist() {
+        for (old, new) in RENAMED {
+            assert_eq!((command_with(old, &["gpu_time"]), new_name(old)), (None, Some(new)), "{old}");
+            assert_eq!(command_with(new, &["gpu_time"]), Some("critical-path"), "{new}");
+        }
+    }
 
     #[test]
     fn command_with_the_table_is_suggested() {
@@ -47,7 +64,7 @@ mod tests {
             ("fused_operators", Some("kernels")),
             ("ops_summary_by_module", Some("operators")),
             ("rank_clocks", Some("collectives")),
-            ("story", Some("critical-path")),
+            ("false_hotspots", Some("critical-path")),
             ("ignored", Some("findings")),
             ("memory_waste", Some("memory")),
             ("memory_rules", Some("memory")),

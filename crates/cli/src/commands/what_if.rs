@@ -62,12 +62,12 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     } else {
         let exact = Exact::new(trace);
         let recorded = removed_operators(&exact, &edits);
-        let mut hops = common.tables.iter().any(|name| name == what_if::PATH).then(Vec::new);
-        let mut prediction = what_if::predict_in(exact, &choice, &edits, hops.as_mut()).map_err(refuse)?;
+        let mut segments = common.tables.iter().any(|name| name == what_if::PATH).then(Vec::new);
+        let mut prediction = what_if::predict_in(exact, &choice, &edits, segments.as_mut()).map_err(refuse)?;
         prediction.notes.splice(0..0, notes);
         let in_gain = |recorded: RemovedOperators| recorded.sentence(prediction.gain.ns, steps.unwrap_or(0));
         prediction.notes.extend(recorded.and_then(in_gain));
-        let path = hops.map(|hops| what_if::path_table(trace, &hops));
+        let path = segments.map(|segments| what_if::path_table(trace, &segments));
         let tables = tables(&prediction).into_iter().chain(path).collect();
         (tables, extra(&prediction, steps), head(&prediction, &choice, steps))
     };

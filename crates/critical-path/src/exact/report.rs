@@ -86,7 +86,7 @@ pub struct ExactReport {
     /// Names with the most time on the path. Time without event is under its cause, such as `(no event: host_python)`.
     pub top: Vec<ReportShare>,
     /// Summary of the path in at most 20 lines.
-    pub story: Vec<SummaryLine>,
+    pub summary: Vec<SummaryLine>,
     /// Warnings for readers.
     pub warnings: Vec<ExactWarning>,
 }
@@ -101,7 +101,7 @@ impl ExactReport {
 impl Exact<'_> {
     /// Build the serializable report of a critical path of method "exact".
     pub fn report(&self, path: &ExactPath) -> ExactReport {
-        let (story, path_nodes) = summarize(self, path);
+        let (summary, path_nodes) = summarize(self, path);
         let Window { start, end, .. } = path.window;
         let spent: Vec<(&str, i64)> =
             path.by_category().iter().filter(|(_, ns)| *ns > 0).map(|(c, ns)| (c.name(), *ns)).collect();
@@ -126,7 +126,7 @@ impl Exact<'_> {
             inferred_ns: path.inferred_ns(),
             inferred_by_rule_ns: path.inferred_by_rule(),
             top: self.top_names(path),
-            story,
+            summary,
             warnings: self.warnings_of(path),
         }
     }

@@ -38,7 +38,6 @@ pub struct SummaryLine {
     /// Longest event; time without event is under its cause, such as `(no event: host_python)`.
     pub longest: String,
     /// Number of critical-path segments in this line.
-    #[serde(rename = "hops")]
     pub segments: usize,
 }
 

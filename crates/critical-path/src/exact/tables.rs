@@ -7,9 +7,10 @@ use stackline_model::{Table, Unit};
 pub const ON_DEMAND: [&str; 2] = [SEGMENTS, SLACK];
 
 /// Names of all tables of a path.
-pub const TABLES: [&str; 7] = ["bound_by", "story", "top", FALSE_HOTSPOTS, STEPS, SEGMENTS, SLACK];
+pub const TABLES: [&str; 7] = ["bound_by", SUMMARY, "top", FALSE_HOTSPOTS, STEPS, SEGMENTS, SLACK];
 
-const FALSE_HOTSPOTS: &str = "large_but_harmless";
+const SUMMARY: &str = "summary";
+const FALSE_HOTSPOTS: &str = "false_hotspots";
 const STEPS: &str = "steps";
 
 /// Name of the table of [`slack_table`].
@@ -39,28 +40,28 @@ pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
 }
 
 /// Create all tables of a path except [`ON_DEMAND`]. The tables of false hotspots and of steps may have no rows.
-pub fn tables(report: &ExactReport, harmless: &[FalseHotspot], steps: &[StepSpread]) -> Vec<Table> {
+pub fn tables(report: &ExactReport, hotspots: &[FalseHotspot], steps: &[StepSpread]) -> Vec<Table> {
     let mut causes: Vec<(&&str, &i64)> = report.bound_by_ns.iter().collect();
     causes.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
     let bound_by = Table::new("bound_by", "Critical path by cause")
         .text("bound_by", causes.iter().map(|(c, _)| (**c).to_owned()))
         .f64("percent", Unit::Percent, causes.iter().map(|(c, _)| report.bound_by.get(**c).copied()))
         .i64("time_ns", Unit::Ns, causes.iter().map(|(_, ns)| **ns));
-    let story = &report.story;
-    let story = Table::new("story", "Summary of the critical path in time order")
-        .i64("start_ns", Unit::Ns, story.iter().map(|c| c.start_ns))
-        .i64("dur_ns", Unit::Ns, story.iter().map(|c| c.dur_ns))
-        .f64("percent", Unit::Percent, story.iter().map(|c| c.percent))
-        .text("place", story.iter().map(|c| c.place.clone()))
-        .text("bound_by", story.iter().map(|c| c.bound_by.clone()))
-        .text("longest", story.iter().map(|c| c.longest.clone()));
+    let lines = &report.summary;
+    let summary = Table::new(SUMMARY, "Summary of the critical path in time order")
+        .i64("start_ns", Unit::Ns, lines.iter().map(|c| c.start_ns))
+        .i64("dur_ns", Unit::Ns, lines.iter().map(|c| c.dur_ns))
+        .f64("percent", Unit::Percent, lines.iter().map(|c| c.percent))
+        .text("place", lines.iter().map(|c| c.place.clone()))
+        .text("bound_by", lines.iter().map(|c| c.bound_by.clone()))
+        .text("longest", lines.iter().map(|c| c.longest.clone()));
     let top = &report.top;
     let top = Table::new("top", "Event names with the most time on the critical path")
         .text("name", top.iter().map(|s| s.name.clone()))
         .f64("percent", Unit::Percent, top.iter().map(|s| s.percent))
         .f64("weight_us", Unit::Us, top.iter().map(|s| s.weight_us))
-        .i64("hops", Unit::None, top.iter().map(|s| s.edges as i64));
-    vec![bound_by, story, top, false_hotspots_table(harmless), steps_table(steps)]
+        .i64("segments", Unit::None, top.iter().map(|s| s.edges as i64));
+    vec![bound_by, summary, top, false_hotspots_table(hotspots), steps_table(steps)]
 }
 
 /// Table of the false hotspots: names with large total time, but little time on the critical path.
@@ -90,8 +91,8 @@ fn steps_table(rows: &[StepSpread]) -> Table {
         )
 }
 
-/// Name of the table of critical-path segments; JSON documents use the key `segments`.
-pub const SEGMENTS: &str = "hops";
+/// Name of the table of critical-path segments, and of their key in JSON documents.
+pub const SEGMENTS: &str = "segments";
 /// Title of the table of critical-path segments.
 pub const SEGMENTS_TITLE: &str = "Critical-path segments in time order";
 

@@ -160,7 +160,7 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
                       the program, the objects may be freed later. They may also belong to a cache that stops \
                       growing once it is full.",
     settings: &[Setting {
-        name: "rounds",
+        name: "iterations",
         default: 5.0,
         range: (2.0, 1e6),
         about: "in a trace that ends before the program: report a leak only if at least this many steps each leave an \
@@ -231,7 +231,7 @@ pub(super) const OVERALLOCATION: Rule = Rule {
                       unused bytes are in many small pieces, the finding reports them without advising a smaller \
                       object.",
     settings: &[
-        share("touched", 80.0, "report only objects of which kernels access at most this percentage of the bytes"),
+        share("accessed", 80.0, "report only objects of which kernels access at most this percentage of the bytes"),
         share(
             "fragmentation",
             80.0,

@@ -244,20 +244,24 @@ impl SeveralMemories {
         let (title, note) = if self.knows_ranks() {
             (
                 "Highest memory peak of each rank, and the source lines that allocated most of it",
-                "Column bytes: requested bytes at the highest peak. Column beside_median: difference of the peak from \
-                 the median of all ranks.",
+                "Column bytes: requested bytes at the highest peak. Column difference_to_median: difference \
+                 of the peak from the median of all ranks.",
             )
         } else {
             (
                 "Highest memory peak of each file, and the source lines that allocated most of it",
-                "Column bytes: requested bytes at the highest peak. Column beside_median: difference of the peak from \
-                 the median of all files.",
+                "Column bytes: requested bytes at the highest peak. Column difference_to_median: difference \
+                 of the peak from the median of all files.",
             )
         };
         Table::new("memory_ranks", title)
             .i64("rank", Unit::None, rows.iter().map(|(rank, ..)| *rank))
             .i64("bytes", Unit::Bytes, rows.iter().map(|(.., highest)| highest.map(|(_, peak)| int(peak.bytes))))
-            .f64("beside_median", Unit::Percent, rows.iter().map(|(.., highest)| highest.and_then(|(_, p)| percent(p))))
+            .f64(
+                "difference_to_median",
+                Unit::Percent,
+                rows.iter().map(|(.., highest)| highest.and_then(|(_, p)| percent(p))),
+            )
             .text("owners", rows.iter().map(|(.., highest)| highest.map(|(_, peak)| owners(peak))))
             .text("device", rows.iter().map(|(.., highest)| highest.map(|(device, _)| device.clone())))
             .text("file", rows.iter().map(|(_, file, _)| Some(file.file.clone())))

@@ -140,7 +140,7 @@ fn columns(view: &CallView, lines: &[Line]) -> Vec<TextColumn> {
         count => human::count(count),
     };
     vec![
-        sums("all", inclusive.clone()),
+        sums("inclusive", inclusive.clone()),
         TextColumn::new("%", inclusive.iter().map(|&part| share(part)).collect()),
         sums("self", nodes.iter().map(|node| node.exclusive.sum).collect()),
         TextColumn::new("count", nodes.iter().map(calls).collect()),
@@ -183,7 +183,10 @@ pub fn lines(
     let percent =
         |part: u64| if total == 0 { "-".to_owned() } else { format!("{:.1}", part as f64 * 100.0 / total as f64) };
     let columns = [
-        TextColumn::new(&with_unit("all", scale.suffix), lines.iter().map(|line| number(line.inclusive.sum)).collect()),
+        TextColumn::new(
+            &with_unit("inclusive", scale.suffix),
+            lines.iter().map(|line| number(line.inclusive.sum)).collect(),
+        ),
         TextColumn::new("%", lines.iter().map(|line| percent(line.inclusive.sum)).collect()),
         TextColumn::new(
             &with_unit("self", scale.suffix),

@@ -10,8 +10,13 @@ use serde_json::Value;
 use stackline_model::{Column, ReadReport, Table, TraceSet, Values};
 use std::io::{self, Write};
 
-/// Version of every command's JSON schema.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of a command's JSON schema. `docs/schemas/README.md` lists the keys that each version renamed.
+pub fn schema_version(command: &str) -> u32 {
+    match command {
+        "critical-path" | "findings" | "memory-ranks" => 2,
+        _ => 1,
+    }
+}
 
 /// Writes the items of a list one after the other.
 type WriteItems<'a> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'a;
@@ -51,7 +56,7 @@ impl std::fmt::Debug for Extra<'_> {
 pub struct Document<'a> {
     /// Schema name, such as `report`.
     pub command: &'a str,
-    /// Schema version: changes when a key changes its meaning or goes away.
+    /// Schema version ([`schema_version`]): changes when a key changes its meaning or goes away.
     pub version: u32,
     /// The traces, in order.
     pub traces: &'a [TraceInfo],

@@ -190,7 +190,7 @@ impl<'o> ViewRequest<'o> {
     /// Find the call trees and options that the query arguments select.
     fn new(opened: &'o OpenRun, arguments: &Arguments) -> Result<Self, QueryError> {
         let (rank, part) = (arguments.number("rank")?, arguments.part()?);
-        let is_compared = arguments.choice("beside", &[("before", ())])?.is_some();
+        let is_compared = arguments.choice("baseline", &[("before", ())])?.is_some();
         let before = if is_compared { Some(opened.before()?) } else { None };
         // Where nobody chose steps, a warm-up of either side is left out of both.
         let own = before
@@ -447,7 +447,7 @@ pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Code => shapes(&chosen(opened)),
         Stage::Comparison if opened.before().is_ok() => {
-            vec![chosen(opened).with("shape", "top-down").with("beside", "before")]
+            vec![chosen(opened).with("shape", "top-down").with("baseline", "before")]
         }
         Stage::Groups => {
             let group = |(by, _)| chosen(opened).with("shape", "flat").with("by", by).with("least", "0");

@@ -6,7 +6,7 @@ use serde::Serialize;
 use stackline_diff as diff;
 use stackline_diff::{Options, Side};
 use stackline_model::TraceSet;
-use stackline_present::json::{Document, SCHEMA_VERSION};
+use stackline_present::json::{Document, schema_version};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Additional JSON keys of a comparison: names of the runs, method, unit and confidence.
@@ -53,7 +53,7 @@ pub(super) fn answer(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryErr
     let infos: Vec<_> = baseline.infos.iter().chain(&opened.infos).cloned().collect();
     let document = Document {
         command: "diff",
-        version: SCHEMA_VERSION,
+        version: schema_version("diff"),
         traces: &infos,
         set: &TraceSet::default(),
         extra: &[],

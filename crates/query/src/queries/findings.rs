@@ -8,7 +8,7 @@ use stackline_findings as findings;
 use stackline_findings::{Finding, Findings, RuleInfo};
 use stackline_model::{EventId, Trace, Unit};
 use stackline_present::findings::{keys, uncovered};
-use stackline_present::json::{Document, SCHEMA_VERSION};
+use stackline_present::json::{Document, schema_version};
 use std::sync::Arc;
 
 /// Events of a finding that are shown one by one.
@@ -70,7 +70,7 @@ pub(super) fn all(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     };
     let document = Document {
         command: "findings",
-        version: SCHEMA_VERSION,
+        version: schema_version("findings"),
         traces: &opened.infos,
         set: &opened.set,
         extra: &[],

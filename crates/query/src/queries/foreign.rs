@@ -181,7 +181,7 @@ pub(super) struct FoundKeys {
     /// Window of the findings as text; null without a trace.
     window: Option<String>,
     /// Combined gain of all findings per step.
-    together: Option<Gain>,
+    combined: Option<Gain>,
     /// Ranks that were analyzed together; empty for one rank.
     ranks: Vec<RankTimes>,
     peaks: Vec<DevicePeak>,

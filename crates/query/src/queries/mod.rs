@@ -73,7 +73,7 @@ const VIEW: &[&str] = &[
     "thread",
     "phase",
     "module",
-    "beside",
+    "baseline",
     "least",
     "root",
 ];

@@ -6,7 +6,7 @@ use crate::{Answer, Arguments, FailedCheck, OpenRun, QueryError};
 use serde::Serialize;
 use serde_json::Value;
 use stackline_model::Table;
-use stackline_present::json::{Document, SCHEMA_VERSION};
+use stackline_present::json::{Document, schema_version};
 
 /// Additional keys of an overview.
 #[derive(Debug, Default, Serialize)]
@@ -44,7 +44,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
 fn printed(opened: &OpenRun, tables: &[Table], keys: &OverviewKeys<'_>) -> Result<Answer, QueryError> {
     let document = Document {
         command: "report",
-        version: SCHEMA_VERSION,
+        version: schema_version("report"),
         traces: &opened.infos,
         set: &opened.set,
         extra: &[],

@@ -30,7 +30,7 @@ pub(super) struct PathDocument {
     /// Names that the column `name` numbers.
     texts: Vec<String>,
     /// Segments of the whole path.
-    hops: usize,
+    segments: usize,
     /// Segments that are left out: the shortest.
     left_out: usize,
 }
@@ -46,15 +46,18 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let path = &of_window.path;
     let origin = opened.origin(rank)?;
     let since = |ns: i64| ns.saturating_sub(origin) as f64;
-    let mut hops: Vec<_> = path.segments.iter().collect();
-    let all = hops.len();
-    let length = |hop: &PathSegment| hop.end.saturating_sub(hop.start);
-    if let Some(limit) = super::size_threshold(hops.iter().map(length), MOST) {
-        hops.retain(|hop| length(hop) > limit);
+    let mut segments: Vec<_> = path.segments.iter().collect();
+    let all = segments.len();
+    let length = |segment: &PathSegment| segment.end.saturating_sub(segment.start);
+    if let Some(limit) = super::size_threshold(segments.iter().map(length), MOST) {
+        segments.retain(|segment| length(segment) > limit);
     }
     let place = |category: Category| Category::ALL.iter().position(|&known| known == category).unwrap_or(0) as u8;
     let mut texts = Texts::default();
-    let names = hops.iter().map(|hop| texts.index(hop.event.some().map_or("", |event| trace.name(event)))).collect();
+    let names = segments
+        .iter()
+        .map(|segment| texts.index(segment.event.some().map_or("", |event| trace.name(event))))
+        .collect();
     let document = PathDocument {
         window: of_window.window.clone(),
         notes: of_window.notes.clone(),
@@ -64,16 +67,16 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
         categories: path.by_category().map(|(category, ns)| (category.name(), ns)).into(),
         causes: Category::ALL.map(Category::name).into(),
         texts: texts.list(),
-        hops: all,
-        left_out: all - hops.len(),
+        segments: all,
+        left_out: all - segments.len(),
     };
     let event = |event: EventId| event.some().map_or(u32::MAX, |event| event.0);
     let columns = vec![
-        ("start", Column::F64(hops.iter().map(|hop| since(hop.start)).collect())),
-        ("end", Column::F64(hops.iter().map(|hop| since(hop.end)).collect())),
-        ("category", Column::U8(hops.iter().map(|hop| place(hop.category)).collect())),
-        ("track", Column::U32(hops.iter().map(|hop| hop.track.0).collect())),
-        ("event", Column::U32(hops.iter().map(|hop| event(hop.event)).collect())),
+        ("start", Column::F64(segments.iter().map(|segment| since(segment.start)).collect())),
+        ("end", Column::F64(segments.iter().map(|segment| since(segment.end)).collect())),
+        ("category", Column::U8(segments.iter().map(|segment| place(segment.category)).collect())),
+        ("track", Column::U32(segments.iter().map(|segment| segment.track.0).collect())),
+        ("event", Column::U32(segments.iter().map(|segment| event(segment.event)).collect())),
         ("name", Column::U32(names)),
     ];
     Answer::with_columns(&document, columns)

@@ -35,7 +35,7 @@ pub struct Truth {
     /// Time in ns per category, without categories that have no time.
     pub bound_by_ns: BTreeMap<&'static str, i64>,
     /// Segments in time order, without gaps.
-    pub hops: Vec<TrueSegment>,
+    pub segments: Vec<TrueSegment>,
 }
 
 /// Position of the backward pass: a thread or a GPU operation.
@@ -80,11 +80,11 @@ impl<'a> Walk<'a> {
     pub(crate) fn critical_path(&self, start: i64, cause: Cause) -> Truth {
         let (mut place, end) = split(cause);
         let mut at = end;
-        let mut hops = Vec::new();
+        let mut path = Vec::new();
         while at > start {
             let (from, cause, lag) = match place {
-                Position::Op(op) => self.leave_op(op, at, start, &mut hops),
-                Position::Thread(thread) => match self.leave_thread(thread, at, start, &mut hops) {
+                Position::Op(op) => self.leave_op(op, at, start, &mut path),
+                Position::Thread(thread) => match self.leave_thread(thread, at, start, &mut path) {
                     Some(left) => left,
                     None => break,
                 },
@@ -92,25 +92,25 @@ impl<'a> Walk<'a> {
             let (next, released) = split(cause);
             if let Some(category) = lag.filter(|_| from > start) {
                 let name = self.name(place, from);
-                self.hop(&mut hops, (released.max(start), from), category, place, name);
+                self.append(&mut path, (released.max(start), from), category, place, name);
             }
             (place, at) = (next, released);
         }
-        hops.reverse();
+        path.reverse();
         let mut bound_by_ns = BTreeMap::new();
-        for hop in &hops {
-            *bound_by_ns.entry(hop.category).or_insert(0) += hop.end_ns - hop.start_ns;
+        for segment in &path {
+            *bound_by_ns.entry(segment.category).or_insert(0) += segment.end_ns - segment.start_ns;
         }
-        Truth { start_ns: start, end_ns: end, window_ns: end - start, bound_by_ns, hops }
+        Truth { start_ns: start, end_ns: end, window_ns: end - start, bound_by_ns, segments: path }
     }
 
     /// Follow the critical path back through a GPU operation; returns its start, the cause of its start, and the
     /// category of the lag.
-    fn leave_op(&self, op: usize, at: i64, start: i64, hops: &mut Vec<TrueSegment>) -> (i64, Cause, Option<Category>) {
+    fn leave_op(&self, op: usize, at: i64, start: i64, path: &mut Vec<TrueSegment>) -> (i64, Cause, Option<Category>) {
         let activity = &self.outcome.activities[self.placed[op]];
         let category = self.program.ops[op].work.category();
         let name = self.program.ops[op].name.to_string();
-        self.hop(hops, (activity.start.max(start), at), category, Position::Op(op), name);
+        self.append(path, (activity.start.max(start), at), category, Position::Op(op), name);
         (activity.start, activity.cause, Some(activity.lag))
     }
 
@@ -121,14 +121,14 @@ impl<'a> Walk<'a> {
         thread: usize,
         at: i64,
         start: i64,
-        hops: &mut Vec<TrueSegment>,
+        path: &mut Vec<TrueSegment>,
     ) -> Option<(i64, Cause, Option<Category>)> {
         let segments = &self.outcome.threads[thread].1;
         let segment = &segments[segments.partition_point(|s| s.start < at).checked_sub(1)?];
         match segment.state {
             State::Own(category) => {
                 let name = self.name(Position::Thread(thread), at);
-                self.hop(hops, (segment.start.max(start), at), category, Position::Thread(thread), name);
+                self.append(path, (segment.start.max(start), at), category, Position::Thread(thread), name);
                 Some((segment.start, Cause::Thread { thread, at: segment.start }, None))
             }
             State::Waited { cause, category } => Some((at, cause, Some(category))),
@@ -136,9 +136,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Append a segment to the critical path, unless it is empty.
-    fn hop(
+    fn append(
         &self,
-        hops: &mut Vec<TrueSegment>,
+        path: &mut Vec<TrueSegment>,
         (start_ns, end_ns): (i64, i64),
         category: Category,
         place: Position,
@@ -149,7 +149,7 @@ impl<'a> Walk<'a> {
                 Position::Thread(thread) => crate::simulator::kineto::thread_label(self.outcome.threads[thread].0),
                 Position::Op(op) => format!("stream {}", self.program.streams[self.program.ops[op].stream].number),
             };
-            hops.push(TrueSegment { start_ns, end_ns, category: category.name(), track, event });
+            path.push(TrueSegment { start_ns, end_ns, category: category.name(), track, event });
         }
     }
 

@@ -69,12 +69,12 @@ fn kind_of(category: &str) -> Option<usize> {
 pub(crate) fn truth(run: &Simulated, trace: &Trace) -> Found {
     let mut found = Found { covered_ns: run.truth().window_ns as f64, ..Found::default() };
     let places = Places::new(run, trace);
-    for hop in &run.truth().hops {
-        let Some(kind) = kind_of(hop.category) else { continue };
-        found.kinds_ns[kind] += (hop.end_ns - hop.start_ns) as f64;
+    for segment in &run.truth().segments {
+        let Some(kind) = kind_of(segment.category) else { continue };
+        found.kinds_ns[kind] += (segment.end_ns - segment.start_ns) as f64;
         if kind != HOST {
-            found.gpu.insert(places.operation(hop));
-        } else if let Some(event) = places.span(hop).filter(|&e| trace.kind(e) == EventKind::Operator) {
+            found.gpu.insert(places.operation(segment));
+        } else if let Some(event) = places.span(segment).filter(|&e| trace.kind(e) == EventKind::Operator) {
             found.operators.insert(event);
         }
     }
@@ -102,22 +102,22 @@ impl<'a> Places<'a> {
         Self { trace, threads, operations, base: run.started_ns() }
     }
 
-    fn operation(&self, hop: &TrueSegment) -> EventId {
-        let event = self.operations[&(hop.track.clone(), hop.start_ns + self.base)];
-        assert_eq!(self.trace.name(event), hop.event);
+    fn operation(&self, segment: &TrueSegment) -> EventId {
+        let event = self.operations[&(segment.track.clone(), segment.start_ns + self.base)];
+        assert_eq!(self.trace.name(event), segment.event);
         event
     }
 
     /// Innermost span of a segment's thread; none between spans.
-    fn span(&self, hop: &TrueSegment) -> Option<EventId> {
+    fn span(&self, segment: &TrueSegment) -> Option<EventId> {
         let (trace, events) = (self.trace, &self.trace.events);
-        let (start, end) = (hop.start_ns + self.base, hop.end_ns + self.base);
-        let on_track = trace.track_events(self.threads[&hop.track]);
+        let (start, end) = (segment.start_ns + self.base, segment.end_ns + self.base);
+        let on_track = trace.track_events(self.threads[&segment.track]);
         let before = on_track.partition_point(|e| events.start[e.index()] <= start);
         let last = *on_track.get(before.checked_sub(1)?)?;
         let around = std::iter::once(last).chain(trace.ancestors(last));
         let found = around.filter(|&e| trace.kind(e) != EventKind::Recording).find(|&e| events.end(e) >= end);
-        assert_eq!(found.map_or("", |e| trace.name(e)), hop.event);
+        assert_eq!(found.map_or("", |e| trace.name(e)), segment.event);
         found
     }
 }
@@ -126,14 +126,14 @@ fn by_exact(trace: &Trace) -> Option<Found> {
     let exact = Exact::new(trace);
     let path = exact.path(&WindowChoice::Whole).ok()?;
     let mut found = Found::default();
-    for hop in path.segments.iter() {
-        let ns = (hop.end - hop.start) as f64;
-        if hop.category != Category::Unknown {
+    for segment in path.segments.iter() {
+        let ns = (segment.end - segment.start) as f64;
+        if segment.category != Category::Unknown {
             found.covered_ns += ns;
         }
-        match kind_of(hop.category.name()) {
-            Some(HOST) => found.host(trace, hop.event, ns),
-            Some(_) => found.gpu(trace, hop.event, ns),
+        match kind_of(segment.category.name()) {
+            Some(HOST) => found.host(trace, segment.event, ns),
+            Some(_) => found.gpu(trace, segment.event, ns),
             None => {}
         }
     }

@@ -40,10 +40,10 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         overlay::write(&graph.overlay(&path, args.only_critical), &args.inputs, file)?;
     }
     let report = graph.report(&path);
-    let hops = graph.segment_reports(&path);
-    let harmless = graph.false_hotspots(&path);
+    let segments = graph.segment_reports(&path);
+    let hotspots = graph.false_hotspots(&path);
     let steps = spread(&graph.step_paths());
-    let mut all = exact::tables(&report, &harmless, &steps);
+    let mut all = exact::tables(&report, &hotspots, &steps);
     if common.tables.is_empty() {
         all = exact::without_empty_optional(all);
     }
@@ -51,16 +51,16 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         all.push(exact::slack_table(&graph.event_slacks(path.window), graph.slack_is_unknown(path.window)));
     }
     let people = common.format == Format::Table && common.tables.is_empty();
-    // Documents have the hops under a key of their own.
+    // Documents have the segments under a key of their own.
     if common.format == Format::Csv
         || common.tables.iter().any(|t| t == exact::SEGMENTS) && common.format == Format::Table
     {
-        all.push(exact::segments_table(&hops));
+        all.push(exact::segments_table(&segments));
     }
     let tables = session.select_tables_or(all, &exact::ON_DEMAND)?;
     let head = if people { head(&report, &choice, &notes) } else { String::new() };
     let extra =
-        if common.format == Format::Json { extra(&report, &hops, &harmless, &steps, &notes)? } else { Vec::new() };
+        if common.format == Format::Json { extra(&report, &segments, &hotspots, &steps, &notes)? } else { Vec::new() };
     let shown = (people && common.limit.is_none()).then(|| tables.iter().map(short).collect());
     Answer { command: "critical-path", session: &session, extra, tables, head, shown }.write(common)
 }
@@ -68,11 +68,11 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
 /// Default maximum of rows in the tables below the summary.
 const ROWS: usize = 8;
 
-/// Shorten the tables `top` and `large_but_harmless` to their largest rows; other tables are unchanged.
+/// Shorten the tables `top` and `false_hotspots` to their largest rows; other tables are unchanged.
 fn short(table: &Table) -> Table {
     match table.name.as_str() {
         "top" => top(table, "weight_us", ROWS),
-        "large_but_harmless" => top(table, "total_ns", ROWS),
+        "false_hotspots" => top(table, "total_ns", ROWS),
         _ => table.clone(),
     }
 }
@@ -111,8 +111,8 @@ pub(in crate::commands) fn window(
 /// Keys of the JSON document of `critical-path --method exact`.
 fn extra<'a>(
     report: &ExactReport,
-    hops: &'a SegmentReports<'_>,
-    harmless: &[FalseHotspot],
+    segments: &'a SegmentReports<'_>,
+    hotspots: &[FalseHotspot],
     steps: &[StepSpread],
     notes: &'a [String],
 ) -> Result<Vec<(&'static str, Extra<'a>)>> {
@@ -133,11 +133,11 @@ fn extra<'a>(
         ("inferred_ns", json!(report.inferred_ns).into()),
         ("inferred_by_rule_ns", json!(report.inferred_by_rule_ns).into()),
         ("top", value(&report.top)?),
-        ("story", value(&report.story)?),
-        ("large_but_harmless", value(harmless)?),
+        ("summary", value(&report.summary)?),
+        ("false_hotspots", value(hotspots)?),
         ("steps", value(steps)?),
-        ("hops", Extra::list(|| hops.segments())),
-        ("path", Extra::list(|| hops.points())),
+        (exact::SEGMENTS, Extra::list(|| segments.segments())),
+        ("path", Extra::list(|| segments.points())),
         ("warnings", value(&report.warnings)?),
     ])
 }

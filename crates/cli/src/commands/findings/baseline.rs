@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stackline_findings::{Finding, Identity, Mark, pair};
 use stackline_present::findings::{Change, Shown};
-use stackline_present::json::SCHEMA_VERSION;
+use stackline_present::json::schema_version;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -114,11 +114,14 @@ pub(crate) fn parse_document<T>(text: &str, parse: impl FnOnce(Value) -> Result<
 /// error is `other`.
 pub(crate) fn check_schema(document: &Value, command: &str, other: &str) -> Result<(), String> {
     let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
+    let newest = schema_version(command);
+    // The keys that baselines use have kept their names in all versions.
+    let is_known = |version: &str| version.parse::<u32>().is_ok_and(|number| (1..=newest).contains(&number));
     match schema.strip_prefix("stackline/").and_then(|rest| rest.strip_prefix(command)?.strip_prefix('/')) {
-        Some(version) if version.parse() == Ok(SCHEMA_VERSION) => Ok(()),
+        Some(version) if is_known(version) => Ok(()),
         Some(_) => Err(format!(
-            "this file was written by another version of stackline, in format {schema}; this version reads only \
-             format version {SCHEMA_VERSION}. Write the file again with this version"
+            "this file was written by another version of stackline, in format {schema}; this version reads format \
+             versions up to {newest}. Write the file again with this version"
         )),
         None => Err(other.to_owned()),
     }

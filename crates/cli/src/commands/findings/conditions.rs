@@ -6,6 +6,9 @@ use anyhow::Result;
 use stackline_findings::{Finding, Findings};
 use stackline_present::findings::Change;
 
+/// Old name of the condition `combined`.
+const OLD_COMBINED: &str = "together";
+
 /// A condition of `findings --fail-on`, such as `gain>5%`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Condition {
@@ -13,8 +16,8 @@ pub(super) enum Condition {
     New,
     /// A finding gains more than this much of a step, in percent.
     Gain(f64),
-    /// All together gain more than this much of a step, in percent.
-    Together(f64),
+    /// The combined gain of all findings is more than this much of a step, in percent.
+    Combined(f64),
     /// There are more findings than this.
     Count(f64),
 }
@@ -24,7 +27,7 @@ impl Condition {
     pub(super) fn parse(text: &str) -> Result<Self> {
         let form = || {
             wrong_use(format!(
-                "cannot understand --fail-on {text:?}; write 'gain>5%', 'together>10%', 'count>3' or new"
+                "cannot understand --fail-on {text:?}; write 'gain>5%', 'combined>10%', 'count>3' or new"
             ))
         };
         if text.trim() == "new" {
@@ -36,13 +39,19 @@ impl Condition {
         }
         match what {
             "gain" => Ok(Self::Gain(limit)),
-            "together" => Ok(Self::Together(limit)),
+            "combined" | OLD_COMBINED => Ok(Self::Combined(limit)),
             "count" if text.trim_end().ends_with('%') => Err(wrong_use(format!(
                 "--fail-on {text:?}: count is a number of findings, not a percentage; write 'count>{limit}'"
             ))),
             "count" => Ok(Self::Count(limit)),
             _ => Err(form()),
         }
+    }
+
+    /// Note on the new name of a condition, if the text has an old one, which is accepted for one version.
+    pub(super) fn renaming_note(text: &str) -> Option<String> {
+        let is_old = Limit::parse(text).is_some_and(|limit| limit.what == OLD_COMBINED);
+        is_old.then(|| "--fail-on: together is now called combined; the old name will be removed".to_owned())
     }
 
     /// Check if the condition (`new`) needs the findings of an earlier run.
@@ -70,7 +79,7 @@ impl Condition {
                 (gain > limit)
                     .then(|| format!("the estimated gain of {} is {gain:.1} %, more than {limit} %", most.rule.code))
             }
-            Self::Together(limit) => {
+            Self::Combined(limit) => {
                 let gain = percent(found.combined?.ns);
                 (gain > limit).then(|| format!("the combined gain of all findings is {gain:.1} %, more than {limit} %"))
             }
@@ -87,7 +96,10 @@ mod tests {
     #[test]
     fn conditions_are_parsed_and_printed() {
         assert_eq!(Condition::parse("gain>5%").unwrap(), Condition::Gain(5.0));
-        assert_eq!(Condition::parse(" together > 10 %").unwrap(), Condition::Together(10.0));
+        assert_eq!(Condition::parse(" combined > 10 %").unwrap(), Condition::Combined(10.0));
+        assert_eq!(Condition::parse("together>10%").unwrap(), Condition::Combined(10.0));
+        assert!(Condition::renaming_note(" together > 10 %").is_some());
+        assert_eq!(Condition::renaming_note("combined>10%"), None);
         assert_eq!(Condition::parse("new").unwrap(), Condition::New);
         for bad in ["", "gain", "gain>x", "gain<5", "gain>-1", "gain>inf", "loss>3", "count>3%"] {
             assert!(Condition::parse(bad).is_err(), "{bad}");

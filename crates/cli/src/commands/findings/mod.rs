@@ -119,6 +119,9 @@ fn parse_options(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>
         ));
     }
     let mut settings = Settings::default();
+    let set_notes = args.set.iter().filter_map(|text| Some(format!("--set: {}", Settings::renaming_note(text)?)));
+    let notes: Vec<String> =
+        args.fail_on.iter().filter_map(|text| Condition::renaming_note(text)).chain(set_notes).collect();
     for text in &args.set {
         match python_rules::is_own(text) {
             // The interpreter knows their thresholds.
@@ -131,6 +134,7 @@ fn parse_options(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>
             false => settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?,
         }
     }
+    notes.iter().try_for_each(|note| print_message(note))?;
     let scope = common.scope();
     let options = Options { scope, settings, least_percent: args.min_gain, threads: common.threads, is_alone: false };
     Ok((conditions, options))

@@ -9,7 +9,7 @@ pub(super) use multiple_files::{Read, read as read_several, trace_of_rank};
 
 use crate::args::{Common, Format, MemoryArgs, MemoryRules};
 use crate::failure::wrong_use;
-use crate::output::{Answer, ROWS};
+use crate::output::{Answer, ROWS, print_message};
 use crate::session::{Session, reading, run_of};
 use anyhow::Result;
 use gate::Gate;
@@ -109,6 +109,9 @@ fn rules(args: &MemoryArgs) -> Result<Rules> {
     let mut settings = Settings::default();
     for text in &args.set {
         settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?;
+        if let Some(note) = Settings::renaming_note(text) {
+            print_message(&format!("--set: {note}"))?;
+        }
     }
     let is_of_memory = |code: &&str| findings::rules::memory_rules().any(|rule| rule.code == *code);
     if let Some(code) = settings.rules().find(|code| !is_of_memory(code)) {

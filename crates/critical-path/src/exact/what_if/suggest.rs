@@ -82,7 +82,7 @@ fn shared_ns(a: &[(u32, u32)], b: &[(u32, u32)], length_ns: impl Fn(usize) -> i6
 pub(super) fn merge_equal_parts(planned: Vec<Planned>, path: &ExactPath, stop: Stop<'_>) -> Vec<Planned> {
     let length = |i: &u32| path.segments.length_ns(*i as usize);
     let mut groups: Vec<Vec<Planned>> = Vec::new();
-    let mut by_hop: FxHashMap<(std::mem::Discriminant<Suggestion>, u32), Vec<usize>> = FxHashMap::default();
+    let mut by_longest: FxHashMap<(std::mem::Discriminant<Suggestion>, u32), Vec<usize>> = FxHashMap::default();
     for (iteration, plan) in planned.into_iter().enumerate() {
         if stop.is_requested_at(iteration) {
             break;
@@ -93,7 +93,7 @@ pub(super) fn merge_equal_parts(planned: Vec<Planned>, path: &ExactPath, stop: S
             groups.push(vec![plan]);
             continue;
         };
-        let near = by_hop.entry((std::mem::discriminant(&plan.suggestion), longest)).or_default();
+        let near = by_longest.entry((std::mem::discriminant(&plan.suggestion), longest)).or_default();
         // A group contains candidates for the part of its first one; otherwise groups would grow inward without limit.
         // Times decrease from group to group.
         let found = near.iter().rev().take_while(|g| !differ(groups[**g][0].on_path_ns, plan.on_path_ns));

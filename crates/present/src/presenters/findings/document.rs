@@ -17,7 +17,7 @@ pub fn keys(found: &Findings) -> Vec<(&'static str, Value)> {
         ("steps", json!(found.steps)),
         ("between_ns", json!(found.between_ns)),
         ("window", json!(found.window)),
-        ("together", json!(found.combined.as_ref().map(gain))),
+        ("combined", json!(found.combined.as_ref().map(gain))),
         ("ranks", json!(found.ranks.iter().map(rank).collect::<Vec<_>>())),
         ("peaks", json!(found.peaks.iter().map(peak).collect::<Vec<_>>())),
         ("uncovered", super::uncovered::document(found)),

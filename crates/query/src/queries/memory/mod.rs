@@ -28,7 +28,7 @@ use stackline_model::{
     Frame, MemoryCallId, MemoryDeviceId, MemoryStackId, MemoryStreamId, MemoryTrace, StrId, Table, Trace, TraceSet,
     Values,
 };
-use stackline_present::json::{Document, SCHEMA_VERSION};
+use stackline_present::json::{Document, schema_version};
 
 /// Memory data of the rank that the query arguments name; without one, of the run.
 fn memory<'a>(opened: &'a OpenRun, arguments: &Arguments) -> Result<&'a Memory, QueryError> {
@@ -70,7 +70,7 @@ fn printed(memory: &Memory, tables: &[Table], page: &impl Serialize) -> Result<A
     described.report = memory.trace.report.clone();
     let document = Document {
         command: "memory",
-        version: SCHEMA_VERSION,
+        version: schema_version("memory"),
         traces: &[],
         set: &TraceSet { traces: vec![described] },
         extra: &[],
