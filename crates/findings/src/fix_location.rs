@@ -2,9 +2,9 @@
 //! shared wrapper, or a library function that the wrapper runs.
 
 use super::finding::Finding;
-use super::rules::matches_parts;
 use stackline_model::vocabulary::is_in_package;
 use stackline_model::{EventId, EventKind, StrId, Trace};
+use stackline_timeline::frame_names::matches_parts;
 use stackline_timeline::source_location::{SourceLocation, SourceLocations};
 use stackline_timeline::vocabulary::python::OPTIMIZER_STEP;
 use std::collections::{BTreeMap, BTreeSet};

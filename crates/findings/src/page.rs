@@ -4,16 +4,6 @@ use super::rule::Rule;
 use stackline_model::format::capital;
 
 impl Rule {
-    /// Path of the page in the repository: `docs/findings/SL001-hotspot.md`.
-    pub(crate) fn page_path(&self) -> String {
-        format!("docs/findings/{}", self.page_file())
-    }
-
-    /// File name of the rule's documentation page, such as `SL001-name.md`.
-    pub fn page_file(&self) -> String {
-        format!("{}-{}.md", self.code, self.name)
-    }
-
     /// Render the page as Markdown, the content of its file in `docs/findings`.
     pub fn page(&self) -> String {
         let (before, after) = self.example;

@@ -3,7 +3,8 @@
 use super::dataloader_starved::takes_batch;
 use super::logging_in_step;
 use super::rebuilt_constants::LOADER;
-use crate::host_gaps::{SampledWork, Spans};
+use crate::host_gaps::Spans;
+use crate::sampled_work::SampledWork;
 use crate::{
     AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
     Setting, Support,

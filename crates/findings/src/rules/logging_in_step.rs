@@ -3,7 +3,8 @@
 use super::dataloader_starved::takes_batch;
 use super::host_waits;
 use crate::estimate::Estimate;
-use crate::host_gaps::{HostGap, SampledWork, Spans};
+use crate::host_gaps::{HostGap, Spans};
+use crate::sampled_work::SampledWork;
 use crate::{
     AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
     Setting, Support,

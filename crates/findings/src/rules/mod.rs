@@ -57,7 +57,6 @@ mod unfused_optimizer;
 mod unstable_steps;
 mod zeroed_gradients;
 
-pub(super) use recompilation::compiles;
 pub(super) use straggler::{are_similar, find as find_straggler};
 
 use super::rule::Rule;

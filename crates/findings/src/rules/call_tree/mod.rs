@@ -16,6 +16,7 @@ mod operators;
 mod overhead;
 mod python_time;
 mod ranks;
+mod requirements;
 mod setup_collections;
 mod step_time;
 mod steps;
@@ -27,8 +28,8 @@ mod thread;
 mod uncovered;
 mod unsampled_time;
 
-use crate::gain::gain_per_step;
-use crate::rank::{limit_to_step, ranking_key};
+use crate::findings::ranking_key;
+use crate::gain::{gain_per_step, limit_to_step};
 use crate::{
     ExternalRules, Finding, Findings, MemoryFindings, Options, ProgramCondition, Reason, Requirement, Rule, RuleInfo,
     Settings, SkippedRule, Support,
