@@ -16,8 +16,11 @@ mod operators;
 mod overhead;
 mod python_time;
 mod ranks;
+mod repeated_work;
 mod requirements;
 mod setup_collections;
+mod step_ends;
+mod step_marks;
 mod step_time;
 mod steps;
 #[cfg(test)]
