@@ -67,7 +67,7 @@ pub use rank_times::{RankTimes, Slowness};
 pub use ranks::{merge, ranks_text};
 pub use recorded_operators::{RemovedOperators, removed_operators};
 pub use requirement::Requirement;
-pub use rule::{AdviceVariant, ProgramCondition, Rule};
+pub use rule::{AdviceVariant, ProgramCondition, Rule, RuleProperty};
 pub use rule_context::RuleContext;
 pub use rule_info::{Area, RuleInfo};
 pub use rules::call_tree::{StepTime, find_in_calls, place_of_call, step_time, steps_of_calls};

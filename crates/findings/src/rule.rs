@@ -76,6 +76,24 @@ impl AdviceVariant {
     }
 }
 
+/// Property of all findings of a rule, on which the processing of findings depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleProperty {
+    /// The fix is an argument of a constructor, whose call is the fix location.
+    Constructor {
+        /// Name parts of the constructor's frames.
+        frame: &'static [&'static str],
+        /// File or folder of the constructor's library.
+        library: &'static str,
+    },
+    /// The findings are collectives, which last until the last rank arrives.
+    Collectives,
+    /// The findings are waits for other ranks.
+    WaitsForRanks,
+    /// The findings are slow functions, without the cause of their time and without their callees.
+    SlowFunctions,
+}
+
 /// Built-in rule: metadata, requirements, thresholds, advice and check.
 #[derive(Clone, Copy)]
 pub struct Rule {
@@ -109,6 +127,8 @@ pub struct Rule {
     pub settings: &'static [Setting],
     /// Advice for kinds of programs; the first that applies is used.
     pub advice_variants: &'static [AdviceVariant],
+    /// Properties that the fix location, the merge of ranks and the list of uncovered time depend on.
+    pub properties: &'static [RuleProperty],
     /// Check of a trace.
     pub check: fn(&RuleContext<'_>) -> Vec<Candidate>,
 }

@@ -117,6 +117,7 @@ pub(super) const RULE: Rule = Rule {
             ),
         ),
     ],
+    properties: &[],
     check,
 };
 

@@ -68,6 +68,7 @@ pub(super) const RULE: Rule = Rule {
             ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
         ),
     ],
+    properties: &[],
     check,
 };
 

@@ -33,6 +33,7 @@ pub(super) const RULE: Rule = Rule {
     needs: &[],
     settings: &[],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

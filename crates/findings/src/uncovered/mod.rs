@@ -19,7 +19,9 @@ use super::finding::{Candidate, RankedCandidate};
 use super::gain::{edits_of, gain_per_step, limit_to_step, recording_overhead_ns};
 use super::missing_records::missing_record_count;
 use super::recorded_operators::subtract_overhead;
+use super::rule::RuleProperty;
 use super::rule_context::{RuleContext, SharedContext};
+use super::rules::properties_of;
 use super::settings::DeclaredSettings;
 use covered_events::CoveredEvents;
 use groups::{Group, Groups};
@@ -45,9 +47,6 @@ const REPLAYED: usize = 16;
 /// Length in ns of short windows (a test, a single kernel), in which everything is large, so that only calls are named.
 const SHORTEST_NS: i64 = 1_000_000;
 
-/// Rule that reports slow functions without a cause.
-const SLOW_FUNCTION_RULE: &str = "SL005";
-
 /// Events and locations that findings cover.
 #[derive(Default)]
 pub(super) struct Covered {
@@ -68,7 +67,8 @@ impl Covered {
         gain: Option<Gain>,
     ) {
         let Candidate { place, events, .. } = candidate;
-        let all = if rule.code == SLOW_FUNCTION_RULE { &mut self.functions } else { &mut self.events };
+        let are_slow_functions = properties_of(&rule.code).contains(&RuleProperty::SlowFunctions);
+        let all = if are_slow_functions { &mut self.functions } else { &mut self.events };
         all.extend(events);
         for selector in edits_of(candidate).iter().filter_map(|edit| edit.selector.as_ref()) {
             all.extend(spans_of(shared.exact, selector));
