@@ -31,7 +31,8 @@ impl Rule {
 
 /// Section on the gain estimate: the rule's own text, and a description of each method.
 fn gain(rule: &Rule) -> String {
-    let methods: Vec<&str> = rule.gain_methods.iter().map(|method| method.about()).collect();
+    let is_only = rule.gain_methods.len() == 1;
+    let methods: Vec<&str> = rule.gain_methods.iter().map(|method| method.about(is_only)).collect();
     format!("{}\n\n{}", rule.gain_text, methods.join("\n\n"))
 }
 
