@@ -24,6 +24,7 @@ impl Launches {
         let at = |time: i64| self.0.partition_point(|&(t, start, _)| (t, start) < (track, time));
         &self.0[at(from)..at(to).max(at(from))]
     }
+
     /// Rows of each launching thread.
     pub(super) fn by_thread(&self) -> impl Iterator<Item = &[(TrackId, i64, EventId)]> {
         self.0.chunk_by(|a, b| a.0 == b.0)
