@@ -1,14 +1,9 @@
 //! Rules and findings that users write in Python: received as lines of JSON, validated, and converted to findings.
 
-use super::finding::Candidate;
-use super::finding::Fact;
-use super::finding::Finding;
-use super::finding::GainEstimate;
-use super::finding::STATED;
-use super::finding::Support;
+use super::finding::{Candidate, Fact, Finding, GainEstimate, RankedCandidate, STATED, Support};
 use super::gain::gain_of;
-use super::rank::RankedCandidate;
-use super::rule::{Area, Requirement, RuleInfo};
+use super::requirement::Requirement;
+use super::rule_info::{Area, RuleInfo};
 use super::skipped_rules::{Reason, SkippedRule};
 use serde::{Deserialize, Serialize};
 use stackline_critical_path::exact::what_if::{Case, Edit, Gain};

@@ -1,7 +1,7 @@
 //! Findings, and the candidates from which they are made.
 
 use super::memory::MemoryGain;
-use super::rule::RuleInfo;
+use super::rule_info::RuleInfo;
 use stackline_critical_path::exact::what_if::{Edit, Gain};
 use stackline_model::{EventId, Unit};
 use stackline_timeline::confidence::Confidence;
@@ -140,6 +140,13 @@ pub struct Candidate {
     pub confidence: Confidence,
     /// Estimated gain.
     pub gain_estimate: GainEstimate,
+}
+
+/// Candidate finding with its rule and its facts.
+pub(super) struct RankedCandidate {
+    pub(super) rule: Arc<RuleInfo>,
+    pub(super) candidate: Candidate,
+    pub(super) facts: Vec<Fact<String>>,
 }
 
 /// Performance or memory problem with source location, fix and gain.

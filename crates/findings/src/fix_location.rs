@@ -2,20 +2,14 @@
 //! shared wrapper, or a library function that the wrapper runs.
 
 use super::finding::Finding;
-use super::rules::matches_parts;
+use super::rule::RuleProperty;
+use super::rules::properties_of;
 use stackline_model::vocabulary::is_in_package;
 use stackline_model::{EventId, EventKind, StrId, Trace};
+use stackline_timeline::frame_names::matches_parts;
 use stackline_timeline::source_location::{SourceLocation, SourceLocations};
 use stackline_timeline::vocabulary::python::OPTIMIZER_STEP;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Rules whose edit is a constructor argument: rule code, name parts of the constructor's frames, and file or folder of
-/// its library.
-const CONSTRUCTORS: &[(&str, &[&str], &str)] = &[
-    ("SL009", &["torch/utils/data/dataloader.py(", "): __init__"], "torch/utils/data/dataloader.py"),
-    ("SL015", &["torch/optim/", "): __init__"], "torch/optim/"),
-    ("SL021", &["torch/nn/parallel/distributed.py(", "): __init__"], "torch/nn/parallel/distributed.py"),
-];
 
 /// Least number of findings at one source location that may be a wrapper.
 const MIN_SHARING_FINDINGS: usize = 3;
@@ -76,7 +70,10 @@ fn caller(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
 
 /// Source location of the recorded constructor call of a finding's object, if there is exactly one.
 fn constructor(trace: &Trace, places: &SourceLocations<'_>, finding: &Finding) -> Option<SourceLocation> {
-    let (_, parts, library) = CONSTRUCTORS.iter().find(|(code, ..)| *code == finding.rule.code)?;
+    let (parts, library) = properties_of(&finding.rule.code).iter().find_map(|property| match *property {
+        RuleProperty::Constructor { frame, library } => Some((frame, library)),
+        _ => None,
+    })?;
     let is_match: Vec<bool> =
         trace.strings.iter().map(|name| matches_parts(name, parts) && is_in_package(name, library)).collect();
     if !is_match.contains(&true) {

@@ -1,7 +1,6 @@
 //! Estimated gains of changes: by replay, or by a model.
 
-use super::finding::{Candidate, GainEstimate, STATED};
-use super::rank::RankedCandidate;
+use super::finding::{Candidate, GainEstimate, RankedCandidate, STATED};
 use super::rule_context::SharedContext;
 use stackline_critical_path::exact::what_if::{Case, Edit, Gain};
 use std::collections::BTreeMap;
@@ -10,16 +9,6 @@ use std::collections::BTreeMap;
 /// if unknown.
 pub(super) fn recording_overhead_ns(shared: &SharedContext<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
     shared.recorded_operators().map_or(0, |recorded| recorded.removed_by(shared.exact, edits).overhead_in_gain(gain_ns))
-}
-
-/// Subtract `recording`, an overhead in ns, from a gain and its bounds.
-///
-/// The overhead was measured while the program ran, except for the part of `PyTorch`. So the bounds assume half and one
-/// and a half times of it. A negative gain stays unchanged.
-pub(super) fn subtract_overhead(gain: Gain, recording: i64) -> Gain {
-    let ns = gain.ns - recording.min(gain.ns.max(0));
-    let low_ns = (gain.low_ns - recording - recording / 2).max(gain.low_ns.min(0)).min(ns);
-    Gain { ns, low_ns, high_ns: (gain.high_ns - recording / 2).max(ns) }
 }
 
 /// Gain of a finding per step: the replayed gain, or that of the rule's model. `None` without a gain, or if the gain is
@@ -129,10 +118,15 @@ pub(super) fn gain_per_step(gain: Gain, steps: i64) -> Gain {
     Gain { ns: gain.ns / steps, low_ns: gain.low_ns / steps, high_ns: gain.high_ns / steps }
 }
 
+/// Limit the upper bound of a gain to the length of a step, but not below the gain itself.
+pub(super) fn limit_to_step(gain: Gain, step_ns: i64) -> Gain {
+    Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::external_rules::{ExternalFinding, ExternalRule, ExternalRules, Message};
-    use super::{Gain, GainEstimate, ImplausibleGains, STATED, gain_of, subtract_overhead};
+    use super::{Gain, GainEstimate, ImplausibleGains, STATED, gain_of};
 
     #[test]
     fn impossible_gains_are_limited_and_reported() {
@@ -160,16 +154,5 @@ mod tests {
                 "MY001: the rule states 1 negative gain, which is replaced by 0"
             ]
         );
-    }
-
-    #[test]
-    fn gain_without_recording_overhead_is_not_negative() {
-        let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
-        assert_eq!(subtract_overhead(gain(100, 90, 110), 0), gain(100, 90, 110));
-        assert_eq!(subtract_overhead(gain(100, 90, 110), 40), gain(60, 30, 90));
-        // More than the whole gain; a change that costs time stays unchanged.
-        assert_eq!(subtract_overhead(gain(100, 90, 110), 300), gain(0, 0, 0));
-        assert_eq!(subtract_overhead(gain(100, -20, 110), 40), gain(60, -20, 90));
-        assert_eq!(subtract_overhead(gain(-5, -9, 3), 40), gain(-5, -9, -5));
     }
 }

@@ -18,8 +18,8 @@ pub enum GainMethod {
 }
 
 impl GainMethod {
-    /// Description of the gain method for rule pages.
-    pub(super) fn about(self) -> &'static str {
+    /// Description of the gain method for rule pages. `is_only`: the rule has no other method.
+    pub(super) fn about(self, is_only: bool) -> &'static str {
         match self {
             Self::Replay => {
                 "Replay: Stackline simulates the dependency graph of the trace with this change \
@@ -47,7 +47,8 @@ impl GainMethod {
                  peak falls if only this change is made. This amount is smaller than the gain if memory use is nearly \
                  as high at another moment. The lower bound of the gain excludes objects whose waste is only inferred."
             }
-            Self::Nothing => "The finding has no gain, because no change that would save the time is known.",
+            Self::Nothing if is_only => "The finding has no gain, because no change that would save the time is known.",
+            Self::Nothing => "If no change that would save the time is known, the finding has no gain.",
         }
     }
 }

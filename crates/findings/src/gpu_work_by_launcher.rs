@@ -1,11 +1,10 @@
 //! Queries of rules on operators and GPU work: launches by thread, launching operators, loops of operators, use of a
 //! GPU.
 
-use super::rank::missing_record_count;
-use super::rule_context::RuleContext;
+use super::missing_records::missing_record_count;
+use super::rule_context::{RuleContext, is_operator_name};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::module_class;
-use stackline_model::names::STEP_PREFIX;
 use stackline_model::{Device, EventId, EventKind, RECORDING, StrId, Trace, TrackId};
 use stackline_timeline::intervals;
 use stackline_timeline::source_location::{SourceLocation, launch_of};
@@ -13,30 +12,6 @@ use std::collections::BTreeMap;
 
 /// Least share of a loop in its function, in percent, from which the function is considered to consist of the loop.
 const MIN_LOOP_PERCENT: i64 = 80;
-
-/// Index of GPU work in launch order, as ascending rows of launching thread, start of the launch in ns, and GPU event.
-#[derive(Default)]
-pub(super) struct Launches(Vec<(TrackId, i64, EventId)>);
-
-impl Launches {
-    /// Build the index of all GPU work whose launch is known.
-    pub(super) fn new(trace: &Trace) -> Self {
-        let events = &trace.events;
-        let row = |gpu: stackline_model::GpuOpId| {
-            let launch = trace.gpu.launcher(gpu)?;
-            Some((events.track[launch.index()], events.start[launch.index()], trace.gpu.event[gpu.index()]))
-        };
-        let mut rows: Vec<_> = trace.gpu.ids().filter_map(row).collect();
-        rows.sort_unstable();
-        Self(rows)
-    }
-
-    /// Rows of the GPU work that a thread launched from `from` to before `to`, in ns.
-    fn between(&self, track: TrackId, from: i64, to: i64) -> &[(TrackId, i64, EventId)] {
-        let at = |time: i64| self.0.partition_point(|&(t, start, _)| (t, start) < (track, time));
-        &self.0[at(from)..at(to).max(at(from))]
-    }
-}
 
 /// Host work that disappears if loops of operators are removed: functions, operators, and Python between them.
 #[derive(Debug, Default)]
@@ -47,23 +22,6 @@ pub(crate) struct LoopWork {
     pub(crate) runs: Vec<(EventId, EventId)>,
     /// Total duration in ns.
     pub(crate) ns: i64,
-}
-
-/// Operators grouped into runs, each without other operators in between.
-#[derive(Debug, Default)]
-pub(crate) struct OperatorRuns {
-    /// First and last operator of each run.
-    pub(crate) runs: Vec<(EventId, EventId)>,
-    /// Total duration of the runs, including the time between their operators, in ns.
-    pub(crate) ns: i64,
-    /// Operators before and after each run on its thread, if any.
-    pub(crate) neighbors: Vec<(Option<EventId>, Option<EventId>)>,
-}
-
-/// Check if an operator event with this name is an operator: traces of 2021 and before record step markers as
-/// operators, too.
-pub(super) fn is_operator_name(name: &str) -> bool {
-    !name.starts_with(STEP_PREFIX)
 }
 
 /// Check if a program uses a GPU, by GPU work or runtime calls, or may use one, because records are missing.
@@ -117,11 +75,10 @@ impl<'a> RuleContext<'a> {
 
     /// GPU work of the window per launching thread, in launch order.
     pub(crate) fn launch_order(&self) -> Vec<Vec<EventId>> {
-        let threads = self.launches().0.chunk_by(|a, b| a.0 == b.0);
         let of_window = |thread: &[(TrackId, i64, EventId)]| {
             thread.iter().map(|&(.., e)| e).filter(|&e| self.is_in_window(e)).collect()
         };
-        threads.map(of_window).collect()
+        self.launches().by_thread().map(of_window).collect()
     }
 
     /// Time in the window during which at least one GPU is busy, in ns.

@@ -6,17 +6,9 @@
 //! by the samples in it.
 
 use super::estimate::Estimate;
-use super::finding::Fact;
-use super::finding::GainEstimate;
-use super::rule_context::RuleContext;
-use super::sampled_waits::waits_at_ends;
-use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
+use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, SampleMetric, StackId, StrId, Trace, TrackId};
-use stackline_timeline::confidence::Confidence;
-use stackline_timeline::sampling_error::count_bounds;
-use stackline_timeline::sampling_error::share_bounds;
-use stackline_timeline::source_location::SourceLocation;
+use stackline_timeline::sampling_error::{count_bounds, share_bounds};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time of a thread between the same two operators, summed over all steps. Before the first operator and after the last
@@ -57,111 +49,11 @@ pub(super) struct HostGaps {
     of_occurrence: FxHashMap<(EventId, EventId), usize>,
 }
 
-/// Work between operators at one source location, with its sampled time.
-#[derive(Debug, Default)]
-pub(super) struct SampledWork {
-    /// Time in the whole window, in ns.
-    pub(super) time: Estimate,
-    /// The same by thread, without bounds.
-    pub(super) by_thread: BTreeMap<Option<TrackId>, f64>,
-    /// Total duration of the gaps that contain it, in ns.
-    pub(super) around_ns: i64,
-    pub(super) occurrences: Vec<(EventId, EventId)>,
-    /// Samples of the work.
-    pub(super) samples: Vec<EventId>,
-}
-
-impl SampledWork {
-    /// Add work of one gap: its time by thread, occurrences and samples.
-    pub(super) fn add(&mut self, host_gap: &HostGap, time: Estimate, samples: Vec<EventId>) {
-        *self.by_thread.entry(host_gap.track).or_default() += time.ns;
-        self.around_ns += host_gap.ns;
-        self.occurrences.extend(&host_gap.occurrences);
-        self.samples.extend(samples);
-    }
-
-    /// Set the total time of the work to the sum of its times in all gaps.
-    pub(super) fn with_total(self, times: Vec<Estimate>) -> Self {
-        Self { time: Estimate::sum(times), ..self }
-    }
-
-    /// Facts of a finding on time between operators: samples, and time per step with bounds.
-    pub(super) fn facts(&self, context: &RuleContext<'_>) -> Vec<Fact> {
-        vec![
-            Fact::count("samples", self.samples.len()),
-            Fact::time("time between operators per step", context.per_step(self.time.ns as i64)),
-            Fact::time("lower bound of the time between operators per step", context.per_step(self.time.low as i64)),
-            Fact::time("upper bound of the time between operators per step", context.per_step(self.time.high as i64)),
-        ]
-    }
-
-    /// Time of the work on the thread with the most of it, in ns.
-    pub(super) fn max_thread_ns(&self) -> f64 {
-        self.by_thread.values().copied().fold(0.0, f64::max)
-    }
-
-    /// Confidence by sampling error: low if the lower bound is less than half of the estimate.
-    pub(super) fn confidence(&self) -> Confidence {
-        if 2.0 * self.time.low < self.time.ns { Confidence::Low } else { Confidence::Medium }
-    }
-
-    /// Edit that shortens the gaps of the work by `ns` in total; `None` if the work has no gaps.
-    fn shortening_edit(&self, context: &RuleContext<'_>, place: &SourceLocation, ns: f64) -> Option<Edit> {
-        let left = (1.0 - ns / (self.around_ns as f64).max(1.0)).clamp(0.0, 1.0);
-        let chosen = Chosen { between: self.occurrences.clone(), ..Chosen::default() };
-        context.edit_of(Action::Scale(left), format!("time between operators at {}", place.text()), chosen)
-    }
-
-    /// Gain estimate if half of the work disappears; at most, all of it disappears and operators get faster.
-    pub(super) fn speculative_gain(&self, context: &RuleContext<'_>, place: &SourceLocation) -> Option<GainEstimate> {
-        let edit = |ns: f64| self.shortening_edit(context, place, ns);
-        let most = edit(self.time.high).into_iter().chain(self.fast_operators_edit(context)).collect();
-        Some(GainEstimate::SpeculativeRange(vec![edit(self.time.ns / 2.0)?], most))
-    }
-
-    /// Edit that gives all operators of the threads the duration of their fastest tenth. Work between operators evicts
-    /// their caches, and uses the scheduler's time slices.
-    fn fast_operators_edit(&self, context: &RuleContext<'_>) -> Option<Edit> {
-        let trace = context.trace();
-        let is_on_thread = |e: &EventId| self.by_thread.contains_key(&Some(trace.events.track[e.index()]));
-        let mut inside = context.outermost(&context.operators());
-        inside.retain(is_on_thread);
-        let mut by_caller: BTreeMap<Caller, Vec<i64>> = BTreeMap::new();
-        inside.iter().for_each(|&e| by_caller.entry(caller(trace, e)).or_default().push(context.dur(e)));
-        let (mut taken, mut quick) = (0, 0);
-        for mut lengths in by_caller.into_values() {
-            lengths.sort_unstable();
-            taken += lengths.iter().sum::<i64>();
-            quick += lengths[lengths.len() / 10] * lengths.len() as i64;
-        }
-        let left = (quick as f64 / taken.max(1) as f64).clamp(0.0, 1.0);
-        (taken > quick).then(|| context.edit(Action::Scale(left), "concurrent operators".to_owned(), &inside)).flatten()
-    }
-
-    /// Gain estimate of removing all of the work, together with other edits; none if no edit applies.
-    pub(super) fn gain_estimate(
-        &self,
-        context: &RuleContext<'_>,
-        place: &SourceLocation,
-        others: &[Edit],
-    ) -> Option<GainEstimate> {
-        let edits = |ns: f64| {
-            let edit = self.shortening_edit(context, place, ns)?;
-            Some(others.iter().cloned().chain([edit]).collect::<Vec<Edit>>())
-        };
-        let Estimate { ns, low, high } = self.time;
-        Some(GainEstimate::Sampled { likely: edits(ns)?, least: edits(low)?, most: edits(high)? })
-    }
-}
-
 /// Least expected number of samples in a gap that counts on its own. Shorter gaps of a thread are summed up.
 const MIN_SAMPLES: i64 = 5;
 
-/// Least share of samples of one kind of work, from which the gap is considered to consist of it.
-const MIN_DOMINANT_SHARE: f64 = 0.8;
-
 /// Stack and name of an operator.
-type Caller = (usize, StrId);
+pub(super) type Caller = (usize, StrId);
 
 impl HostGaps {
     /// Gaps that begin in a time window; none without samples.
@@ -204,11 +96,11 @@ impl HostGaps {
 }
 
 /// Sample of a thread: time, event, weight in ns, and metric.
-pub(super) struct Sample {
-    pub(super) at: i64,
-    pub(super) event: EventId,
-    pub(super) ns: i64,
-    pub(super) of: SampleMetric,
+struct Sample {
+    at: i64,
+    event: EventId,
+    ns: i64,
+    of: SampleMetric,
 }
 
 /// Index of spans by thread and time, without overlap within a thread.
@@ -314,6 +206,34 @@ fn thread_gaps(
     found
 }
 
+/// Sampled waits of a thread before its first operator and after its last one. The outermost sample is the limit of the
+/// time, because no operator is.
+fn waits_at_ends(
+    trace: &Trace,
+    (from, to): (i64, i64),
+    (track, operators): (TrackId, &[EventId]),
+    samples: &[Sample],
+) -> Vec<HostGap> {
+    let waits: Vec<&Sample> = samples.iter().filter(|sample| sample.of == SampleMetric::WaitTime).collect();
+    let (Some(earliest), Some(latest)) = (waits.first(), waits.last()) else { return Vec::new() };
+    let (Some(&first), Some(&last)) = (operators.first(), operators.last()) else { return Vec::new() };
+    let host_gap = |(before, after): (EventId, EventId)| {
+        let (begin, end) = (trace.events.end(before), trace.events.start[after.index()]);
+        if begin >= end || !(from..to).contains(&begin) {
+            return None;
+        }
+        let mut inside = Samples::default();
+        // A sample represents the time before it.
+        for sample in waits.iter().filter(|sample| begin < sample.at && sample.at <= end) {
+            inside.events.push(sample.event);
+            inside.ns += sample.ns;
+        }
+        let occurrences = vec![(before, after)];
+        Some(HostGap { track: Some(track), occurrences, ns: end - begin, waits: inside, ..HostGap::default() })
+    };
+    [(earliest.event, first), (last, latest.event)].into_iter().filter_map(host_gap).collect()
+}
+
 /// Median weight of samples of one metric, in ns. Single samples weigh more on a busy machine.
 fn median_weight(samples: &[Sample], of: SampleMetric) -> i64 {
     quantile(samples, of, 2)
@@ -327,7 +247,7 @@ fn quantile<'s>(samples: impl IntoIterator<Item = &'s Sample>, of: SampleMetric,
 }
 
 /// Key that equal calls of an operator share in all steps: recorded stack and name.
-fn caller(trace: &Trace, operator: EventId) -> Caller {
+pub(super) fn caller(trace: &Trace, operator: EventId) -> Caller {
     let stack = trace.stacks.of_event(operator).map_or(usize::MAX, StackId::index);
     (stack, trace.events.name[operator.index()])
 }
@@ -365,7 +285,7 @@ impl HostGap {
     }
 
     /// Time of the work that `seen` of the gap's samples show: their share of the gap's time.
-    fn time_of_samples(&self, seen: usize) -> Estimate {
+    pub(super) fn time_of_samples(&self, seen: usize) -> Estimate {
         let (all, time) = (self.samples().len(), self.ns as f64);
         let (least, most) = share_bounds(seen, all);
         let share = seen as f64 / all.max(1) as f64;
@@ -378,7 +298,7 @@ impl HostGap {
 
     /// Computing time of the work that `seen` of the CPU time samples show, in ns. The upper bound includes unsampled
     /// time: a thread that waits for a processor waits to do this work.
-    fn computing_time_of_samples(&self, seen: usize) -> Estimate {
+    pub(super) fn computing_time_of_samples(&self, seen: usize) -> Estimate {
         let ((least, most), all) = (share_bounds(seen, self.cpu.events.len()), self.computing());
         let share = seen as f64 / self.cpu.events.len().max(1) as f64;
         Estimate { ns: all.ns * share, low: all.low * least, high: self.upper_bound(most) }
@@ -391,110 +311,5 @@ impl HostGap {
         // Waits without samples may belong to any of the work.
         let waiting = if computing.ns < time { time - computing.low } else { 0.0 };
         (time * most).max(computing.high * most + waiting).min(time)
-    }
-}
-
-impl RuleContext<'_> {
-    /// Work between operators by source location, from samples whose function, or one of its callers, passes a test.
-    /// Excludes samples within the spans `without`. If nearly all samples of a gap pass the test, the work includes the
-    /// waits that `unexplained` returns.
-    pub(super) fn sampled_work(
-        &self,
-        test: impl Fn(&str) -> bool,
-        without: &[EventId],
-        unexplained: impl Fn(&HostGap) -> Option<Estimate>,
-    ) -> Vec<(SourceLocation, SampledWork)> {
-        let matches: Vec<bool> = self.trace().strings.iter().map(test).collect();
-        let spans = Spans::from_trace(self.trace(), without);
-        let mut found: BTreeMap<SourceLocation, (SampledWork, Vec<Estimate>)> = BTreeMap::new();
-        for host_gap in &self.host_gaps().all {
-            let mut by_place: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
-            let seen = host_gap.samples().iter().copied();
-            for sample in seen
-                .filter(|&e| self.frames_of_sample(e).any(|f| matches[f.index()]) && !spans.contains(self.trace(), e))
-            {
-                by_place.entry(self.line_of(sample)).or_default().push(sample);
-            }
-            let own = self.dominant_samples(host_gap, |name| matches[name.index()]);
-            let waits = own.and_then(|seen| Some(unexplained(host_gap)?.ns / seen as f64)).unwrap_or(0.0);
-            for (place, samples) in by_place {
-                let (seen, times) = found.entry(place).or_default();
-                let time = host_gap.time_of_samples(samples.len()).with_waits(waits * samples.len() as f64);
-                seen.add(host_gap, time, samples);
-                times.push(time);
-            }
-        }
-        found.into_iter().map(|(place, (seen, times))| (place, seen.with_total(times))).collect()
-    }
-
-    /// Number of the gap's CPU time samples that pass a test; `None` if samples are few, or not nearly all pass. None
-    /// with wall time samples, which include waits.
-    pub(super) fn dominant_samples(&self, host_gap: &HostGap, matches: impl Fn(StrId) -> bool) -> Option<usize> {
-        let samples = &host_gap.cpu.events;
-        if !host_gap.wall.events.is_empty() {
-            return None;
-        }
-        let seen = samples.iter().filter(|&&sample| self.frames_of_sample(sample).any(&matches)).count();
-        let (least, _) = share_bounds(seen, samples.len());
-        (least > MIN_DOMINANT_SHARE || (seen == samples.len() && least > 0.5)).then_some(seen)
-    }
-
-    /// Select functions to examine by their own spans: they contain operators or ran on threads without samples. Gaps
-    /// cover all other functions better.
-    pub(super) fn not_covered_by_gaps(&self, frames: Vec<EventId>) -> Vec<EventId> {
-        let (trace, host_gaps) = (self.trace(), self.host_gaps());
-        if host_gaps.all.is_empty() {
-            return frames;
-        }
-        let all: FxHashSet<EventId> = frames.iter().copied().collect();
-        let around = |operator: EventId| trace.ancestors(operator).filter(|e| all.contains(e));
-        let holds: FxHashSet<EventId> = self.operators().into_iter().flat_map(around).collect();
-        let counts = |e: &EventId| holds.contains(e) || !host_gaps.has_samples(trace.events.track[e.index()]);
-        frames.into_iter().filter(counts).collect()
-    }
-
-    /// Computation in gaps with a mean of at least `least_ns`, by the user's function, from samples that pass a test.
-    /// The source location is the line with most samples.
-    pub(super) fn sampled_computation(
-        &self,
-        least_ns: i64,
-        test: impl Fn(EventId) -> bool,
-    ) -> Vec<(SourceLocation, SampledWork)> {
-        let mut found: BTreeMap<SourceLocation, (SampledWork, Vec<Estimate>)> = BTreeMap::new();
-        let is_long = |of: &&HostGap| of.is_one && of.ns >= least_ns.saturating_mul(of.occurrences.len() as i64);
-        for host_gap in self.host_gaps().all.iter().filter(is_long) {
-            let mut by_function: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
-            for &sample in host_gap.cpu.events.iter().filter(|&&sample| test(sample)) {
-                let function = SourceLocation { line: None, ..self.line_of(sample) };
-                by_function.entry(function).or_default().push(sample);
-            }
-            for (function, samples) in by_function {
-                let (seen, times) = found.entry(function).or_default();
-                let time = host_gap.computing_time_of_samples(samples.len());
-                seen.add(host_gap, time, samples);
-                times.push(time);
-            }
-        }
-        let seen = found.into_values().map(|(seen, times)| seen.with_total(times));
-        seen.map(|seen| (self.most_sampled_line(&seen.samples).unwrap_or_default(), seen)).collect()
-    }
-
-    /// Source location of the line with most samples; the first one of several.
-    pub(super) fn most_sampled_line(&self, samples: &[EventId]) -> Option<SourceLocation> {
-        let mut lines: BTreeMap<SourceLocation, usize> = BTreeMap::new();
-        samples.iter().for_each(|&sample| *lines.entry(self.line_of(sample)).or_default() += 1);
-        let most = lines.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
-        most.map(|(place, _)| place)
-    }
-
-    /// Names of the function in which a sample was taken, and of its callers.
-    pub(super) fn frames_of_sample(&self, sample: EventId) -> impl Iterator<Item = StrId> {
-        std::iter::once(self.trace().events.name[sample.index()]).chain(self.stack_frames(sample))
-    }
-
-    /// Source location of an event, without module and operator; for a sample the line that ran.
-    pub(super) fn line_of(&self, event: EventId) -> SourceLocation {
-        let place = self.line_of_sample(event).unwrap_or_else(|| self.place(event));
-        SourceLocation { module: None, operator: None, ..place }
     }
 }

@@ -4,16 +4,6 @@ use super::rule::Rule;
 use stackline_model::format::capital;
 
 impl Rule {
-    /// Path of the page in the repository: `docs/findings/SL001-hotspot.md`.
-    pub(crate) fn page_path(&self) -> String {
-        format!("docs/findings/{}", self.page_file())
-    }
-
-    /// File name of the rule's documentation page, such as `SL001-name.md`.
-    pub fn page_file(&self) -> String {
-        format!("{}-{}.md", self.code, self.name)
-    }
-
     /// Render the page as Markdown, the content of its file in `docs/findings`.
     pub fn page(&self) -> String {
         let (before, after) = self.example;
@@ -41,7 +31,8 @@ impl Rule {
 
 /// Section on the gain estimate: the rule's own text, and a description of each method.
 fn gain(rule: &Rule) -> String {
-    let methods: Vec<&str> = rule.gain_methods.iter().map(|method| method.about()).collect();
+    let is_only = rule.gain_methods.len() == 1;
+    let methods: Vec<&str> = rule.gain_methods.iter().map(|method| method.about(is_only)).collect();
     format!("{}\n\n{}", rule.gain_text, methods.join("\n\n"))
 }
 

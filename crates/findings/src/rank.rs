@@ -1,95 +1,31 @@
 //! Findings of a trace: runs all rules, estimates gains by replay, and ranks the results.
 
+use super::exposed_collectives::exposed_collectives_ns;
 use super::external_rules::ExternalRules;
-use super::finding::{Candidate, Fact, Finding, GainEstimate, REPLAY, SPECULATIVE, Support};
+use super::finding::{Candidate, Finding, GainEstimate, REPLAY, RankedCandidate, SPECULATIVE, Support};
+use super::findings::{Findings, INDIVIDUALLY_REPLAYED, ranking_key};
 use super::fix_location;
 use super::gain::{
-    ImplausibleGains, edits_of, edits_to_replay, gain_of, gain_per_step, recording_overhead_ns, repair_edits,
-    subtract_overhead,
+    ImplausibleGains, edits_of, edits_to_replay, gain_of, gain_per_step, limit_to_step, recording_overhead_ns,
+    repair_edits,
 };
 use super::initialization;
-use super::memory::DevicePeak;
+use super::missing_records::missing_record_count;
 use super::options::Options;
-use super::ranks::{RankTimes, exposed_collectives_ns};
+use super::recorded_operators::subtract_overhead;
 use super::recording::{overhead_fact, recording_note};
-use super::rule::{Requirement, RuleInfo};
+use super::requirement::Requirement;
 use super::rule_context::{RuleContext, SharedContext};
 use super::rules;
 use super::skipped_rules::{Reason, SkippedRule, incomplete_gpu};
-use super::uncovered::{self, Covered, Uncovered};
+use super::uncovered::{self, Covered};
 use stackline_critical_path::CriticalPathError;
 use stackline_critical_path::exact::what_if::{Edit, Gain, Gains, event_loop_note};
 use stackline_critical_path::exact::{Exact, WindowChoice};
-use stackline_model::{INFERRED, Severity, Trace};
+use stackline_model::{INFERRED, Trace};
 use stackline_timeline::steps::{StepSelection, mean_step_ns};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-/// All findings of a trace.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Findings {
-    /// Analyzed window in words, as in `what-if`: `steps 3 to 9`, `the inferred steps`, `the whole trace`. `None` for
-    /// inputs other than traces.
-    pub window: Option<String>,
-    /// Step length in ns: the window divided by its steps, without the known overhead of recording
-    /// operators.
-    pub step_ns: i64,
-    /// Number of steps in the window; 0 if the trace has no steps and the window is the whole trace.
-    pub steps: usize,
-    /// True if the program marks no steps, and the steps are repeats of a launch pattern.
-    pub are_inferred: bool,
-    /// Findings of the whole trace, if steps are inferred and other ranks may have none.
-    pub whole: Option<Box<Self>>,
-    /// True if steps end with the GPU work that they launched, not with their spans on the
-    /// CPU.
-    pub with_gpu_work: bool,
-    /// Part of [`Self::step_ns`] between steps, such as evaluations and checkpoints, in ns; none if
-    /// negligible.
-    pub between_ns: Option<i64>,
-    /// Listed findings by descending gain, with unsure ones ([`Finding::is_unsure`]) after the others. Findings about
-    /// the measurement come last.
-    pub findings: Vec<Finding>,
-    /// Combined gain of all compatible findings, per step, in ns; of several ranks that of the slowest one, or of the
-    /// one that all others wait for.
-    pub combined: Option<Gain>,
-    /// Findings that the user ignores.
-    pub ignored: Vec<Finding>,
-    /// All rules: built-in rules by code, then Python rules.
-    pub rules: Vec<Arc<RuleInfo>>,
-    /// Rules that were not checked.
-    pub unchecked: Vec<SkippedRule>,
-    /// Excluded findings with small gains, so that a comparison with another run does not report them as new or gone.
-    pub small: Vec<Finding>,
-    /// Notes for the reader, one sentence each.
-    pub notes: Vec<String>,
-    /// Exposed time of the GPU's collectives (nothing else runs), per step, in ns; none without
-    /// collectives.
-    pub exposed_collectives_ns: Option<i64>,
-    /// True if part of the trace is missing.
-    pub is_incomplete: bool,
-    /// True for a call tree instead of a trace: times are of one thread, and there is no critical path.
-    pub is_of_calls: bool,
-    /// Analyzed ranks, ascending, if there are several; then the step is that of the slowest rank.
-    pub ranks: Vec<RankTimes>,
-    /// Devices with analyzed memory.
-    pub peaks: Vec<DevicePeak>,
-    /// Time that no finding covers; of several ranks on the slowest.
-    pub uncovered: Uncovered,
-}
-
-impl Findings {
-    /// Number of individually replayed findings that are incompatible with higher-ranked findings. 0 for several ranks,
-    /// each of which has its own number.
-    pub fn contradicting(&self) -> usize {
-        let replayed = self.findings.iter().filter(|f| f.gain.is_some() && f.is_repair() && !f.edits.is_empty());
-        let first = replayed.take(if self.ranks.is_empty() { INDIVIDUALLY_REPLAYED } else { 0 });
-        first.filter(|finding| finding.on_top_ns.is_none()).count()
-    }
-}
-
-/// Number of first findings whose additional gains are replayed one by one.
-const INDIVIDUALLY_REPLAYED: usize = 12;
 /// Number of groups in which the remaining findings are replayed.
 const REPLAY_GROUPS: usize = 8;
 
@@ -263,24 +199,6 @@ fn insufficient_work_note(trace: &Trace) -> Option<String> {
     (1..MIN_OPERATIONS).contains(&count).then(note)
 }
 
-/// Limit the upper bound of a gain to the length of a step, but not below the gain itself.
-pub(super) fn limit_to_step(gain: Gain, step_ns: i64) -> Gain {
-    Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain }
-}
-
-/// Number of missing records of a truncated or damaged trace.
-pub(super) fn missing_record_count(trace: &Trace) -> u64 {
-    let problems = trace.report.problems.iter().filter(|problem| problem.severity == Severity::Lost);
-    problems.map(|problem| problem.count).sum()
-}
-
-/// Candidate finding with its rule and its facts.
-pub(super) struct RankedCandidate {
-    pub(super) rule: Arc<RuleInfo>,
-    pub(super) candidate: Candidate,
-    pub(super) facts: Vec<Fact<String>>,
-}
-
 /// Run all built-in rules: their candidates, and the rules whose requirements the trace does not meet.
 fn ranked_candidates<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>, Vec<SkippedRule>) {
     let (mut proposals, mut unchecked) = (Vec::new(), Vec::new());
@@ -293,7 +211,7 @@ fn ranked_candidates<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>
             unchecked.push(SkippedRule { rule: info, reason: Reason::Missing(need) });
             continue;
         }
-        let context = RuleContext::new(shared, rule);
+        let context = RuleContext::new(shared, rule.declared_settings());
         let (candidates, is_by_inferred_steps) = shared.track_use_of_steps(|| (rule.check)(&context));
         for mut candidate in candidates {
             let facts = candidate.facts.iter().map(|fact| context.words().displayed_fact(fact)).collect();
@@ -311,14 +229,6 @@ fn ranked_candidates<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>
 struct FindingWithEdits {
     finding: Finding,
     edits: Vec<Edit>,
-}
-
-/// Sort key of findings in reports: descending gain, unsure findings after the others; ties by code, source location
-/// and title. Memory findings follow findings that save time, because the gains are not comparable.
-pub(super) fn ranking_key(finding: &Finding) -> impl Ord + use<'_> {
-    let gain = Reverse(finding.gain.map(|g| (!finding.is_unsure(), g.ns, g.low_ns)));
-    let memory = Reverse(finding.memory.as_ref().map(|m| (!finding.is_unsure(), m.lowers_bytes, m.bytes, m.low_bytes)));
-    (gain, memory, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 
 /// Replay the edits of all findings together, and return the combined gain in ns of the whole window; `None` without

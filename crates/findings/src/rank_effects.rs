@@ -1,16 +1,14 @@
 //! Removal of findings on ranks that only wait for another rank; the cause is on the rank that arrives last.
 
 use super::finding::{Fact, Finding, RankGain};
-use super::rules::is_wait_for_ranks;
+use super::rule::RuleProperty;
+use super::rules::{is_wait_for_ranks, properties_of};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::Unit;
 use std::cmp::Reverse;
 
 /// Factor by which the waits of a rank must gain less than those of others, to be the rank that the others wait for.
 const MIN_GAIN_RATIO: i64 = 4;
-
-/// Rule of exposed collectives.
-const COLLECTIVES: &str = "SL019";
 
 /// Fact of the cause: the time that other ranks wait for its rank, which limits the gain of the job.
 const WAIT_OF_OTHERS: &str = "minimum wait of the other ranks for this rank per step";
@@ -56,7 +54,8 @@ pub(super) fn remove_effects<'f>(
     // Collectives, and waits for them, last until the last rank arrives. The remaining time is that of the last
     // rank.
     let is_longer = |finding: &Finding| {
-        (finding.rule.code == COLLECTIVES || is_wait_for_ranks(finding)) && finding.detail_rank() != Some(last)
+        let is_collective = properties_of(&finding.rule.code).contains(&RuleProperty::Collectives);
+        (is_collective || is_wait_for_ranks(finding)) && finding.detail_rank() != Some(last)
     };
     for finding in findings.iter_mut().filter(|finding| is_longer(finding)) {
         let there = same_on_ranks(finding).into_iter().find(|(rank, _)| *rank == last);

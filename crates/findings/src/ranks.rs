@@ -1,150 +1,21 @@
 //! Merge of the findings of several ranks of a job into one list.
 
 use super::finding::{Finding, RankGain};
+use super::findings::{Findings, ranking_key};
 use super::identity::rank_identity;
 use super::options::Options;
-use super::rank::{Findings, ranking_key};
 use super::rank_effects::remove_effects;
-use super::rule::Requirement;
-use super::rule_context::SharedContext;
+use super::rank_times::RankTimes;
+use super::requirement::Requirement;
 use super::rules::{are_similar, find_straggler};
 use super::skipped_rules::{Reason, SkippedRule};
 use super::uncovered;
 use stackline_critical_path::exact::what_if::Gain;
-use stackline_model::{EventId, EventKind};
-use stackline_timeline::host_collectives::host_collectives;
 use stackline_timeline::inferred_steps::{RankSteps, no_shared_steps_note};
-use stackline_timeline::intervals;
-use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_timeline::source_location::SourceLocation;
-use stackline_timeline::vocabulary::python::COLLECTIVE_REQUEST_PREFIX;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Step time of one of several ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RankTimes {
-    /// The rank.
-    pub rank: i64,
-    /// Length of a step in ns.
-    pub step_ns: i64,
-    /// Number of analyzed steps.
-    pub steps: usize,
-    /// Exposed collective time: GPU time with only collectives, per step, in ns; none without collectives.
-    pub exposed_collectives_ns: Option<i64>,
-    /// True if part of the trace is missing.
-    pub is_incomplete: bool,
-}
-
-/// Comparison of the slowest rank with the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slowness {
-    /// All ranks are equally slow.
-    Equal,
-    /// The rank arrives last at collectives, and the slightly longer step of another rank counts as equal.
-    LastAtCollectives,
-    /// The rank has the longest step.
-    Longest,
-}
-
-impl Slowness {
-    /// Text that follows a rank's number in a sentence, such as `the slowest` in "rank 3, the slowest".
-    #[must_use]
-    pub fn in_words(self) -> &'static str {
-        match self {
-            Self::Equal => "as slow as the other ranks",
-            Self::LastAtCollectives => "the last to arrive at collectives",
-            Self::Longest => "the slowest",
-        }
-    }
-}
-
-/// Step lengths within one part in this number of the longest step count as equal.
-const TOLERANCE_DIVISOR: i64 = 100;
-
-impl RankTimes {
-    /// Rank with the longest step. Ranks that train together have equal step lengths: then the rank that the others
-    /// wait for, with the least exposed collective time.
-    #[must_use]
-    pub fn slowest(ranks: &[Self]) -> Option<&Self> {
-        let longest = ranks.iter().map(|rank| rank.step_ns).max()?;
-        let is_as_long = |rank: &&Self| longest - rank.step_ns <= longest / TOLERANCE_DIVISOR;
-        let key = |rank: &&Self| (rank.exposed_collectives_ns.unwrap_or(i64::MAX), Reverse(rank.step_ns), rank.rank);
-        ranks.iter().filter(is_as_long).min_by_key(key)
-    }
-
-    /// Comparison of this rank, the slowest one, with the other ranks.
-    #[must_use]
-    pub fn slowness(&self, ranks: &[Self]) -> Slowness {
-        match () {
-            () if Self::are_equal(ranks) => Slowness::Equal,
-            () if ranks.iter().any(|other| other.step_ns > self.step_ns) => Slowness::LastAtCollectives,
-            () => Slowness::Longest,
-        }
-    }
-
-    /// Check if all ranks are equally slow: steps and exposed collective times differ by no more than the tolerance of
-    /// steps.
-    fn are_equal(ranks: &[Self]) -> bool {
-        let range = |of: &dyn Fn(&Self) -> i64| {
-            let (least, most) = (ranks.iter().map(of).min(), ranks.iter().map(of).max());
-            most.unwrap_or(0) - least.unwrap_or(0)
-        };
-        let longest = ranks.iter().map(|rank| rank.step_ns).max().unwrap_or(0);
-        ranks.len() > 1
-            && range(&|rank| rank.step_ns) <= longest / TOLERANCE_DIVISOR
-            && range(&|rank| rank.exposed_collectives_ns.unwrap_or(0)) <= longest / TOLERANCE_DIVISOR
-    }
-
-    /// Check that the trace shows how long this rank waits for the others: collectives recorded, no records missing.
-    fn is_comparable(&self) -> bool {
-        self.exposed_collectives_ns.is_some() && !self.is_incomplete
-    }
-}
-
-/// Exposed collective time per step of the window, in ns; none without collectives. In this time only collectives run
-/// on the GPU, or on the host in a program without a GPU.
-pub(super) fn exposed_collectives_ns(shared: &SharedContext<'_>) -> Option<i64> {
-    let trace = shared.exact.trace();
-    if !Requirement::Collectives.is_met(trace) {
-        return None;
-    }
-    let (from, to) = (shared.window.start, shared.window.end);
-    if trace.gpu.is_empty() {
-        return Some(exposed_host_collectives_ns(shared));
-    }
-    let mut types = NameTypes::new(trace, RULES);
-    let (mut talk, mut work) = (Vec::new(), Vec::new());
-    for &event in trace.gpu.event.iter().filter(|&&event| trace.events.is_timed(event)) {
-        let span = (trace.events.start[event.index()].max(from), trace.events.end(event).min(to));
-        if span.0 < span.1 {
-            let is_communication = types.of_event(event) == KernelType::Communication;
-            if is_communication { talk.push(span) } else { work.push(span) }
-        }
-    }
-    let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
-    Some(intervals::total(&alone) / shared.steps.max(1) as i64)
-}
-
-/// Exposed time of collectives on CPUs: no thread runs another operator, per step, in ns.
-fn exposed_host_collectives_ns(shared: &SharedContext<'_>) -> i64 {
-    let trace = shared.exact.trace();
-    let (from, to) = (shared.window.start, shared.window.end);
-    let span = |e: EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
-    let is_in_window = |&(from, to): &(i64, i64)| from < to;
-    let collectives: Vec<EventId> = host_collectives(trace).into_iter().map(|(event, _)| event).collect();
-    // Operators that start collectives may wait for them.
-    let works = |&e: &EventId| {
-        trace.kind(e) == EventKind::Operator
-            && trace.events.is_timed(e)
-            && !trace.name(e).starts_with(COLLECTIVE_REQUEST_PREFIX)
-    };
-    let work = trace.events.ids().filter(works).map(span).filter(is_in_window);
-    let talk = collectives.into_iter().map(span).filter(is_in_window);
-    let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
-    intervals::total(&alone) / shared.steps.max(1) as i64
-}
 
 /// Identity of a finding across ranks.
 type FindingIdentity = (String, SourceLocation, String);
@@ -362,28 +233,7 @@ pub fn ranks_text(ranks: &[i64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Slowness::{Equal, LastAtCollectives, Longest};
-    use super::{RankTimes, ranks_text};
-
-    #[test]
-    fn slowest_rank_is_compared_with_the_others() {
-        let rank = |rank: i64, step_ns: i64, exposed: i64| RankTimes {
-            rank,
-            step_ns,
-            steps: 8,
-            exposed_collectives_ns: Some(exposed),
-            is_incomplete: false,
-        };
-        let compared =
-            |ranks: &[RankTimes]| RankTimes::slowest(ranks).map(|slowest| (slowest.rank, slowest.slowness(ranks)));
-        assert_eq!(compared(&[rank(0, 2980, 2354), rank(1, 2963, 517)]), Some((1, LastAtCollectives)));
-        assert_eq!(compared(&[rank(0, 2980, 517), rank(1, 2963, 2354)]), Some((0, Longest)));
-        assert_eq!(compared(&[rank(0, 2980, 2354), rank(1, 2000, 517)]), Some((0, Longest)));
-        assert_eq!(compared(&[rank(0, 2980, 530), rank(1, 2963, 517)]), Some((1, Equal)));
-        let silent = |steps: [i64; 2]| steps.map(|ns| RankTimes { exposed_collectives_ns: None, ..rank(ns, ns, 0) });
-        assert_eq!(compared(&silent([2963, 2980])), Some((2980, Equal)));
-        assert_eq!(compared(&silent([2000, 2980])), Some((2980, Longest)), "without collectives the longest step");
-    }
+    use super::ranks_text;
 
     #[test]
     fn ranks_as_text() {

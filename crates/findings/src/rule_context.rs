@@ -2,11 +2,10 @@
 
 use super::compilations::Compilations;
 use super::finding::GainEstimate;
-use super::gpu_work_by_launcher::{Launches, is_operator_name};
 use super::host_gaps::HostGaps;
-use super::recording::RecordedOperators;
-use super::rule::Rule;
-use super::settings::Settings;
+use super::launches::Launches;
+use super::recorded_operators::RecordedOperators;
+use super::settings::{DeclaredSettings, Settings};
 use super::span_index::SpanIndexes;
 use super::standstill::Standstill;
 use super::step_words::StepWords;
@@ -15,6 +14,7 @@ use stackline_critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
 use stackline_critical_path::exact::{Category, Exact, ExactPath, LoaderWorkers, PathSegment, Window};
 use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::launch_times::LaunchTimes;
+use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, Step, StepIndex, StrId, Trace};
 use stackline_timeline::kernel_type::{NameTypes, RULES};
 use stackline_timeline::recording::Recording;
@@ -108,12 +108,21 @@ impl SharedContext<'_> {
 
     /// Standstills of the window: gaps on the critical path much longer than a step.
     pub(super) fn standstill(&self) -> &Standstill {
-        self.standstill.get_or_init(|| Standstill::new(self))
+        self.standstill.get_or_init(|| match self.has_steps {
+            true => Standstill::new(self.exact.trace(), (self.window, self.path()), (self.step_ns(), self.steps)),
+            false => Standstill::default(),
+        })
     }
 
     /// Recorded operators, from which the overhead of their recording follows; none if it is unknown.
     pub(super) fn recorded_operators(&self) -> Option<&RecordedOperators> {
         self.recorded.get_or_init(|| RecordedOperators::from_trace(self.exact.trace(), self.recording())).as_ref()
+    }
+
+    /// Mean step length in the window without the overhead of recording, in ns.
+    pub(super) fn step_ns(&self) -> i64 {
+        let recording = self.recorded_operators().map_or(0, |recorded| recorded.window_overhead_ns(self.window));
+        (self.window.length_ns() - recording) / self.steps.max(1) as i64
     }
 }
 
@@ -123,17 +132,23 @@ fn event_ran(segment: &PathSegment) -> bool {
     segment.event.is_some() && segment.category != Category::Unknown
 }
 
+/// Check if an operator event with this name is an operator: traces of 2021 and before record step markers as
+/// operators, too.
+pub(super) fn is_operator_name(name: &str) -> bool {
+    !name.starts_with(STEP_PREFIX)
+}
+
 /// Rule context: access to the trace for one rule. Only rules of this crate read it.
 #[derive(Clone, Copy)]
 pub struct RuleContext<'a> {
     shared: &'a SharedContext<'a>,
-    rule: &'static Rule,
+    declared: DeclaredSettings,
 }
 
 impl<'a> RuleContext<'a> {
-    /// Create the access of one rule to the shared data.
-    pub(super) fn new(shared: &'a SharedContext<'a>, rule: &'static Rule) -> Self {
-        Self { shared, rule }
+    /// Create the access of one rule, with these settings, to the shared data.
+    pub(super) fn new(shared: &'a SharedContext<'a>, declared: DeclaredSettings) -> Self {
+        Self { shared, declared }
     }
 
     /// Trace that the rule examines.
@@ -155,12 +170,12 @@ impl<'a> RuleContext<'a> {
 
     /// Value of one of the rule's settings.
     pub(crate) fn setting(&self, name: &str) -> f64 {
-        self.shared.settings.get(self.rule, name)
+        self.shared.settings.value(self.declared, name)
     }
 
-    /// Value of a setting of another rule, whose findings this rule excludes.
-    pub(crate) fn setting_of(&self, rule: &Rule, name: &str) -> f64 {
-        self.shared.settings.get(rule, name)
+    /// Settings of all rules, as chosen by the user.
+    pub(super) fn settings(&self) -> &'a Settings {
+        self.shared.settings
     }
 
     /// Number of steps in the window, 1 if the trace has none; records that the rule depends on this number.

@@ -1,12 +1,13 @@
 //! Waiting time of threads outside of operators, from samples of waiting threads or of CPU time.
 
 use super::estimate::Estimate;
-use super::host_gaps::{HostGap, Sample, SampledWork, Samples, Spans};
+use super::host_gaps::{HostGap, Spans};
 use super::rule_context::RuleContext;
+use super::sampled_work::SampledWork;
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::{Category, PathSegment};
 use stackline_model::vocabulary::is_own_code;
-use stackline_model::{EventId, Key, SampleMetric, SampleWeights, StrId, Trace, TrackId};
+use stackline_model::{EventId, Key, SampleWeights, StrId, Trace, TrackId};
 use stackline_timeline::frame_names::frame;
 use stackline_timeline::recording::Recording;
 use stackline_timeline::sampling_error::share_bounds;
@@ -23,34 +24,6 @@ fn common_location(before: SourceLocation, after: &SourceLocation) -> SourceLoca
         let function = before.function.filter(|function| Some(function) == after.function.as_ref());
         SourceLocation { file: before.file, function, ..SourceLocation::default() }
     }
-}
-
-/// Sampled waits of a thread before its first operator and after its last one. The outermost sample is the limit of the
-/// time, because no operator is.
-pub(super) fn waits_at_ends(
-    trace: &Trace,
-    (from, to): (i64, i64),
-    (track, operators): (TrackId, &[EventId]),
-    samples: &[Sample],
-) -> Vec<HostGap> {
-    let waits: Vec<&Sample> = samples.iter().filter(|sample| sample.of == SampleMetric::WaitTime).collect();
-    let (Some(earliest), Some(latest)) = (waits.first(), waits.last()) else { return Vec::new() };
-    let (Some(&first), Some(&last)) = (operators.first(), operators.last()) else { return Vec::new() };
-    let host_gap = |(before, after): (EventId, EventId)| {
-        let (begin, end) = (trace.events.end(before), trace.events.start[after.index()]);
-        if begin >= end || !(from..to).contains(&begin) {
-            return None;
-        }
-        let mut inside = Samples::default();
-        // A sample represents the time before it.
-        for sample in waits.iter().filter(|sample| begin < sample.at && sample.at <= end) {
-            inside.events.push(sample.event);
-            inside.ns += sample.ns;
-        }
-        let occurrences = vec![(before, after)];
-        Some(HostGap { track: Some(track), occurrences, ns: end - begin, waits: inside, ..HostGap::default() })
-    };
-    [(earliest.event, first), (last, latest.event)].into_iter().filter_map(host_gap).collect()
 }
 
 /// Largest share of a wait after its last sample: the recorder samples a continuing wait after each further tenth of

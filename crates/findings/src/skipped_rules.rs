@@ -1,6 +1,7 @@
 //! Rules that were not checked, with the reason.
 
-use super::rule::{Requirement, RuleInfo};
+use super::requirement::Requirement;
+use super::rule_info::RuleInfo;
 use stackline_model::Trace;
 use std::sync::Arc;
 

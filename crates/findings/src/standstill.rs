@@ -4,8 +4,7 @@
 //! A gap as long as many steps inflates the mean step, and reduces the share of each finding. Rules therefore compare
 //! shares of the steps without standstills ([`super::RuleContext::percent`]).
 
-use super::rule_context::SharedContext;
-use stackline_critical_path::exact::PathSegment;
+use stackline_critical_path::exact::{ExactPath, PathSegment, Window};
 use stackline_model::format::duration;
 use stackline_model::{EventKind, Step, Trace};
 use stackline_timeline::steps::upper_median;
@@ -39,17 +38,16 @@ impl Standstill {
         without(mean_ns, self.ns, steps)
     }
 
-    /// Find the standstills of the window; none without steps.
-    pub(super) fn new(shared: &SharedContext<'_>) -> Self {
-        let (trace, window) = (shared.exact.trace(), shared.window);
+    /// Find the standstills of a window with `steps` steps of `step_ns` ns on average; none if no step is in it.
+    pub(super) fn new(trace: &Trace, (window, path): (Window, &ExactPath), (step_ns, steps): (i64, usize)) -> Self {
         let is_of_window = |step: &&Step| step.end > window.start && step.start < window.end;
         let of_window: Vec<&Step> = trace.steps.iter().filter(is_of_window).collect();
         let lengths: Vec<i64> = of_window.iter().map(|step| step.end - step.start).collect();
-        let Some(step_ns) = upper_median(&lengths).filter(|_| shared.has_steps) else { return Self::default() };
-        let least = (MIN_STEPS.saturating_mul(step_ns)).max(window.length_ns() / 100 * MIN_SHARE_PERCENT);
+        let Some(median_ns) = upper_median(&lengths) else { return Self::default() };
+        let least = (MIN_STEPS.saturating_mul(median_ns)).max(window.length_ns() / 100 * MIN_SHARE_PERCENT);
         let length = |segment: &PathSegment| segment.end - segment.start;
         let is_long = |segment: &PathSegment| length(segment) > least && is_gap(trace, segment);
-        let gaps: Vec<PathSegment> = shared.path().segments.iter().filter(is_long).collect();
+        let gaps: Vec<PathSegment> = path.segments.iter().filter(is_long).collect();
         let Some(longest) = gaps.iter().max_by_key(|segment| length(segment)) else { return Self::default() };
         let ns: i64 = gaps.iter().map(length).sum();
         let at = step_text(&of_window, middle_of(longest));
@@ -70,7 +68,7 @@ impl Standstill {
             (1, false) => "the cause of this gap is unknown",
             (_, false) => "the cause of these gaps is unknown",
         };
-        let usual = duration(without(shared.step_ns(), ns, shared.steps));
+        let usual = duration(without(step_ns, ns, steps));
         let without_gaps = format!("without the time of critical-path gaps, a step takes {usual}");
         let clauses = [sum, why.to_owned(), without_gaps].into_iter().chain(selection_advice(&of_window, &gaps));
         let note = clauses.collect::<Vec<_>>().join("; ");

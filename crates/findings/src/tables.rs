@@ -1,8 +1,8 @@
 //! Tables of findings and of rules that were not checked.
 
 use super::finding::Finding;
+use super::findings::Findings;
 use super::memory::MemoryGain;
-use super::rank::Findings;
 use super::skipped_rules::SkippedRule;
 use stackline_model::format::{Scale, bytes, number, signed_duration};
 use stackline_model::{Table, Unit};

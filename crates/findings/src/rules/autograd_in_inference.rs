@@ -38,6 +38,7 @@ pub(super) const RULE: Rule = Rule {
         about: "report only if a step creates at least this many graph nodes",
     }],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

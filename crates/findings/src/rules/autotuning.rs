@@ -40,6 +40,7 @@ pub(super) const RULE: Rule = Rule {
         about: "report only source locations whose searches take at least this percentage of the critical path",
     }],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

@@ -46,6 +46,7 @@ pub(super) const RULE: Rule = Rule {
         },
     ],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

@@ -1,7 +1,7 @@
 //! SL043: Python code of one function takes a large share of the step, in a program without a GPU.
 
 use super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, rebuilt_constants};
-use crate::host_gaps::SampledWork;
+use crate::sampled_work::SampledWork;
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::Category;
 use stackline_critical_path::exact::what_if::Action;
@@ -58,6 +58,7 @@ pub(super) const RULE: Rule = Rule {
         },
     ],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

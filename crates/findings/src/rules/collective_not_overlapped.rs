@@ -3,7 +3,7 @@
 use super::small_collectives::{MEDIAN_SIZE_FACT, latency_bound, small_size};
 use crate::{
     AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
-    Setting, Support,
+    RuleProperty, Setting, Support,
 };
 use rustc_hash::FxHashMap;
 use stackline_critical_path::exact::what_if::Action;
@@ -44,6 +44,7 @@ pub(super) const RULE: Rule = Rule {
          use. Merge the independent collectives of a step; smaller buckets would only add collectives.",
         ("dist.all_reduce(loss)\nwork()", "handle = dist.all_reduce(loss, async_op=True)\nwork()\nhandle.wait()"),
     )],
+    properties: &[RuleProperty::Collectives],
     check,
 };
 

@@ -1,6 +1,8 @@
 //! SL023: collectives that take much longer than others of the same kind, because they wait for other ranks.
 
-use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, RuleProperty, Setting, Support,
+};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, StrId};
 use stackline_timeline::confidence::Confidence;
@@ -42,6 +44,7 @@ pub(super) const RULE: Rule = Rule {
         },
     ],
     advice_variants: &[],
+    properties: &[RuleProperty::WaitsForRanks],
     check,
 };
 

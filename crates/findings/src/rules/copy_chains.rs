@@ -56,6 +56,7 @@ pub(super) const RULE: Rule = Rule {
             "torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), 0.01)",
         ),
     )],
+    properties: &[],
     check,
 };
 

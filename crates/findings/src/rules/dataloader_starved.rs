@@ -1,8 +1,8 @@
 //! SL009: the program waits for batches from its data loader.
 
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, ProgramCondition, Rule, RuleContext, Setting,
-    Support,
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, ProgramCondition, Rule, RuleContext, RuleProperty,
+    Setting, Support,
 };
 use stackline_critical_path::exact::Category;
 use stackline_critical_path::exact::what_if::Edit;
@@ -74,6 +74,10 @@ pub(super) const RULE: Rule = Rule {
             ),
         ),
     ],
+    properties: &[RuleProperty::Constructor {
+        frame: &["torch/utils/data/dataloader.py(", "): __init__"],
+        library: "torch/utils/data/dataloader.py",
+    }],
     check,
 };
 

@@ -50,6 +50,7 @@ pub(super) const RULE: Rule = Rule {
         about: "report only functions whose calls take at least this percentage of the critical path",
     }],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

@@ -1,6 +1,6 @@
 //! SL021: DistributedDataParallel searches for unused parameters in each step.
 
-use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, RuleProperty, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::EventKind;
 use stackline_timeline::confidence::Confidence;
@@ -25,6 +25,10 @@ pub(super) const RULE: Rule = Rule {
     needs: &[Requirement::Operators],
     settings: &[],
     advice_variants: &[],
+    properties: &[RuleProperty::Constructor {
+        frame: &["torch/nn/parallel/distributed.py(", "): __init__"],
+        library: "torch/nn/parallel/distributed.py",
+    }],
     check,
 };
 

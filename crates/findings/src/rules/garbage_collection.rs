@@ -43,6 +43,7 @@ pub(super) const RULE: Rule = Rule {
             analyzed time",
     }],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

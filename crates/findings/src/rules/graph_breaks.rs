@@ -39,6 +39,7 @@ pub(super) const RULE: Rule = Rule {
             if the trace does not show this time",
     }],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

@@ -45,6 +45,7 @@ pub(super) const RULE: Rule = Rule {
          read them every N steps, or call value.copy_to_host_async() and read the value one step later.",
         ("losses.append(float(loss))", "losses.append(loss)  # jax.device_get(losses) once, at the end"),
     )],
+    properties: &[],
     check,
 };
 

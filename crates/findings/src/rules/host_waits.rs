@@ -1,9 +1,10 @@
 //! SL039: steps wait for a thread, a process, a lock or the network.
 
 use super::dataloader_starved::takes_batch;
-use super::logging_in_step;
+use super::logging_in_step::frames::kind_of as kind_of_logging;
 use super::rebuilt_constants::LOADER;
-use crate::host_gaps::{SampledWork, Spans};
+use crate::host_gaps::Spans;
+use crate::sampled_work::SampledWork;
 use crate::{
     AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
     Setting, Support,
@@ -116,6 +117,7 @@ pub(super) const RULE: Rule = Rule {
             ),
         ),
     ],
+    properties: &[],
     check,
 };
 
@@ -208,7 +210,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let on_path = context.path_during(&frames);
     let by_place = context.sums_by_place(frames.iter().copied().zip(on_path).collect());
     let named = by_place.into_iter().filter_map(|(place, ns, of)| candidate(context, place, (ns, of)));
-    let is_logging = |name: &str| logging_in_step::kind_of(name).is_some();
+    let is_logging = |name: &str| kind_of_logging(name).is_some();
     let (trace, compilations) = (context.trace(), context.compilations());
     let is_other = |name: StrId| takes_batch(trace.strings.get(name)) || compilations.contains(name);
     let unnamed = context.waits_between(&frames, is_other, is_logging).into_iter();

@@ -2,7 +2,7 @@
 
 use crate::{
     AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
-    Setting, Support,
+    RuleProperty, Setting, Support,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::Category;
@@ -67,6 +67,7 @@ pub(super) const RULE: Rule = Rule {
             "def __init__(self, length):\n    ...\n    self.register_buffer(\"mask\", build_mask(length))",
         ),
     )],
+    properties: &[RuleProperty::SlowFunctions],
     check,
 };
 

@@ -29,6 +29,7 @@ pub(super) const RULE: Rule = Rule {
         about: "report only kernels that take at least this percentage of GPU busy time",
     }],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

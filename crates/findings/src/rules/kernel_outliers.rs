@@ -48,6 +48,7 @@ pub(super) const RULE: Rule = Rule {
         },
     ],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

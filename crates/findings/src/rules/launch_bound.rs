@@ -83,6 +83,7 @@ pub(super) const RULE: Rule = Rule {
             example: ("model = torch.compile(model)", "model = torch.compile(model, mode=\"reduce-overhead\")"),
         },
     ],
+    properties: &[],
     check,
 };
 

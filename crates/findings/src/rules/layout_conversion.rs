@@ -30,6 +30,7 @@ pub(super) const RULE: Rule = Rule {
     needs: &[Requirement::GpuWork],
     settings: &[Setting::share_of_gpu(1.0)],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

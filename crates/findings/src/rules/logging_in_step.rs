@@ -1,13 +1,18 @@
 //! SL029: printing, logging and file writes within steps.
 
+pub(super) mod frames;
+
 use super::dataloader_starved::takes_batch;
 use super::host_waits;
 use crate::estimate::Estimate;
-use crate::host_gaps::{HostGap, SampledWork, Spans};
+use crate::host_gaps::{HostGap, Spans};
+use crate::sampled_work::SampledWork;
 use crate::{
     AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
     Setting, Support,
 };
+pub(super) use frames::kind_of;
+use frames::{SAFETENSORS, TORCH_SAVE};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::format::duration;
 use stackline_model::{EventId, EventKind};
@@ -63,46 +68,9 @@ pub(super) const RULE: Rule = Rule {
             ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
         ),
     ],
+    properties: &[],
     check,
 };
-
-const TORCH_SAVE: &str = "torch.save";
-const SAFETENSORS: &str = "safetensors";
-
-/// Name parts of logging frames, with the kind in the title. Progress bars match only where they draw: as loops,
-/// they enclose the work that they count.
-const FRAMES: &[(&str, &[&str])] = &[
-    ("print", &["<built-in function print>"]),
-    ("Logging", &["logging/__init__.py(", "): info"]),
-    ("Logging", &["logging/__init__.py(", "): debug"]),
-    ("Logging", &["logging/__init__.py(", "): warning"]),
-    ("Logging", &["logging/__init__.py(", "): error"]),
-    ("Logging", &["logging/__init__.py(", "): log"]),
-    ("Logging", &["logging/__init__.py(", "): _log"]),
-    ("Text output", &["<built-in method write of _io."]),
-    ("Text output", &["<method 'write' of '_io."]),
-    ("Progress bar", &["tqdm/", "): update"]),
-    ("Progress bar", &["tqdm/", "): refresh"]),
-    ("Progress bar", &["tqdm/", "): display"]),
-    ("Progress bar", &["tqdm/", "): set_postfix*"]),
-    ("Progress bar", &["tqdm/", "): set_description*"]),
-    ("TensorBoard", &["tensorboard/writer.py(", "): add_*"]),
-    ("TensorBoard", &["tensorboardX/writer.py(", "): add_*"]),
-    ("wandb", &["wandb/", "): log"]),
-    ("mlflow", &["mlflow/", "): log_*"]),
-    (TORCH_SAVE, &["torch/serialization.py(", "): save"]),
-    (SAFETENSORS, &["safetensors/", "): save_file"]),
-    ("numpy.save", &["numpy/lib/", "): save*"]),
-    ("json.dump", &["json/__init__.py(", "): dump"]),
-    ("csv.DictWriter", &["csv.py(", "): writerow*"]),
-    ("to_csv", &["pandas/", "): to_csv"]),
-    ("savefig", &["matplotlib/", "): savefig"]),
-];
-
-/// Kind of logging in a frame with this name, such as `savefig`; `None` for other frames.
-pub(super) fn kind_of(name: &str) -> Option<&'static str> {
-    super::kind_in(FRAMES, name)
-}
 
 /// Kind of candidates for one kind of logging: checkpoints for `torch.save` and safetensors, `None` for others.
 pub(super) fn candidate_kind(kind: &str) -> Option<CandidateKind> {

@@ -21,6 +21,7 @@ const COMMON: Rule = Rule {
     needs: &[Requirement::Memory, Requirement::MemoryAccesses],
     settings: &[],
     advice_variants: &[],
+    properties: &[],
     // Memory rules do not analyze an execution trace.
     check: |_| Vec::new(),
 };

@@ -57,10 +57,9 @@ mod unfused_optimizer;
 mod unstable_steps;
 mod zeroed_gradients;
 
-pub(super) use recompilation::compiles;
 pub(super) use straggler::{are_similar, find as find_straggler};
 
-use super::rule::Rule;
+use super::rule::{Rule, RuleProperty};
 pub(super) use stackline_timeline::frame_names::matches_parts;
 
 /// All built-in rules, by code.
@@ -134,7 +133,8 @@ pub const ALL: &[Rule] = &[
 
 /// Check if a finding reports waits for other ranks, which a finding of the last rank may explain.
 pub(super) fn is_wait_for_ranks(finding: &super::Finding) -> bool {
-    finding.rule.code == "SL023" || finding.kind == Some(super::CandidateKind::OtherRanks)
+    properties_of(&finding.rule.code).contains(&RuleProperty::WaitsForRanks)
+        || finding.kind == Some(super::CandidateKind::OtherRanks)
 }
 
 /// Built-in rules that examine execution traces.
@@ -150,6 +150,11 @@ pub fn memory_rules() -> impl Iterator<Item = &'static Rule> {
 /// Look up a built-in rule by its code, in any case, or by its name; `None` if unknown.
 pub fn find(code: &str) -> Option<&'static Rule> {
     ALL.iter().find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code)
+}
+
+/// Properties of the built-in rule with a code; none for Python rules.
+pub(super) fn properties_of(code: &str) -> &'static [RuleProperty] {
+    ALL.iter().find(|rule| rule.code == code).map(|rule| rule.properties).unwrap_or_default()
 }
 
 /// Short form of a kernel, operator or module name for titles, at most 48 characters.

@@ -35,6 +35,7 @@ pub(super) const RULE: Rule = Rule {
     needs: &[Requirement::GpuWork, Requirement::Collectives, Requirement::Operators],
     settings: &[],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

@@ -60,6 +60,7 @@ pub(super) const RULE: Rule = Rule {
              require compute capability 8 (such as A100). Keep dimensions multiples of 8.",
         example: ("y = x @ w", "with torch.autocast(\"cuda\", dtype=torch.float16):\n    y = x @ w"),
     }],
+    properties: &[],
     check,
 };
 

@@ -45,6 +45,7 @@ pub(super) const RULE: Rule = Rule {
             "def __getitem__(self, i):  # resized once, before the training\n    return torch.load(self.small[i])",
         ),
     )],
+    properties: &[],
     check,
 };
 

@@ -70,6 +70,7 @@ pub(super) const RULE: Rule = Rule {
              into a NumPy array (np.asarray) instead of a list: torch.as_tensor of an array copies nothing.",
         ("table = torch.tensor(self.rows)", "table = torch.as_tensor(self.rows)  # a NumPy array, made once"),
     )],
+    properties: &[],
     check,
 };
 

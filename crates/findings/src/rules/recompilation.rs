@@ -33,30 +33,15 @@ pub(super) const RULE: Rule = Rule {
     needs: &[],
     settings: &[],
     advice_variants: &[],
+    properties: &[],
     check,
 };
-
-/// Name parts of compilation events in traces of torch.profiler.
-const COMPILES: &[&[&str]] = &[
-    &["entire_frame_compile"],
-    &["entire_backward_compile"],
-    &["_compile.compile_inner"],
-    &["torch/_dynamo/convert_frame.py(", "): _compile"],
-    &["torch/_inductor/compile_fx.py(", "): compile_fx"],
-    &["triton/compiler/compiler.py(", "): compile"],
-    &["torch/_inductor/", "): benchmark_all_configs"],
-];
 
 /// Key of a compilation's id in annotations of PyTorch's compiler, such as `dynamo_data: compile_id=0/1`.
 const COMPILE_ID: &str = "compile_id=";
 
 /// Least share of first compilations in the critical path that a note reports, in percent.
 const MIN_NOTED_PERCENT: f64 = 5.0;
-
-/// Check if a span of the given name compiles.
-pub(crate) fn compiles(name: &str) -> bool {
-    is_compilation(name) || COMPILES.iter().any(|parts| super::matches_parts(name, parts)) && !name.contains("_data: ")
-}
 
 /// Find compilations by torch.compile after the first step, one candidate per source location.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {

@@ -58,6 +58,7 @@ pub(super) const RULE: Rule = Rule {
         },
     ],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

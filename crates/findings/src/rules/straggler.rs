@@ -43,6 +43,7 @@ pub(super) const RULE: Rule = Rule {
         about: "report only if the other ranks wait for the last rank for at least this percentage of the step",
     }],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

@@ -1,6 +1,6 @@
 //! SL034: falling GPU clock, with kernels that get slower.
 
-use crate::rule::is_clock;
+use crate::requirement::is_clock;
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{AttrValue, EventId, EventKind, Key, StrId, Unit};
@@ -41,6 +41,7 @@ pub(super) const RULE: Rule = Rule {
         },
     ],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

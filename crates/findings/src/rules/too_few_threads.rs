@@ -62,6 +62,7 @@ pub(super) const RULE: Rule = Rule {
         },
     ],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

@@ -38,6 +38,7 @@ pub(super) const RULE: Rule = Rule {
             of GPU busy time",
     }],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

@@ -1,6 +1,8 @@
 //! SL015: optimizer that launches small kernels for each parameter.
 
-use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, RuleProperty, Setting, Support,
+};
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind, Key, StrId};
@@ -51,6 +53,7 @@ pub(super) const RULE: Rule = Rule {
         },
     ],
     advice_variants: &[],
+    properties: &[RuleProperty::Constructor { frame: &["torch/optim/", "): __init__"], library: "torch/optim/" }],
     check,
 };
 

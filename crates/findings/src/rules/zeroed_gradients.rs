@@ -34,6 +34,7 @@ pub(super) const RULE: Rule = Rule {
         about: "report only calls of zero_grad that fill at least this many gradients with zeros",
     }],
     advice_variants: &[],
+    properties: &[],
     check,
 };
 

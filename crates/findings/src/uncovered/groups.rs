@@ -1,9 +1,10 @@
 //! Groups of events by kind and name, with their time on the critical path and on their thread.
 
-use super::LargeKind;
 use super::annotated_gaps::AnnotatedGaps;
 use super::covered_events::CoveredEvents;
 use super::covered_gaps::CoveredGaps;
+use super::large_group::LargeKind;
+use super::path_part::{GroupKey, Part};
 use super::sampled_gaps::SampledGaps;
 use super::waits::CallsInProgress;
 use crate::rule_context::RuleContext;
@@ -35,19 +36,6 @@ pub(super) struct Group {
     pub(super) innermost_ns: i64,
     /// Critical-path segments of the group, ascending.
     segments: Vec<Part>,
-}
-
-/// Critical-path segment of a group.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    /// Position in the path.
-    at: u32,
-    /// Length in ns.
-    pub(super) ns: i64,
-    /// Part of the length in a wait of unknown cause.
-    wait_ns: i64,
-    /// Event in the segment, if any.
-    pub(super) event: EventId,
 }
 
 impl Group {
@@ -180,9 +168,6 @@ pub(super) struct Groups {
     pub(super) path_ns: i64,
     pub(super) covered_ns: i64,
 }
-
-/// Key of a group: kind and name of its events.
-pub(super) type GroupKey = (LargeKind, StrId);
 
 /// Critical-path segments by group.
 #[derive(Default)]

@@ -3,9 +3,9 @@
 //! Between operators, only sampled calls have a span. A program does the same work in each occurrence of a gap, so the
 //! functions of a gap's samples divide the time of all its occurrences, as in findings and in `what-if`.
 
-use super::LargeKind;
 use super::covered_gaps::reaches_beyond;
-use super::groups::GroupKey;
+use super::large_group::LargeKind;
+use super::path_part::GroupKey;
 use crate::host_gaps::HostGap;
 use crate::rule_context::RuleContext;
 use rustc_hash::FxHashSet;

@@ -2,7 +2,7 @@
 //! waits whose period is close to theirs, and threads blocked in other system calls are not sampled; the ends of the
 //! first and the last step are exact.
 
-use super::after_loop::Ends;
+use super::step_ends::Ends;
 use super::steps::{Steps, below};
 use super::thread::{Thread, Time, TimeSource};
 use stackline_model::{CallNodeId, CallingContextTree, Frame};

@@ -16,7 +16,11 @@ mod operators;
 mod overhead;
 mod python_time;
 mod ranks;
+mod repeated_work;
+mod requirements;
 mod setup_collections;
+mod step_ends;
+mod step_marks;
 mod step_time;
 mod steps;
 #[cfg(test)]
@@ -27,8 +31,8 @@ mod thread;
 mod uncovered;
 mod unsampled_time;
 
-use crate::gain::gain_per_step;
-use crate::rank::{limit_to_step, ranking_key};
+use crate::findings::ranking_key;
+use crate::gain::{gain_per_step, limit_to_step};
 use crate::{
     ExternalRules, Finding, Findings, MemoryFindings, Options, ProgramCondition, Reason, Requirement, Rule, RuleInfo,
     Settings, SkippedRule, Support,

@@ -1,6 +1,6 @@
 //! Thread of a calling context tree that runs the steps, with its time at each node.
 
-use super::steps::{is_mark, is_span};
+use super::step_marks::{is_mark, is_span};
 use stackline_model::{
     CallMetric, CallNodeId, CallOverhead, CallStats, CallThreadId, CallingContextTree, FrameId, Unit,
 };

@@ -6,7 +6,7 @@
 
 use super::{is_in_each_step, is_in_lists, is_of_loader};
 use crate::constant_runs::tensor_call;
-use crate::gpu_work_by_launcher::OperatorRuns;
+use crate::span_index::OperatorRuns;
 use crate::{Fact, RuleContext};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
