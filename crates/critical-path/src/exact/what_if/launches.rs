@@ -6,7 +6,7 @@ use super::index::{Launched, ThreadRange};
 use super::replay::REMOVED_EDGE_SLACK;
 use super::selector::Selector;
 use crate::CriticalPathError;
-use crate::gpu_order::Reason;
+use crate::gpu_dependency::Reason;
 use rustc_hash::FxHashSet;
 use stackline_model::gpu_calls::CallKind;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};

@@ -14,7 +14,7 @@ pub(super) use super::lags::{Mode, REMOVED_EDGE_SLACK};
 use super::lock_contention::LockContention;
 use super::missing_work_bounds::MissingWork;
 use super::waits::Waits;
-use crate::gpu_order::Evidence;
+use crate::gpu_dependency::Evidence;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Edge of the dependency graph in the replay plan; nodes are positions in topological order.
