@@ -6,7 +6,7 @@
 use super::super::Exact;
 use super::super::graph::{Dependency, NodeKind};
 use super::index::waiting_call;
-use super::replay::Mode;
+use super::lags::Mode;
 use crate::gpu_dependency::Reason;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, StrId};
