@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::{files, layers, links, registered, vocabulary, words};
+use crate::{directions, files, layers, links, registered, vocabulary, words};
 
 /// Longest source file, lines. Short files are easy to read and to merge.
 const MOST_LINES: usize = 500;
@@ -50,6 +50,7 @@ pub(crate) fn run() -> Result<()> {
     links::check(&paths, text_of, &mut faults);
     words::check(&paths, text_of, &mut faults);
     layers::check(&mut faults)?;
+    directions::check(text_of, &mut faults);
     registered::check(&paths, &mut faults)?;
     for fault in &faults {
         println!("{fault}");

@@ -1,6 +1,7 @@
 //! Builder of call tree views: adds the values of a calling context tree to labeled rows.
 
 mod count;
+mod labeled_tree;
 mod linear;
 mod pruned;
 mod upward;
@@ -199,6 +200,13 @@ impl Builder {
             self.nodes.push(ViewNode { parent, depth, label, ..ViewNode::default() });
         }
         row
+    }
+
+    /// Append a row with a label below the row `parent`, without a search for an equal row, and return its index.
+    fn push_row(&mut self, parent: usize, label: usize) -> usize {
+        let depth = self.nodes[parent].depth + 1;
+        self.nodes.push(ViewNode { parent, depth, label, ..ViewNode::default() });
+        self.nodes.len() - 1
     }
 
     /// Merge statistics into a row's inclusive values, or those of the baseline run (`before`), if `counts` is true.

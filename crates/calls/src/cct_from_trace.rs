@@ -3,6 +3,7 @@
 //! Spans of threads are below their enclosing spans. GPU operations are below the call that launched them, or at the
 //! top if it is unknown. Backward work is below its forward operator. All steps share one frame.
 
+use super::call_events::is_call;
 use super::idle::Idle;
 use super::line_attribution::LineAttribution;
 use super::trace_contexts::TraceContexts;
@@ -418,13 +419,6 @@ fn track_title(trace: &Trace, track: TrackId) -> String {
 fn unsigned_thread_id(tid: &str) -> String {
     let handle = tid.parse::<i32>().ok().filter(|&number| number < -1);
     handle.map_or_else(|| tid.to_owned(), |number| number.cast_unsigned().to_string())
-}
-
-/// True if an event gets a node in the call tree: operators, annotations, Python functions, API calls, GPU work.
-pub(super) fn is_call(trace: &Trace, event: EventId) -> bool {
-    use EventKind::{Annotation, Operator, PythonFunction};
-    let kind = trace.kind(event);
-    matches!(kind, Operator | Annotation | PythonFunction) || kind.is_api_call() || kind.is_gpu_work()
 }
 
 /// Frame of an event from its name and kind; all steps share one frame, and backward operators get a frame of their

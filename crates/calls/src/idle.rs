@@ -6,7 +6,7 @@
 //! gap belongs to the calls of the thread that launched the previous operation. The rest of the gap belongs to the
 //! operation, which waited on the device. This is the whole gap if the launch ended before it.
 
-use super::cct_from_trace::is_call;
+use super::call_events::is_call;
 use stackline_model::{EventId, Trace, TrackId};
 use stackline_timeline::intervals::{intersect, subtract, union};
 use stackline_timeline::launch_handover::{Handovers, host_wait_end};

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod call_events;
 mod cct_from_trace;
 mod extra_metrics;
 mod group;

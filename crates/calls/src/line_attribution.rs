@@ -4,7 +4,7 @@
 //! (recordings do), have the line that was running. The self time between two calls or samples is divided in half
 //! between their lines.
 
-use super::cct_from_trace::is_call;
+use super::call_events::is_call;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Frame, FrameKind, Trace};
 use stackline_timeline::frame_names::frame;

@@ -1,6 +1,6 @@
 //! Callers of the events of a trace: enclosing call, launch call of GPU work, or forward operator of backward work.
 
-use super::cct_from_trace::is_call;
+use super::call_events::is_call;
 use super::idle::Idle;
 use stackline_model::{EventId, LinkKind, Trace};
 

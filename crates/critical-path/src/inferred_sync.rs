@@ -1,7 +1,7 @@
 //! Inferred synchronization that the trace does not record: copy engines, CUDA graphs, blocking copies, polling loops.
 
 use super::call_kind_cache::CallKindCache;
-use super::gpu_order::{GpuDep, Reason, SyncCall};
+use super::gpu_dependency::{GpuDep, Reason, SyncCall};
 use super::streams::{LastOnTwoStreams, Streams, end, start};
 use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::{CallKind, CopyDirection, copy_direction};

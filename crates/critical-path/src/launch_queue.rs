@@ -6,7 +6,7 @@
 //! The streams of a context may share a queue, or have one each; the choice that explains more calls is taken. If CUPTI
 //! recorded which calls waited for space in the queue, only these waited.
 
-use super::gpu_order::{Reason, SyncCall};
+use super::gpu_dependency::{Reason, SyncCall};
 use super::streams::{Streams, end};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::gpu_calls::is_graph_launch;

@@ -12,6 +12,7 @@ pub mod ctda;
 mod error;
 mod events;
 pub mod exact;
+mod gpu_dependency;
 pub mod gpu_order;
 mod graph;
 pub mod hta;

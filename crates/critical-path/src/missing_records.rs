@@ -2,7 +2,7 @@
 //! uncertain if unrecorded work may lie in between.
 
 use super::call_kind_cache::CallKindCache;
-use super::gpu_order::{Reason, SyncCall};
+use super::gpu_dependency::{Reason, SyncCall};
 use super::streams::{Streams, is_usable, start};
 use rustc_hash::FxHashSet;
 use stackline_model::gpu_calls::CallKind;

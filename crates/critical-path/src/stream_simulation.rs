@@ -1,7 +1,7 @@
 //! Simulation of GPU streams and CUDA events, call by call, to find the dependencies of each operation and call.
 
 use super::commands::{Command, Commands, RecordKey};
-use super::gpu_order::{CLOCK_TOLERANCE_NS, GpuDep, ROUNDING_NS, Reason, SyncCall};
+use super::gpu_dependency::{CLOCK_TOLERANCE_NS, GpuDep, ROUNDING_NS, Reason, SyncCall};
 use super::missing_records::{MissingRecords, launched_at};
 use super::streams::{Streams, end, start};
 use rustc_hash::{FxHashMap, FxHashSet};

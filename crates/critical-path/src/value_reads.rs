@@ -4,7 +4,7 @@
 //! the reading thread. Threads of a pool start the copy during the span, which ends after the copy and its handover.
 //! `block_until_ready` waits for work launched before.
 
-use super::gpu_order::{Reason, SyncCall};
+use super::gpu_dependency::{Reason, SyncCall};
 use super::missing_records::launched_at;
 use super::streams::{Streams, end};
 use stackline_model::gpu_calls::{CopyDirection, copy_direction};

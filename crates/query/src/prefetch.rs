@@ -1,13 +1,8 @@
-//! Queries of the web page to answer in advance, in order: the content of a one-file report. Each query lists its own
-//! arguments and order ([`crate::Query`]); this module has only the parts of the page.
+//! Parts of the page whose queries are answered in advance, and arguments that these queries share. Each query lists
+//! its own arguments for each part ([`crate::Query`]).
 
-use crate::memory::Memory;
-use crate::queries::ALL;
-use crate::{Arguments, OpenRun, prefetch_later};
-use serde_json::Value;
+use crate::{Arguments, OpenRun};
 use stackline_model::MemoryDeviceId;
-
-pub(crate) type Question = (&'static str, Arguments);
 
 /// Part of the page for which queries are prefetched, in the order in which a report is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,53 +73,6 @@ impl Part {
     }
 }
 
-/// Parts of the page that are seen before the memory of a run.
-const OPENING: [Stage; 5] = [Stage::Opening, Stage::Findings, Stage::Code, Stage::Timeline, Stage::Comparison];
-/// Later parts.
-const DETAILS: [Stage; 4] = [Stage::Evidence, Stage::Excerpts, Stage::Unchosen, Stage::Groups];
-
-/// Prefetched queries of all parts of the page with their arguments, the most important first.
-pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
-    if opened.is_memory_alone() {
-        let findings = [Stage::FindingsOfMemory, Stage::Findings].map(|stage| stage_questions(opened, stage)).concat();
-        return [stage_questions(opened, Stage::OpeningOfMemory), memory(opened), findings].concat();
-    }
-    let mut all: Vec<Question> = OPENING.into_iter().flat_map(|stage| stage_questions(opened, stage)).collect();
-    if opened.has_memory() {
-        all.extend(memory(opened));
-    }
-    all.extend(DETAILS.into_iter().flat_map(|stage| stage_questions(opened, stage)));
-    all.extend(prefetch_later::questions(opened));
-    all
-}
-
-/// Queries that the page asks first, to compute their answers before it asks.
-pub(crate) fn urgent(opened: &OpenRun) -> Vec<Question> {
-    stage_questions(opened, Stage::Urgent)
-}
-
-/// Prefetched queries of the Memory page, for each device with memory.
-fn memory(opened: &OpenRun) -> Vec<Question> {
-    let mut all = stage_questions(opened, Stage::Memory);
-    for device in opened.memory(None).map_or_else(|_| Vec::new(), Memory::devices) {
-        all.extend(stage_questions(opened, Stage::MemoryOf(device)));
-    }
-    all.extend(stage_questions(opened, Stage::Holders));
-    all.extend(stage_questions(opened, Stage::Objects));
-    all
-}
-
-/// Prefetched queries of a part of the page, as listed by the queries, in their order.
-pub(crate) fn stage_questions(opened: &OpenRun, stage: Stage) -> Vec<Question> {
-    let mut queries: Vec<&crate::Query> = ALL.iter().collect();
-    queries.sort_by_key(|query| query.order);
-    let of_query = |query: &crate::Query| {
-        let name = query.name;
-        (query.first)(opened, stage).into_iter().map(move |arguments| (name, arguments))
-    };
-    queries.into_iter().flat_map(of_query).collect()
-}
-
 /// Empty list of prefetched arguments, for queries that are never prefetched.
 pub(crate) fn none(_: &OpenRun, _: Stage) -> Vec<Arguments> {
     Vec::new()
@@ -158,9 +106,4 @@ pub(crate) fn alone(step: i64) -> Arguments {
 pub(crate) fn for_baseline(opened: &OpenRun, find: impl Fn(&OpenRun) -> Vec<Arguments>) -> Vec<Arguments> {
     let all = opened.before().map_or_else(|_| Vec::new(), find);
     all.into_iter().map(|arguments| arguments.with("run", "before")).collect()
-}
-
-/// Answer a query and parse its JSON document; `None` if the query fails.
-pub(crate) fn document(opened: &OpenRun, name: &str, arguments: &Arguments) -> Option<Value> {
-    serde_json::from_str(&crate::run_query(opened, name, arguments).ok()?.json).ok()
 }

@@ -1,7 +1,8 @@
 //! Queries that a report embeds after its first views, most important first, within a limit of work.
 
 use crate::OpenRun;
-use crate::prefetch::{Part, Question, Stage, stage_questions};
+use crate::prefetch::{Part, Stage};
+use crate::stage_questions::{Question, stage_questions};
 use stackline_model::Step;
 
 /// Maximum number of steps with their own views.

@@ -6,12 +6,12 @@ use crate::launch_links::LaunchLinks;
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::path_mapping::{LocalFiles, PathMapping};
-use crate::queries::whole_level;
 use crate::report::{self, Content};
 use crate::slices::CoarseSlices;
 use crate::source_roots::SourceRoots;
+use crate::tile_levels::whole_level;
 use crate::track_layout::TrackLayout;
-use crate::{Arguments, QueryError, source};
+use crate::{QueryError, source_names};
 use rustc_hash::FxHasher;
 use stackline_calls::{CallView, TimeRange, calls_by_thread, fold_imports, selected_steps};
 use stackline_diff::Profile;
@@ -295,16 +295,6 @@ impl OpenRun {
         Ok(merged)
     }
 
-    /// Queries that the page asks first, to compute their answers before it asks.
-    pub fn urgent_questions(&self) -> Vec<(&'static str, Arguments)> {
-        crate::prefetch::urgent(self)
-    }
-
-    /// Queries that a one-file report embeds, with their arguments, most important first.
-    pub fn first_questions(&self) -> Vec<(&'static str, Arguments)> {
-        crate::prefetch::questions(self)
-    }
-
     /// Exact critical path of a rank's trace in a time range. The path of the default range is cached.
     pub(crate) fn path(&self, rank: Option<i64>, part: TimeRange) -> Result<Cow<'_, PathOfWindow>, QueryError> {
         let (at, trace) = self.trace(rank)?;
@@ -459,10 +449,10 @@ impl OpenRun {
             }
             if let (true, Some(Ok(memory))) = (self.is_memory_alone(), self.memory.get()) {
                 let names = memory.trace.stacks.frames.iter().map(|frame| frame.file_text(&memory.trace.strings));
-                files.extend(names.filter(|name| source::is_source(name)).map(str::to_owned));
+                files.extend(names.filter(|name| source_names::is_source(name)).map(str::to_owned));
             }
             for text in self.set.traces.iter().flat_map(|trace| trace.strings.iter()) {
-                files.extend(source::files_in(text).map(str::to_owned));
+                files.extend(source_names::files_in(text).map(str::to_owned));
             }
             files
         })

@@ -3,10 +3,15 @@
 //! A trace may come from a stranger, and name any file of this machine. Text is read only below directories that the
 //! user opened or named. A symbolic link counts as the file that it points to. All other files are treated as missing.
 
-use crate::OpenRun;
+use crate::source_names::is_source;
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+/// Longest file that is read, in bytes.
+const LONGEST: u64 = 4 << 20;
 
 /// Directories below which source text may be read, and the files that were read.
 #[derive(Debug, Default)]
@@ -32,6 +37,16 @@ impl SourceRoots {
         Self { opened: directories(paths), ..Self::default() }
     }
 
+    /// Allow reading source text below directories that the user named; paths of other kinds are ignored.
+    pub(crate) fn below_named(paths: &[PathBuf]) -> Self {
+        Self { named: directories(paths), ..Self::default() }
+    }
+
+    /// Forbid reading source text.
+    pub(crate) fn off() -> Self {
+        Self { is_off: true, ..Self::default() }
+    }
+
     /// Copy the user's settings to the source roots of another run: named directories, and if source text may be read
     /// at all.
     pub(crate) fn apply_to(&self, other: &mut Self) {
@@ -51,50 +66,36 @@ impl SourceRoots {
         roots().filter_map(|root| root.join(name).canonicalize().ok()).find(is_below)
     }
 
-    /// Read the text of a source file, if it is below one of the directories and at most 4 MiB large.
+    /// Read the text of a source file. `None` if the file is outside of the allowed directories, not a plain file, or
+    /// larger than 4 MiB.
     pub fn read(&self, name: &str) -> Option<String> {
-        crate::source::read(self, name)
+        let path = self.find(name)?;
+        let is_plain = std::fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() <= LONGEST);
+        // A link of an innocent name may lead to something else.
+        if !is_plain || !is_source(name) || !is_source(&path.to_string_lossy()) {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        File::open(&path).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+        self.note(&path);
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Check if a source file was written after a time, in ns since 1970; `None` if time or file is unknown.
+    pub(crate) fn is_newer(&self, name: &str, recorded_at: Option<i64>) -> Option<bool> {
+        let written = std::fs::metadata(self.find(name)?).ok()?.modified().ok()?;
+        let written = written.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos();
+        Some(written > u128::try_from(recorded_at?).ok()?)
     }
 
     /// Add a source file to the list of read files, which `take_read` returns.
-    pub(crate) fn note(&self, path: &Path) {
+    fn note(&self, path: &Path) {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(path.display().to_string());
     }
 
     /// Return the source files that were read since the last call, and clear the list.
     pub(crate) fn take_read(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl OpenRun {
-    /// Allow reading source text below additional directories, also for the baseline run. Without them, only inputs
-    /// that are directories are readable, because a trace may name any file.
-    #[must_use]
-    pub fn with_source_roots(self, roots: &[PathBuf]) -> Self {
-        self.with_sources(&SourceRoots { named: directories(roots), ..SourceRoots::default() })
-    }
-
-    /// Forbid reading source text, for this run and for the baseline run.
-    #[must_use]
-    pub fn without_source(self) -> Self {
-        self.with_sources(&SourceRoots { is_off: true, ..SourceRoots::default() })
-    }
-
-    /// Apply the settings for source text to this run and to its baseline run.
-    fn with_sources(mut self, allowed: &SourceRoots) -> Self {
-        allowed.apply_to(&mut self.source_roots);
-        if let Some(baseline) = &mut self.baseline {
-            allowed.apply_to(&mut baseline.source_roots);
-        }
-        self
-    }
-
-    /// Return the source files that were read for answers since the last call, also for the baseline run, and clear the
-    /// list.
-    pub fn take_source_files(&self) -> BTreeSet<String> {
-        let of_baseline = self.baseline.iter().flat_map(|baseline| baseline.source_roots.take_read());
-        self.source_roots.take_read().into_iter().chain(of_baseline).collect()
     }
 }
 
@@ -129,5 +130,23 @@ mod tests {
             assert!(SourceRoots::new([&folder.join("other")]).find("model/net.py").is_some(), "a root may be a link");
         }
         assert_eq!(SourceRoots::default().find(&text(&secret)), None);
+    }
+
+    #[test]
+    fn only_source_files_of_plausible_length_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let roots = SourceRoots::new([&folder.path().to_owned()]);
+        let write = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).expect("written");
+            roots.read(path.to_str().expect("a name"))
+        };
+        assert_eq!(write("a.py", b"x = 1\xff").as_deref(), Some("x = 1\u{fffd}"));
+        assert_eq!(write("secret", b"x"), None);
+        assert_eq!(write("long.py", &vec![b'#'; LONGEST as usize + 1]), None);
+        assert_eq!(roots.read("/dev/zero"), None);
+        std::fs::create_dir(folder.path().join("folder.py")).expect("made");
+        assert_eq!(roots.take_read().len(), 1, "what was read is known");
+        assert_eq!(roots.read(folder.path().join("folder.py").to_str().expect("a name")), None);
     }
 }

@@ -7,7 +7,7 @@ mod markdown;
 mod names;
 mod phrases;
 mod python;
-mod rust;
+pub(crate) mod rust;
 mod spelling;
 mod typescript;
 

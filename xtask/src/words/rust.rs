@@ -47,14 +47,14 @@ fn without_tests(source: &str) -> &str {
 }
 
 /// Word, string literal or sign of a Rust source.
-enum Token<'a> {
+pub(crate) enum Token<'a> {
     Word(&'a str),
     Literal(String),
-    Sign,
+    Sign(char),
 }
 
 /// Call `pass` with each word, literal and sign of a Rust source, and its line. Comments and spaces are left out.
-fn scan<'a>(source: &'a str, mut pass: impl FnMut(usize, Token<'a>)) {
+pub(crate) fn scan<'a>(source: &'a str, mut pass: impl FnMut(usize, Token<'a>)) {
     let mut reader = Reader::new(source);
     while let Some(c) = reader.peek() {
         let line = reader.line();
@@ -74,7 +74,7 @@ fn scan<'a>(source: &'a str, mut pass: impl FnMut(usize, Token<'a>)) {
             reader.take_any();
         } else {
             reader.take_any();
-            pass(line, Token::Sign);
+            pass(line, Token::Sign(c));
         }
     }
 }
@@ -102,8 +102,8 @@ fn skip_character(reader: &mut Reader<'_>) {
     if reader.take("\\") {
         reader.take_any();
         reader.take_past("'");
-    } else if reader.starts_with("\"'") {
-        reader.skip(2);
+    } else if let Some(c) = reader.peek().filter(|&c| reader.starts_with(&format!("{c}'"))) {
+        reader.skip(c.len_utf8() + 1);
     }
 }
 

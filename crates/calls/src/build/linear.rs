@@ -4,40 +4,14 @@
 //! This works only for additive metrics without grouping or collapsing; other views use paths.
 
 use super::count::{calls_without_value, values};
+use super::labeled_tree::LabeledTree;
 use super::upward::Thresholds;
-use super::{Builder, Counts, Labels, Value};
-use crate::{CallLabel, ViewDirection, ViewNode, ViewOptions};
+use super::{Builder, Counts, Value};
+use crate::{CallLabel, ViewDirection, ViewOptions};
 use stackline_model::{CallNodeId, CallStats, CallingContextTree};
 
 /// A row that does not exist yet.
 const NO_ROW: usize = usize::MAX;
-
-/// A calling context tree with the labels and filters of a view.
-pub(super) struct LabeledTree<'t> {
-    pub(super) tree: &'t CallingContextTree,
-    labels: Labels,
-    /// By node: true if its values are shown.
-    focused: Vec<bool>,
-    /// True if siblings never share a label and no frame is hidden, so that each node has its own row.
-    is_row_each: bool,
-}
-
-impl LabeledTree<'_> {
-    /// Parent of a node in the calling context tree.
-    pub(super) fn parent(&self, node: CallNodeId) -> CallNodeId {
-        self.tree.nodes.parent[node.index()]
-    }
-
-    /// True if a node's own frame is shown; false for hidden frames and the root.
-    pub(super) fn is_shown(&self, node: CallNodeId) -> bool {
-        node != CallingContextTree::ROOT && !self.labels.hidden[self.tree.nodes.frame[node.index()].index()]
-    }
-
-    /// Index of the row label of a node's frame.
-    pub(super) fn label(&self, node: CallNodeId) -> usize {
-        self.labels.of_frame[self.tree.nodes.frame[node.index()].index()]
-    }
-}
 
 /// True if a view can be built without paths: additive metric, no grouping, no collapsed recursion, and no selected
 /// frames.
@@ -129,13 +103,6 @@ impl Builder {
             rows[at.index()] = row;
         }
         row
-    }
-
-    /// Append a row with a label below the row `parent`, without a search for an equal row, and return its index.
-    pub(super) fn push_row(&mut self, parent: usize, label: usize) -> usize {
-        let depth = self.nodes[parent].depth + 1;
-        self.nodes.push(ViewNode { parent, depth, label, ..ViewNode::default() });
-        self.nodes.len() - 1
     }
 
     /// Add values to a flat view: inclusive values count once per label, even in recursion. `alone` has calls without a

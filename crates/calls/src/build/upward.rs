@@ -3,7 +3,7 @@
 //! The values of a row are contiguous, and their callers are identified by a column of labels, without a map lookup.
 //! Callers that are too small get no row.
 
-use super::linear::LabeledTree;
+use super::labeled_tree::LabeledTree;
 use super::{Builder, Value};
 use crate::CallLabel;
 use stackline_model::{CallNodeId, CallingContextTree};

@@ -6,7 +6,7 @@ use super::graph::{Dependency, InEdge, NONE, NodeKind};
 use super::sampled_waits::HostPart;
 use super::segment_list::PathSegments;
 use super::window::Window;
-use crate::gpu_order::Evidence;
+use crate::gpu_dependency::Evidence;
 use stackline_model::{EventId, GpuOpId, TrackId};
 use std::collections::BTreeMap;
 

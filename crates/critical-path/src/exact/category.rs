@@ -5,7 +5,7 @@ use super::enclosing::AncestorCache;
 use super::graph::{Dependency, NodeKind};
 use super::names::{Names, bits};
 use super::wakeups::{Gap, is_annotation};
-use crate::gpu_order::Evidence;
+use crate::gpu_dependency::Evidence;
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 use stackline_model::{AttrColumn, EventId, EventKind, INFERRED, Trace};

@@ -4,7 +4,7 @@
 //! exactly. The edge with the maximum in the trace is the *binding* one: the release of the activity.
 
 use super::wakeups::ThreadRule;
-use crate::gpu_order::{Evidence, ROUNDING_NS, Reason};
+use crate::gpu_dependency::{Evidence, ROUNDING_NS, Reason};
 use stackline_model::{EventId, GpuOpId};
 
 /// Number for "no node" and "no edge".

@@ -4,7 +4,7 @@ use super::backward_pass::{ExactPath, PathSegment};
 use super::category::Category;
 use super::{Exact, NONE};
 use crate::PathPoint;
-use crate::gpu_order::Evidence;
+use crate::gpu_dependency::Evidence;
 use serde::Serialize;
 use stackline_model::{EventId, TrackId};
 

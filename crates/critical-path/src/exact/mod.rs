@@ -49,7 +49,8 @@ pub use workers::{LoaderWorker, LoaderWorkers};
 
 use super::CriticalPathError;
 use super::call_kind_cache::CallKindCache;
-use super::gpu_order::{GpuOrder, ROUNDING_NS};
+use super::gpu_dependency::ROUNDING_NS;
+use super::gpu_order::GpuOrder;
 use super::inferred_sync::PollingLoops;
 use category::Categories;
 use enclosing::Enclosing;

@@ -2,7 +2,8 @@
 
 use super::category::{LONG_GAP_NS, UNLAUNCHED_GAP_NS};
 use super::graph::{ActivityGraph, Dependency, NONE, NewEdge};
-use crate::gpu_order::{GpuOrder, ROUNDING_NS, Reason};
+use crate::gpu_dependency::{ROUNDING_NS, Reason};
+use crate::gpu_order::GpuOrder;
 use crate::streams::{end, start};
 use rustc_hash::FxHashSet;
 use stackline_model::{GpuOpId, Key, Trace};

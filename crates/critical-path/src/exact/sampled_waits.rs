@@ -4,7 +4,7 @@ use super::Exact;
 use super::backward_pass::ExactPath;
 use super::category::Category;
 use super::thread_timelines::ThreadTimeline;
-use crate::gpu_order::Evidence;
+use crate::gpu_dependency::Evidence;
 use rustc_hash::FxHashMap;
 use stackline_model::{Sample, SampleMetric, Trace, TrackId};
 use stackline_timeline::source_location::{SourceLocation, SourceLocations};

@@ -2,7 +2,7 @@
 
 use super::backward_pass::PathSegment;
 use super::category::Category;
-use crate::gpu_order::Evidence;
+use crate::gpu_dependency::Evidence;
 use stackline_model::{EventId, TrackId};
 
 /// Packed critical-path segments without gap or overlap: 10 bytes each, plus 24 for each run of segments of one node.

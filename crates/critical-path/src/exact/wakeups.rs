@@ -4,7 +4,7 @@ use super::gil_holders::GilHolders;
 use super::names::{Names, bits};
 use super::thread_timelines::{Piece, ThreadTimeline};
 use super::xla_pool::XlaPool;
-use crate::gpu_order::Evidence;
+use crate::gpu_dependency::Evidence;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, INFERRED, Key, LinkKind, Trace, TrackId};

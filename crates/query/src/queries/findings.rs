@@ -1,7 +1,7 @@
 //! Queries of the list of findings, of one finding with its evidence, and of a rule's documentation.
 
+use crate::excerpt::Excerpt;
 use crate::prefetch::{Stage, one_empty_set, with};
-use crate::source;
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_findings as findings;
@@ -147,7 +147,7 @@ pub(super) struct FindingDetail<'a> {
     facts: Vec<(&'a str, f64, Unit)>,
     events: Vec<EventRow>,
     events_total: usize,
-    excerpt: Option<source::Excerpt<'a>>,
+    excerpt: Option<Excerpt<'a>>,
 }
 
 /// Code before and after the change that a rule suggests.
@@ -204,9 +204,9 @@ fn event_row(trace: &Trace, event: EventId, origin: i64) -> EventRow {
 }
 
 /// Source lines around the location of a finding; `None` if the run does not name the file.
-fn excerpt<'a>(opened: &'a OpenRun, finding: &'a Finding) -> Option<source::Excerpt<'a>> {
+fn excerpt<'a>(opened: &'a OpenRun, finding: &'a Finding) -> Option<Excerpt<'a>> {
     let (file, line) = (finding.place.file.as_ref()?, finding.place.line?);
-    opened.files().contains(file).then(|| source::excerpt(opened, file, line))
+    opened.files().contains(file).then(|| crate::excerpt::excerpt(opened, file, line))
 }
 
 /// Prefetched arguments of the query for the list of findings, by part of the page.

@@ -19,8 +19,6 @@ mod tiles;
 #[cfg(test)]
 mod typescript;
 
-pub(crate) use tiles::whole_level;
-
 use crate::prefetch::{Stage, none};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
@@ -149,7 +147,7 @@ pub const ALL: &[Query] = &[
         order: 0,
         answer: source::excerpt,
         #[cfg(test)]
-        typescript: Declarations::add::<crate::source::Excerpt<'static>>,
+        typescript: Declarations::add::<crate::excerpt::Excerpt<'static>>,
     },
     Query {
         name: "finding",

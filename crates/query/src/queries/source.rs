@@ -1,6 +1,6 @@
 //! Query of the source files of a run, or of one file with inclusive and self costs of its lines.
 
-use crate::prefetch::{Part, Stage, chosen, document, with};
+use crate::prefetch::{Part, Stage, chosen, with};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -141,8 +141,8 @@ fn self_time_by_line(tree: &CallingContextTree, metric: CallMetric) -> FxHashMap
 fn one(opened: &OpenRun, file: &str, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     check_named(opened, file)?;
     let place = opened.resolved(file);
-    let text = crate::source::read(&opened.source_roots, place);
-    let changed = crate::source::is_newer(&opened.source_roots, place, opened.recorded_at());
+    let text = opened.source_roots.read(place);
+    let changed = opened.source_roots.is_newer(place, opened.recorded_at());
     // One file may be named with its folder and without.
     let names: BTreeSet<&str> =
         opened.files().iter().map(String::as_str).filter(|name| opened.resolved(name) == place).collect();
@@ -172,7 +172,7 @@ pub(super) fn excerpt(opened: &OpenRun, arguments: &Arguments) -> Result<Answer,
     let file: String = arguments.needed("file")?;
     let line: u32 = arguments.needed("line")?;
     check_named(opened, &file)?;
-    Answer::document(&crate::source::excerpt(opened, &file, line))
+    Answer::document(&crate::excerpt::excerpt(opened, &file, line))
 }
 
 /// Source files that can be read as a whole: those that cost most.
@@ -188,6 +188,11 @@ pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
         Stage::Files(part) => costly(opened, &part.arguments(opened)),
         _ => Vec::new(),
     }
+}
+
+/// Answer a query and parse its JSON document; `None` if the query fails.
+fn document(opened: &OpenRun, name: &str, arguments: &Arguments) -> Option<Value> {
+    serde_json::from_str(&crate::run_query(opened, name, arguments).ok()?.json).ok()
 }
 
 /// Query arguments of the source files with the largest sums, one set for each file.

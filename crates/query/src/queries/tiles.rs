@@ -7,6 +7,7 @@
 use super::Texts;
 use crate::prefetch::{Stage, for_baseline, one_empty_set};
 use crate::slices::{CoarseSlices, Slice, merged, reaching};
+use crate::tile_levels::{BUCKETS, LEVELS, WHOLE, whole_level};
 use crate::track_layout::TrackLayout;
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
@@ -17,12 +18,6 @@ use std::collections::BTreeSet;
 /// Number of the kind for communication, after the kinds of events. Kernels of collectives are recorded as kernels.
 const COMMUNICATION: usize = EventKind::ALL.len();
 
-/// Number of time buckets in a tile.
-pub(super) const BUCKETS: i64 = 512;
-/// Number of tiles that cover the whole trace in a query for all of it.
-pub(super) const WHOLE: i64 = 4;
-/// Highest level, at which one tile is as long as the longest possible trace.
-pub(super) const LEVELS: u32 = 53;
 /// Maximum number of boxes in an answer; the deepest rows are left out first, and the answer reports it.
 const MOST: usize = 100_000;
 
@@ -115,12 +110,6 @@ fn lane(trace: &Trace, rows: &TrackLayout, track: TrackId) -> Option<Lane> {
         events,
         rows: rows.of_track(track).len(),
     })
-}
-
-/// Finest timeline level at which [`WHOLE`] tiles cover a duration in ns.
-pub(crate) fn whole_level(ns: i64) -> u32 {
-    let least = ns.max(1) as u64 / (WHOLE * BUCKETS) as u64 + 1;
-    least.next_power_of_two().trailing_zeros().min(LEVELS)
 }
 
 /// Lookup tables for the columns of tiles.

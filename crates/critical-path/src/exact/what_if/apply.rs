@@ -1,21 +1,22 @@
 //! Application of edits: conversion to changes of durations and dependencies in the replay.
 
 use super::super::Exact;
-use super::super::category::{Category, lag_category};
-use super::super::graph::{Dependency, InEdge, NodeKind};
+use super::super::category::lag_category;
+use super::super::graph::{Dependency, InEdge};
 use super::super::wakeups::ThreadRule;
 use super::super::window::Window;
+use super::applier::Applier;
 use super::cancellation::Stop;
 use super::edit::{Action, Edit};
 use super::host_time::{Cut, HostTime, cuts_without_waits};
 use super::index::{Index, ThreadRange};
 use super::ineffective_edits::earlier_duplicate;
-use super::replay::{Changes, Plan, REMOVED_EDGE_SLACK};
+use super::lags::REMOVED_EDGE_SLACK;
+use super::replay::{Changes, Plan};
 use super::sampled::PartialGap;
+use super::scaled::scaled;
 use super::select::{Selected, select};
-use super::selector::Selector;
 use crate::CriticalPathError;
-use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::EventId;
 
 /// Changes of the replay that result from edits, with notes.
@@ -34,24 +35,6 @@ pub(super) struct Applied {
     pub(super) for_lower_bound: Option<Box<Applied>>,
 }
 
-/// State of the conversion of edits to changes of the replay: changes, scaled time ranges and notes so far.
-pub(super) struct Applier<'a, 'e> {
-    pub(super) exact: &'e Exact<'a>,
-    pub(super) plan: &'e Plan,
-    pub(super) index: &'e Index,
-    pub(super) changes: Changes,
-    pub(super) notes: Vec<String>,
-    pub(super) cuts: Vec<Cut>,
-    /// Cuts of gaps of which samples show a part: lower bound, likely, upper bound.
-    pub(super) partly: Vec<[Cut; 3]>,
-    /// First edit of each operation or time range.
-    operations: FxHashMap<u32, usize>,
-    ranges: FxHashMap<ThreadRange, usize>,
-    edits: &'e [Edit],
-    current: usize,
-    pub(super) stop: Stop<'e>,
-}
-
 /// Convert edits to changes of the replay, with the number of selected events per edit, notes, and variants for the
 /// bounds.
 pub(super) fn apply<'e>(
@@ -61,20 +44,7 @@ pub(super) fn apply<'e>(
     window: Window,
     stop: Stop<'e>,
 ) -> Result<Applied, CriticalPathError> {
-    let mut applier = Applier {
-        exact,
-        plan,
-        index,
-        changes: Changes::none(plan),
-        notes: Vec::new(),
-        cuts: Vec::new(),
-        partly: Vec::new(),
-        operations: FxHashMap::default(),
-        ranges: FxHashMap::default(),
-        edits,
-        current: 0,
-        stop,
-    };
+    let mut applier = Applier::new(exact, (plan, index), edits, stop);
     let mut counts = Vec::new();
     for (i, edit) in edits.iter().enumerate() {
         if let Some(first) = earlier_duplicate(edits, i) {
@@ -236,39 +206,6 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Position of a graph node in the replay plan.
-    pub(super) fn position_of(&self, node: u32) -> u32 {
-        self.plan.position[node as usize]
-    }
-
-    /// Observed duration of a graph node in ns.
-    pub(super) fn length(&self, node: u32) -> i64 {
-        let graph = &self.exact.graph;
-        graph.end[node as usize] - graph.start[node as usize]
-    }
-
-    /// Register a time range of a thread that a factor scales; nothing for an empty range.
-    fn cut(&mut self, (lane, from, to): ThreadRange, factor: f64) {
-        if from < to {
-            self.cuts.push(Cut { lane, from, to, factor });
-        }
-    }
-
-    /// Register the time of a call on its thread, scaled by a factor.
-    fn cut_call(&mut self, call: EventId, factor: f64) {
-        let trace = self.exact.trace;
-        if let Some(lane) = self.index.lane(trace, call) {
-            self.cut((lane, trace.events.start[call.index()], trace.events.end(call)), factor);
-        }
-    }
-
-    /// Change the duration of a node to `new` of its current duration in ns, at least 0.
-    fn set_time(&mut self, node: u32, new: impl Fn(i64) -> i64) {
-        let at = self.position_of(node);
-        let now = self.length(node) + self.changes.time[at as usize];
-        self.changes.add_time(self.plan, at, new(now).max(0) - now);
-    }
-
     /// Multiply the time of the selected GPU operations, returns from waits, thread time, calls and lags by a factor.
     fn scale(&mut self, selected: &Selected, factor: f64) {
         for &node in selected.gpu.iter().chain(&selected.returns) {
@@ -385,92 +322,4 @@ impl Applier<'_, '_> {
             }
         }
     }
-
-    /// Remove GPU operations, and the calls that launched nothing else, from the replay.
-    pub(super) fn remove_operations(&mut self, nodes: &[u32]) {
-        let (trace, graph) = (self.exact.trace, &self.exact.graph);
-        let mut removed_per_call: FxHashMap<EventId, u32> = FxHashMap::default();
-        let mut calls: FxHashSet<EventId> = FxHashSet::default();
-        for &node in nodes {
-            self.set_time(node, |_| 0);
-            let at = self.position_of(node);
-            for i in self.plan.range(at) {
-                let observed = self.plan.edge(i).observed;
-                let Some(edge) = graph.edges.get(self.plan.edge(i).edge as usize) else { continue };
-                // The cause of the operation's delay is not recorded. It may delay the next operation, or disappear
-                // with this one.
-                if lag_category(edge.dependency, observed) == Category::Unknown {
-                    self.changes.set_slack_at_best(at, i, observed);
-                } else {
-                    self.changes.set_slack(at, i, observed.max(0));
-                }
-            }
-            let call = trace.gpu.launch[graph.place[node as usize] as usize];
-            if call.is_some() {
-                let count = removed_per_call.entry(call).or_default();
-                *count += 1;
-                if *count == self.index.operations_of(call) && calls.insert(call) {
-                    self.cut_call(call, 0.0);
-                }
-            }
-        }
-        self.remove_waits(&calls, false);
-    }
-
-    /// Remove the waits of these calls. With `cut`, the calls' own time is removed as well, except for calls that
-    /// launch work.
-    fn remove_waits(&mut self, calls: &FxHashSet<EventId>, cut: bool) {
-        if calls.is_empty() {
-            return;
-        }
-        for &(node, call) in &self.index.sync_nodes {
-            if !calls.contains(&call) {
-                continue;
-            }
-            let at = self.position_of(node);
-            for i in self.plan.range(at) {
-                if self.is_edge(i, |d| matches!(d, Dependency::Sync(_))) {
-                    self.changes.set_slack(at, i, REMOVED_EDGE_SLACK);
-                }
-            }
-            if self.exact.graph.kind[node as usize] == NodeKind::SyncReturn {
-                self.set_time(node, |_| 0);
-            }
-        }
-        if cut {
-            let mut calls: Vec<EventId> = calls.iter().copied().collect();
-            calls.sort_unstable();
-            for call in calls.into_iter().filter(|&c| self.index.operations_of(c) == 0) {
-                self.cut_call(call, 0.0);
-            }
-        }
-    }
-
-    /// True if the dependency of the edge at `index` in the replay plan passes a test; false for edges outside of the
-    /// graph.
-    pub(super) fn is_edge(&self, index: usize, test: impl Fn(Dependency) -> bool) -> bool {
-        self.exact.graph.edges.get(self.plan.edge(index).edge as usize).is_some_and(|e| test(e.dependency))
-    }
-
-    /// Error that the current edit cannot be applied, with the reason.
-    pub(super) fn refused_edit_error(&self, selector: &Selector, reason: &str) -> CriticalPathError {
-        let edit = self.edits.get(self.current).map_or_else(|| selector.text.clone(), ToString::to_string);
-        CriticalPathError::RefusedEdit { text: edit, reason: reason.to_owned() }
-    }
-
-    /// Remove a time range of a thread.
-    pub(super) fn remove_time(&mut self, range: ThreadRange) {
-        self.cut(range, 0.0);
-    }
-
-    /// Add time in ns to the duration of a graph node.
-    pub(super) fn lengthen(&mut self, node: u32, ns: i64) {
-        self.set_time(node, |now| now + ns);
-    }
-}
-
-/// Multiply a duration in ns by a factor, rounded to whole ns.
-pub(super) fn scaled(ns: i64, factor: f64) -> i64 {
-    // Durations are far below 2^53 ns.
-    (ns as f64 * factor).round() as i64
 }

@@ -1,53 +1,12 @@
 //! Alternatives to the edits of a what-if; the bounds of the predicted gain also cover the gains of the alternatives.
 
-use super::edit::Edit;
+use super::edit::{Case, Edit};
 use super::{Gain, Measured, Stop, WhatIf, apply};
 use crate::CriticalPathError;
 use std::borrow::Cow;
 
 /// Gain of edits without effect.
 pub(super) const NO_GAIN: Gain = Gain { ns: 0, low_ns: 0, high_ns: 0 };
-
-/// Role of an edit: part of the prediction, of an alternative, or of a bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Case {
-    /// Edits whose gain is predicted.
-    #[default]
-    Likely,
-    /// Alternative with a number: the bounds cover its gain and its bounds.
-    Other(u32),
-    /// Edits whose gain is the lower bound.
-    Lower,
-    /// Edits whose upper bound is the upper bound.
-    Upper,
-}
-
-impl Case {
-    /// Split the text of an edit into its prefix, such as `case 1: `, and the edit itself.
-    pub(super) fn split(text: &str) -> (Self, &str) {
-        let found = text.split_once(": ").and_then(|(start, rest)| {
-            let case = match start {
-                "lower" => Self::Lower,
-                "upper" => Self::Upper,
-                _ => Self::Other(start.strip_prefix("case ")?.parse().ok()?),
-            };
-            Some((case, rest))
-        });
-        found.unwrap_or((Self::Likely, text))
-    }
-}
-
-impl std::fmt::Display for Case {
-    /// Write the prefix of an edit's text, such as `case 1: `; nothing for a likely edit.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Likely => Ok(()),
-            Self::Other(number) => write!(f, "case {number}: "),
-            Self::Lower => f.write_str("lower: "),
-            Self::Upper => f.write_str("upper: "),
-        }
-    }
-}
 
 /// Edits divided by case: the likely ones, whose gain is predicted, and those of each alternative.
 pub(super) struct Cases<'e> {

@@ -9,7 +9,7 @@ use super::sweep::{Sweep, SweepOptions};
 use super::{Edit, Gain, NewSegment, Prediction, WhatIf};
 use crate::CriticalPathError;
 use crate::exact::{Exact, MAX_CLOCK_OFFSET_NS, WindowChoice, clock_offset_ns};
-use crate::gpu_order::ROUNDING_NS;
+use crate::gpu_dependency::ROUNDING_NS;
 use stackline_model::{DeviceClock, ShiftRange, Trace};
 
 /// Possible shift of the times of a device, in ns.

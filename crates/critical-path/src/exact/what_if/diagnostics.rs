@@ -1,9 +1,9 @@
-//! Notes on a prediction: gains far below the removed path time, and GPU work that only moves to the next step.
+//! Notes on a prediction: no gain, gains far below the removed path time, GPU work that only moves to the next step.
 
 use super::apply::Applied;
 use super::cancellation::Stop;
+use super::lags::Mode;
 use super::path::NewPath;
-use super::replay::Mode;
 use super::{Measured, WhatIf};
 use crate::exact::backward_pass::PathSegment;
 use crate::exact::graph::{NONE, NodeKind};
@@ -53,6 +53,20 @@ impl WhatIf<'_, '_> {
         }
         let whole = (graph.end[node] - graph.start[node]).max(1);
         -(applied.changes.time[at as usize] as f64 * length as f64 / whole as f64).round() as i64
+    }
+
+    /// Reason why edits that change times have no gain; `None` if they have a gain or no reason is known.
+    pub(super) fn no_gain(&self, measured: &Measured, applied: &Applied, (taken, gain): (i64, i64)) -> Option<String> {
+        if gain != 0 || applied.changes.count() == 0 {
+            return None;
+        }
+        let first = applied.changes.first_position()?;
+        let start = self.exact.graph.start[self.plan.node[first as usize] as usize];
+        if start >= measured.window.end {
+            return Some("all changed work runs after the end of the analyzed time window".to_owned());
+        }
+        (taken == 0)
+            .then(|| "none of the changed work is on the critical path, so the window does not end earlier".to_owned())
     }
 
     /// Note on a gain far below the removed path time, with the cause that grew instead; `None` for other gains.

@@ -1,6 +1,5 @@
 //! Edits of a what-if prediction, as text such as `scale kernel:*gemm* 0.5` and as data.
 
-use super::cases::Case;
 use super::selector::{NameKind, Selector, Target};
 use crate::CriticalPathError;
 use stackline_model::Trace;
@@ -27,6 +26,47 @@ pub enum Action {
     AddLoaderWorkers(u32),
     /// Change nothing: the alternative to edits that may have no gain.
     Nothing,
+}
+
+/// Role of an edit: part of the prediction, of an alternative, or of a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Case {
+    /// Edits whose gain is predicted.
+    #[default]
+    Likely,
+    /// Alternative with a number: the bounds cover its gain and its bounds.
+    Other(u32),
+    /// Edits whose gain is the lower bound.
+    Lower,
+    /// Edits whose upper bound is the upper bound.
+    Upper,
+}
+
+impl Case {
+    /// Split the text of an edit into its prefix, such as `case 1: `, and the edit itself.
+    fn split(text: &str) -> (Self, &str) {
+        let found = text.split_once(": ").and_then(|(start, rest)| {
+            let case = match start {
+                "lower" => Self::Lower,
+                "upper" => Self::Upper,
+                _ => Self::Other(start.strip_prefix("case ")?.parse().ok()?),
+            };
+            Some((case, rest))
+        });
+        found.unwrap_or((Self::Likely, text))
+    }
+}
+
+impl std::fmt::Display for Case {
+    /// Write the prefix of an edit's text, such as `case 1: `; nothing for a likely edit.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Likely => Ok(()),
+            Self::Other(number) => write!(f, "case {number}: "),
+            Self::Lower => f.write_str("lower: "),
+            Self::Upper => f.write_str("upper: "),
+        }
+    }
 }
 
 /// Edit of a what-if: a change of selected events.

@@ -3,6 +3,7 @@
 use super::super::Exact;
 use super::super::graph::NodeKind;
 use super::replay::{Changes, Plan};
+use super::scaled::scaled;
 
 /// Time range of a host thread that one edit scales, with its factor.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +76,7 @@ impl Segment {
     /// Change, in ns, of the time that the segment shares with the range from `from` to `to`.
     fn change(&self, from: i64, to: i64) -> i64 {
         let shared = (self.to.min(to) - self.from.max(from)).max(0);
-        super::apply::scaled(shared, self.factor) - shared
+        scaled(shared, self.factor) - shared
     }
 }
 

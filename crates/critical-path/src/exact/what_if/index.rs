@@ -3,7 +3,7 @@
 use super::super::Exact;
 use super::super::graph::{Dependency, NONE, NodeKind};
 use crate::call_kind_cache::CallKindCache;
-use crate::gpu_order::Reason;
+use crate::gpu_dependency::Reason;
 use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::CallKind;
 use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};

@@ -1,10 +1,11 @@
 //! Notes on edits without effect: duplicates, edits of waits, edits of negligible time.
 
-use super::apply::{Applied, Applier, scaled};
+use super::applier::Applier;
 use super::edit::{Action, Edit};
+use super::host_time::Cut;
+use super::scaled::scaled;
 use super::select::Selected;
 use super::selector::{NameKind, Selector, Target};
-use super::{Measured, WhatIf};
 use crate::CriticalPathError;
 use crate::exact::graph::NodeKind;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
@@ -103,7 +104,7 @@ impl Applier<'_, '_> {
     /// True if an edit changed anything since the numbers of changes were `since`.
     fn has_effect(&self, since: ChangeCounts) -> bool {
         let graph = &self.exact.graph;
-        let works = |cut: &super::host_time::Cut| {
+        let works = |cut: &Cut| {
             let (first, last) = self.exact.lane_nodes[cut.lane as usize];
             let ends = &graph.end[first as usize..last as usize];
             let from = first + ends.partition_point(|&end| end <= cut.from) as u32;
@@ -116,22 +117,6 @@ impl Applier<'_, '_> {
         self.changes.count() != since.changes
             || self.partly.len() != since.sampled
             || self.cuts[since.cuts..].iter().any(works)
-    }
-}
-
-impl WhatIf<'_, '_> {
-    /// Reason why edits that change times have no gain; `None` if they have a gain or no reason is known.
-    pub(super) fn no_gain(&self, measured: &Measured, applied: &Applied, (taken, gain): (i64, i64)) -> Option<String> {
-        if gain != 0 || applied.changes.count() == 0 {
-            return None;
-        }
-        let first = applied.changes.first_position()?;
-        let start = self.exact.graph.start[self.plan.node[first as usize] as usize];
-        if start >= measured.window.end {
-            return Some("all changed work runs after the end of the analyzed time window".to_owned());
-        }
-        (taken == 0)
-            .then(|| "none of the changed work is on the critical path, so the window does not end earlier".to_owned())
     }
 }
 

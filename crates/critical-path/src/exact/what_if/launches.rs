@@ -1,12 +1,12 @@
 //! Edits of GPU launches: `fuse`, `graph` (CUDA graphs) and `overlap`.
 
 use super::super::graph::{Dependency, NONE, NodeKind};
-use super::apply::Applier;
+use super::applier::Applier;
 use super::index::{Launched, ThreadRange};
-use super::replay::REMOVED_EDGE_SLACK;
+use super::lags::REMOVED_EDGE_SLACK;
 use super::selector::Selector;
 use crate::CriticalPathError;
-use crate::gpu_order::Reason;
+use crate::gpu_dependency::Reason;
 use rustc_hash::FxHashSet;
 use stackline_model::gpu_calls::CallKind;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};

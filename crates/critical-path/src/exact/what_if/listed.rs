@@ -4,9 +4,19 @@
 //! 30 to the end of event 34; the time from the end of event 40 to the start of event 44. Numbers are positions in the
 //! source's list of events, as in all documents.
 
-use super::selector::Chosen;
 use stackline_model::{EventId, Trace};
 use std::fmt::Write;
+
+/// Individually selected events, and time ranges of threads between events.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chosen {
+    /// GPU operations, waiting calls, spans of threads.
+    pub events: Vec<EventId>,
+    /// Time of a thread from the start of one event to the end of another one on the same thread.
+    pub ranges: Vec<(EventId, EventId)>,
+    /// Time of a thread from the end of one event to the start of another one.
+    pub between: Vec<(EventId, EventId)>,
+}
 
 /// Events and time ranges by position in the source's list of events, ascending.
 #[derive(Clone, Debug, Default, PartialEq)]

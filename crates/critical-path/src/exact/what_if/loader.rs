@@ -5,10 +5,13 @@ use super::super::graph::{Dependency, InEdge, NONE, NodeKind};
 use super::super::names::bits;
 use super::super::wakeups::{Gap, ThreadRule};
 use super::super::window::Window;
-use super::apply::{Applier, scaled};
+use super::applier::Applier;
 use super::host_time::{Cut, HostTime};
 use super::index::ThreadRange;
+use super::lags::REMOVED_EDGE_SLACK;
+use super::loader_ranges::overlaps;
 use super::main_process_loader::shows_workers;
+use super::scaled::scaled;
 use crate::CriticalPathError;
 use crate::exact::LoaderWorker;
 use rustc_hash::FxHashMap;
@@ -64,7 +67,7 @@ impl Applier<'_, '_> {
             let at = self.position_of(batch.begun);
             for edge in self.plan.range(at) {
                 if self.is_edge(edge, |d| matches!(d, Dependency::Program | Dependency::Thread(..))) {
-                    self.changes.set_slack(at, edge, super::replay::REMOVED_EDGE_SLACK);
+                    self.changes.set_slack(at, edge, REMOVED_EDGE_SLACK);
                 }
             }
             // A request goes out when the program takes an earlier batch, as many batches before as there are workers.
@@ -186,11 +189,6 @@ impl Applier<'_, '_> {
         known & bits::WAITS != 0
             || exact.enclosing().only_waits(event)
             || (known & bits::TAKES_BATCH != 0 && !exact.loader_workers().is_empty() && is_sampled())
-    }
-
-    /// True if a span is, or lies in, a span that loads data; false in gaps.
-    fn is_loader(&self, event: EventId) -> bool {
-        event.is_some() && self.exact.enclosing().loads_data(event)
     }
 
     /// Shorten waits inside the loader's frames: the time between two batches shrinks as the throughput grows, and the
@@ -318,30 +316,6 @@ impl Applier<'_, '_> {
         // Taking and unpacking a ready batch takes as long with more workers.
         if known.is_empty() { others(self.loader_ranges(|_| true)) } else { known }
     }
-
-    /// Time ranges in frames of the data loader whose innermost span passes a test.
-    pub(super) fn loader_ranges(&self, test: impl Fn(EventId) -> bool) -> Vec<ThreadRange> {
-        let mut found: Vec<ThreadRange> = Vec::new();
-        for (number, lane) in self.exact.lanes.iter().enumerate() {
-            for (i, piece) in lane.pieces.iter().enumerate() {
-                let to = lane.piece_end(i);
-                if to == i64::MAX || !self.is_loader(piece.event) || !test(piece.event) {
-                    continue;
-                }
-                match found.last_mut() {
-                    Some(last) if last.0 == number as u32 && last.2 == piece.start => last.2 = to,
-                    _ => found.push((number as u32, piece.start, to)),
-                }
-            }
-        }
-        found
-    }
-}
-
-/// True if a time range of a thread overlaps one of several disjoint ranges, sorted by thread and time.
-pub(super) fn overlaps(ranges: &[ThreadRange], (lane, from, to): ThreadRange) -> bool {
-    let before = &ranges[..ranges.partition_point(|s| (s.0, s.1) < (lane, to))];
-    before.last().is_some_and(|last| last.0 == lane && last.2 > from)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::super::names::bits;
 use super::super::thread_timelines::ThreadTimeline;
 use super::super::wakeups::ThreadRule;
 use super::order_conflicts::{Interval, Point, covered, find_order_conflicts};
-use crate::gpu_order::Reason;
+use crate::gpu_dependency::Reason;
 use stackline_model::{EventId, EventKind};
 
 /// Lock holders and requests of one process.

@@ -2,10 +2,10 @@
 
 use super::super::Exact;
 use super::super::names::bits;
-use super::apply::Applier;
+use super::applier::Applier;
 use super::host_time::Cut;
 use super::index::ThreadRange;
-use super::loader::overlaps;
+use super::loader_ranges::overlaps;
 use stackline_model::{EventId, EventKind};
 use stackline_timeline::vocabulary::aten;
 use stackline_timeline::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS};

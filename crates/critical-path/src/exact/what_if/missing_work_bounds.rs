@@ -6,7 +6,8 @@
 
 use super::super::Exact;
 use super::super::graph::{Dependency, NodeKind};
-use super::lags::{Lags, REMOVED_EDGE_SLACK};
+use super::lags::{Lags, REMOVED_EDGE_SLACK, class_of};
+use super::scaled::scaled;
 use rustc_hash::FxHashMap;
 
 /// Possible wait for missing work inside a node.
@@ -50,7 +51,7 @@ impl MissingWork {
                 continue;
             };
             let lag = graph.start[node as usize] - graph.end[release.from as usize];
-            let usual = longest[super::lags::class_of(NodeKind::Gpu, release.dependency) as usize];
+            let usual = longest[class_of(NodeKind::Gpu, release.dependency) as usize];
             if lag > usual
                 && usual > -REMOVED_EDGE_SLACK
                 && graph.edges_into(node).iter().any(|e| near_missing_records(e.dependency))
@@ -82,7 +83,7 @@ impl MissingWork {
     pub(super) fn at_best(&self, node: u32, shift: i64, time: i64, part: f64) -> i64 {
         let Some(hidden) = self.0.get(&node) else { return shift };
         let most = if hidden.at_start { hidden.wait } else { hidden.wait.min(hidden.length + time).max(0) };
-        shift - super::apply::scaled(most, part).min(most)
+        shift - scaled(most, part).min(most)
     }
 }
 

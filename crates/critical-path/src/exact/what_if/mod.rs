@@ -4,6 +4,7 @@
 //! that did not bind, correctness of inferred dependencies, and free capacity of the GPU. The prediction uses usual
 //! values for them, the upper bound favorable ones, and the lower bound unfavorable ones.
 
+mod applier;
 mod apply;
 mod cancellation;
 mod capacity;
@@ -19,6 +20,7 @@ mod lags;
 mod launches;
 mod listed;
 mod loader;
+mod loader_ranges;
 mod lock_contention;
 mod main_process_loader;
 mod missing_work_bounds;
@@ -26,6 +28,7 @@ mod order_conflicts;
 mod path;
 mod replay;
 mod sampled;
+mod scaled;
 mod select;
 mod selector;
 mod suggest;
@@ -34,14 +37,14 @@ mod tables;
 mod timer_waits;
 mod waits;
 
-pub use cases::Case;
 pub use clocks::{Gains, predict, predict_in, sweep};
-pub use edit::{Action, Edit};
+pub use edit::{Action, Case, Edit};
 pub use index::module_class;
+pub use listed::Chosen;
 pub use main_process_loader::own_loading;
 pub use path::{NewPath, NewSegment};
 pub use select::spans_of;
-pub use selector::{Chosen, NameKind, Selector};
+pub use selector::{NameKind, Selector};
 pub use stackline_timeline::name_pattern::Pattern;
 pub use sweep::{Candidate, Sweep, SweepOptions};
 pub use tables::{PATH, path_table, sweep_table, sweep_tables, tables};
@@ -55,9 +58,10 @@ use apply::{Applied, apply};
 use cancellation::Stop;
 use cases::{Cases, NO_GAIN};
 use index::Index;
+use lags::Mode;
 use lock_contention::OrderUncertainty;
 use path::End;
-use replay::{Changes, Mode, Plan};
+use replay::{Changes, Plan};
 use stackline_timeline::window_choice::WindowChoice;
 use timer_waits::TimerWaits;
 

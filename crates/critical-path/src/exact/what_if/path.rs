@@ -5,7 +5,8 @@ use super::super::category::{Categories, Category, lag_category};
 use super::super::graph::{Dependency, NONE, NodeKind};
 use super::super::sampled_waits::HostPart;
 use super::apply::Applied;
-use super::replay::{Mode, Plan};
+use super::lags::Mode;
+use super::replay::Plan;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, StrId};
 

@@ -9,12 +9,11 @@ use super::super::category::{LONG_GAP_NS, UNLAUNCHED_GAP_NS};
 use super::super::graph::{ActivityGraph, Dependency, NONE};
 use super::cancellation::Stop;
 use super::capacity::{capacity_dependencies, query_dependencies};
-use super::lags::{Class, Lags, class_of, lag_tables};
-pub(super) use super::lags::{Mode, REMOVED_EDGE_SLACK};
+use super::lags::{Class, Lags, Mode, REMOVED_EDGE_SLACK, class_of, lag_tables};
 use super::lock_contention::LockContention;
 use super::missing_work_bounds::MissingWork;
 use super::waits::Waits;
-use crate::gpu_order::Evidence;
+use crate::gpu_dependency::Evidence;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Edge of the dependency graph in the replay plan; nodes are positions in topological order.

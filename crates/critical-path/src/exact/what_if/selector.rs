@@ -2,9 +2,9 @@
 
 use super::super::category::Category;
 use super::functions::Function;
-use super::listed::{self, Listed};
+use super::listed::{self, Chosen, Listed};
 use crate::CriticalPathError;
-use stackline_model::{EventId, Trace};
+use stackline_model::Trace;
 use stackline_timeline::name_pattern::{Pattern, escaped};
 use std::sync::Arc;
 
@@ -49,17 +49,6 @@ pub(super) enum Target {
     Events(Arc<Chosen>),
     /// Events by number, for any trace.
     Listed(Arc<Listed>),
-}
-
-/// Individually selected events, and time ranges of threads between events.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Chosen {
-    /// GPU operations, waiting calls, spans of threads.
-    pub events: Vec<EventId>,
-    /// Time of a thread from the start of one event to the end of another one on the same thread.
-    pub ranges: Vec<(EventId, EventId)>,
-    /// Time of a thread from the end of one event to the start of another one.
-    pub between: Vec<(EventId, EventId)>,
 }
 
 const KINDS: &[(&str, NameKind)] = &[

@@ -278,7 +278,7 @@ mod tests {
             category: Category::HostPython,
             track: stackline_model::TrackId::NONE,
             event: EventId::NONE,
-            evidence: crate::gpu_order::Evidence::Exact,
+            evidence: crate::gpu_dependency::Evidence::Exact,
             rule: "gap",
             node: 0,
         };

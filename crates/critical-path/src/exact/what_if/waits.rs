@@ -6,8 +6,8 @@
 use super::super::Exact;
 use super::super::graph::{Dependency, NodeKind};
 use super::index::waiting_call;
-use super::replay::Mode;
-use crate::gpu_order::Reason;
+use super::lags::Mode;
+use crate::gpu_dependency::Reason;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, StrId};
 

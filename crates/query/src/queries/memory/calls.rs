@@ -4,8 +4,9 @@
 use super::{Brief, FrameAnswer};
 use crate::memory::Memory;
 use crate::prefetch::Stage;
-use crate::queries::tiles::{LEVELS, window};
+use crate::queries::tiles::window;
 use crate::queries::{Texts, shortened};
+use crate::tile_levels::LEVELS;
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;

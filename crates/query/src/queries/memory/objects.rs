@@ -3,8 +3,9 @@
 use super::calls::within;
 use crate::memory::{Memory, Waste};
 use crate::prefetch::Stage;
-use crate::queries::tiles::{LEVELS, window};
+use crate::queries::tiles::window;
 use crate::queries::{Texts, shortened};
+use crate::tile_levels::LEVELS;
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;

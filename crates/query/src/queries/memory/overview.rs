@@ -2,7 +2,8 @@
 
 use crate::memory::{Memory, StreamLane, WasteReason};
 use crate::prefetch::{Stage, one_empty_set};
-use crate::queries::tiles::{BUCKETS, Whole};
+use crate::queries::tiles::Whole;
+use crate::tile_levels::BUCKETS;
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_memory::tables;

@@ -1,6 +1,6 @@
 use super::super::super::graph::{NewEdge, NodeKind};
 use super::*;
-use crate::gpu_order::Reason;
+use crate::gpu_dependency::Reason;
 use proptest::prelude::*;
 use stackline_model::EventId;
 
