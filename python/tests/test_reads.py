@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[list[str], int | None, int | None, int | None]] = {
     "kernels": ([], 1, None, None),
     "steps": ([], 1, None, None),
     "check": ([], 1, None, None),
-    "doctor": ([], 1, 2, None),
+    "doctor": ([], 1, 2, 3),
     "calls": ([], None, 1, None),
     "memory": ([], None, None, 1),
     "import": (["-o", "run.stackline"], 1, None, 2),

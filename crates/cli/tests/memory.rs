@@ -224,7 +224,7 @@ fn other_commands_refer_to_the_memory_command() {
     let folder = sample();
     for name in ["oom.json", "program.memory"] {
         let file = folder.path().join(name).to_str().unwrap().to_owned();
-        for command in ["doctor", "steps", "calls"] {
+        for command in ["steps", "calls"] {
             let (code, text) = failure(&[command, &file]);
             assert_eq!(code, Some(2), "{command}: {text}");
             assert!(text.contains(&format!("open it with `stackline memory {file}`")), "{command}: {text}");

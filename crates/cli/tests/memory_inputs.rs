@@ -130,3 +130,23 @@ fn one_of_several_processes_is_shown_and_others_are_selectable() {
     assert!(refused(&["memory", "small.memory", "--process", "17"]).contains("--process does not apply"));
     assert!(refused(&["memory", "both.stackline", "--process", "17", "--rank", "0"]).contains("give only one of them"));
 }
+
+#[test]
+fn doctor_describes_memory_files() {
+    let folder = sample();
+    let rows = |inputs: &[&str]| {
+        let text = shown(folder.path(), &[&["doctor"][..], inputs, &["--format", "json"]].concat());
+        let document: Value = serde_json::from_str(&text).unwrap();
+        document["tables"]["memory_traces"]["rows"].as_array().unwrap().clone()
+    };
+    for (file, format) in [("oom.json", "snapshot"), ("program.memory", "memory-text")] {
+        let rows = rows(&[file]);
+        assert_eq!((rows.len(), rows[0]["format"].as_str()), (1, Some(format)));
+        assert!(rows[0]["objects"].as_i64().unwrap() > 1 && rows[0]["calls"].as_i64().unwrap() > 1, "{rows:?}");
+        assert!(rows[0]["state"].as_str().is_some_and(|state| state.contains("repaired, skipped or lost")), "{rows:?}");
+    }
+    assert_eq!(rows(&["oom.json", "program.memory"]).len(), 2);
+    let text = shown(folder.path(), &["doctor", "program.memory"]);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Analyze it with `stackline memory program.memory`"), "{text}");
+}

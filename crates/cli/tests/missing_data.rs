@@ -103,6 +103,9 @@ fn advice_depends_on_the_producer() {
         let advice = row(&doctor, "readiness", "what", "gpu_operations")["advice"].as_str().unwrap();
         assert!(advice.contains(expected), "{name}: {advice}");
     }
+    let jax = MiniTrace::new("file -\nprocess 1 name=\"/host:CPU\"\n1/7 - f 0+5");
+    let memory = advised(&jax, "memory").unwrap();
+    assert!(memory.contains("save_device_memory_profile") && memory.contains("`stackline calls"), "{memory}");
 }
 
 #[test]

@@ -52,6 +52,8 @@ codes! {
     TRAILING "trailing_data" Skipped "text after the end of the JSON document was not read";
     TOO_LARGE_ENTRY "oversized_entry" Lost
         "an entry of the JSON document is larger than 512 MiB; reading stopped there";
+    LONG_LINE "oversized_line" Skipped
+        "a line of collapsed stacks is longer than 8 MiB, or a row of a CSV table longer than 1 MiB; it was skipped";
     DAMAGED_HEADER "damaged_metadata" Skipped "a metadata entry of the file could not be read";
     SEVERAL_LISTS "several_event_lists" Repaired "the file has several event lists, which were read as one";
     DUPLICATE_KEY "duplicate_key" Repaired "a key occurs twice in the same JSON object; the last value was used";

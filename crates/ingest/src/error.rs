@@ -15,6 +15,16 @@ pub enum Error {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// The temporary folder cannot hold the unpacked copy of an input.
+    #[error("{}: cannot copy the unpacked input to the temporary folder {}: {reason}. Set TMPDIR to a folder with more free space, or give the unpacked file, which needs no copy", path.display(), folder.display())]
+    TemporaryCopy {
+        /// The file.
+        path: PathBuf,
+        /// The temporary folder.
+        folder: PathBuf,
+        /// Reason with the size of the incomplete copy.
+        reason: String,
+    },
     /// The input contains no trace.
     #[error("{}: no trace found. Give a torch.profiler or Chrome trace (JSON, also compressed), or a directory of traces", path.display())]
     NoTrace {
@@ -110,6 +120,7 @@ impl Error {
     pub(crate) fn located(mut self, label: &str, file: &Path) -> Self {
         if let Self::Malformed { path, .. }
         | Self::Unsupported { path, .. }
+        | Self::TemporaryCopy { path, .. }
         | Self::NoTrace { path }
         | Self::OnlyCalls { path }
         | Self::OnlyMemory { path, .. }

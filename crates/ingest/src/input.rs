@@ -5,7 +5,7 @@ use crate::runs::PendingFile;
 use crate::sources::{Content, Reader, Source};
 use crate::text::without_byte_order_mark;
 use crate::unsupported::{READS, could_be_read, unsupported};
-use crate::{Error, ReadOptions, diagnostics, sources};
+use crate::{Error, ReadOptions, databases, diagnostics, sources};
 use flate2::read::MultiGzDecoder;
 use stackline_model::Trace;
 use std::fs::File;
@@ -17,7 +17,7 @@ pub(crate) const MAX_DEPTH: usize = 4;
 /// Number of bytes from which the format is detected.
 pub(crate) const SNIFF: usize = 64 << 10;
 
-type Stream<'a> = Box<dyn Read + Send + 'a>;
+pub(crate) type Stream<'a> = Box<dyn Read + Send + 'a>;
 
 /// First words of the text that error messages show for an unknown format.
 pub(crate) const UNKNOWN: &str = "the format of the input is unknown";
@@ -98,7 +98,7 @@ pub(crate) fn read_stream(
             if !found.requested.traces {
                 return Err(found.requested.refusal_of_trace(label, &head));
             }
-            found.traces.extend(read_tables(label, own, stream, options)?);
+            found.traces.extend(databases::read(label, own, stream, options)?);
             Ok(())
         }
         Packing::None => read_plain(path, label, &head, stream, depth > 0, options, found),
@@ -177,9 +177,6 @@ fn read_plain(
     Ok(())
 }
 
-/// Limit on the copy of a database from a stream, in bytes.
-const MAX_COPIED: u64 = 64 << 30;
-
 /// Check if a file at this path begins with these bytes. A label of bytes in memory may also be a file name.
 fn is_file_with_head(path: &Path, head: &[u8]) -> bool {
     let mut own = Vec::new();
@@ -187,68 +184,8 @@ fn is_file_with_head(path: &Path, head: &[u8]) -> bool {
     path.is_file() && read.is_ok() && own == head
 }
 
-/// Read an SQLite database from its file, or from a copy of the stream: tables are read in any order.
-fn read_tables(
-    label: &str,
-    file: Option<&Path>,
-    stream: Stream<'_>,
-    options: &ReadOptions,
-) -> Result<Vec<Trace>, Error> {
-    let io = |source| Error::Io { path: label.into(), source };
-    let damaged = |reason: String| Error::Malformed { path: label.into(), reason, offset: 0 };
-    let mut copy = None;
-    let path = match file {
-        Some(path) => path.to_owned(),
-        None => {
-            let mut file = tempfile::NamedTempFile::new().map_err(io)?;
-            // A truncated database is read as far as possible: SQLite reports the truncation.
-            let copied = io::copy(&mut stream.take(MAX_COPIED), &mut file);
-            if options.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
-            if file.as_file().metadata().map_err(io)?.len() == 0 {
-                copied.map_err(io)?;
-            }
-            copy.insert(file.into_temp_path()).to_path_buf()
-        }
-    };
-    let tables = stackline_sqlite::Database::open(&path).map_err(|error| {
-        damaged(format!("the SQLite database cannot be read: {error}. If it is still being written or was only partly copied, give the complete file"))
-    })?;
-    let content = Content::Tables(&tables);
-    let Some(source) = source(label, &content)? else {
-        if tables.is_cut() {
-            return Err(damaged(
-                "the SQLite database is truncated and contains no known table; give the complete file".to_owned(),
-            ));
-        }
-        let names: Vec<&str> = tables.tables().take(8).collect();
-        let names = if names.is_empty() { "no tables".to_owned() } else { format!("the tables {}", names.join(", ")) };
-        let found = format!("the SQLite database is not from a known profiler (it contains {names})");
-        return Err(Error::Unsupported { path: label.into(), found, advice: READS.to_owned() });
-    };
-    let mut traces = match source.read {
-        Reader::Traces(read) => read(label, content, options),
-        Reader::Calls(_) => Err(Error::OnlyCalls { path: label.into() }),
-        Reader::Memory(_) => Err(Error::OnlyMemory { path: label.into(), format: source.name }),
-    };
-    let size = path.metadata().map_or(0, |meta| meta.len());
-    if let Ok([first, ..]) = traces.as_deref_mut() {
-        first.report.bytes = size;
-        if let Some(log) = file.and_then(stackline_sqlite::unmerged_log) {
-            diagnostics::UNMERGED_LOG.count(&mut first.report, None, &log.display().to_string());
-            first.report.sort();
-        }
-    }
-    if file.is_some()
-        && let Some(progress) = &options.progress
-    {
-        progress(size.saturating_sub(SNIFF as u64));
-    }
-    if options.is_cancelled() { Err(Error::Cancelled) } else { traces }
-}
-
-fn source(label: &str, content: &Content<'_>) -> Result<Option<&'static Source>, Error> {
+/// Source that recognizes the content; `None` if there is none.
+pub(crate) fn source(label: &str, content: &Content<'_>) -> Result<Option<&'static Source>, Error> {
     sources::detect(content).map_err(|reason| Error::Malformed { path: label.into(), reason, offset: 0 })
 }
 

@@ -14,6 +14,7 @@
 
 mod byte_offsets;
 mod content_kinds;
+mod databases;
 mod decimal;
 pub mod diagnostics;
 mod error;
@@ -28,6 +29,7 @@ mod resolve;
 mod runs;
 mod scan;
 pub mod sources;
+mod temporary_copy;
 mod text;
 mod unsupported;
 mod window;

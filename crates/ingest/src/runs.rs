@@ -1,15 +1,12 @@
 //! Grouping of files by run: files that are read together, and redundant copies of a profile in other formats.
 
 use crate::sources::{Content, File, Reader, Source, rocprofv3};
-use crate::{Error, ReadOptions, diagnostics, sources};
+use crate::{Error, ReadOptions, diagnostics, sources, temporary_copy};
 use stackline_model::Trace;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use tempfile::SpooledTempFile;
-
-/// Size limit in bytes of archive members that are kept in memory until they are read.
-const IN_MEMORY: usize = 1 << 20;
 
 /// A file of a run, kept until all files are known.
 pub(crate) struct PendingFile {
@@ -36,7 +33,7 @@ impl PendingFile {
         source: &'static Source,
         path: &Path,
         label: &str,
-        mut stream: impl Read,
+        stream: impl Read,
         is_plain: bool,
         options: &ReadOptions,
     ) -> Result<Self, Error> {
@@ -44,10 +41,9 @@ impl PendingFile {
         let kept = if is_plain {
             Kept::File
         } else {
-            let mut copy = SpooledTempFile::new(IN_MEMORY);
-            let source = UntilError { inner: &mut stream, error: &mut broken };
-            let copied = io::copy(&mut { source }, &mut copy).and_then(|_| copy.rewind());
-            copied.map_err(|source| Error::Io { path: label.into(), source })?;
+            let mut copy = SpooledTempFile::new(temporary_copy::UNCHECKED);
+            broken = temporary_copy::copy(label, stream, &mut copy)?;
+            copy.rewind().map_err(|source| Error::Io { path: label.into(), source })?;
             Kept::Copy(copy)
         };
         if options.is_cancelled() {
@@ -90,24 +86,6 @@ impl PendingFile {
 /// File name of a path; empty if the path has none.
 fn name(path: &Path) -> std::borrow::Cow<'_, str> {
     path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default()
-}
-
-/// Reader that ends at an error and stores it.
-struct UntilError<'s, R> {
-    inner: &'s mut R,
-    error: &'s mut Option<io::Error>,
-}
-
-impl<R: Read> Read for UntilError<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.inner.read(buffer) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                *self.error = Some(error);
-                Ok(0)
-            }
-            other => other,
-        }
-    }
 }
 
 /// Traces of the runs with their paths, and skipped runs with the reason.

@@ -340,6 +340,25 @@ fn damage_affects_only_damaged_pages() {
     assert!(read_paths(&[path], &ReadOptions::default()).is_err());
 }
 
+/// The report has the error of the decompression, too, and not only that the database is truncated.
+#[test]
+fn damaged_compression_of_an_export_is_reported() {
+    let rows = (0..20_000).map(|i| format!("({}, {}, {THREAD}, {i}, 2)", 10 * i, 10 * i + 5));
+    let sql = format!(
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT, end INT, globalTid INT, correlationId INT, nameId INT);
+        INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES {}",
+        rows.collect::<Vec<_>>().join(", ")
+    );
+    let (_folder, path) = made(&(TEXTS.to_owned() + &sql));
+    let packed = stackline_testkit::io::gzip(&std::fs::read(&path).unwrap());
+    let trace = read_bytes("cut.sqlite.gz", &packed[..packed.len() / 2], &ReadOptions::default()).unwrap();
+    assert!((1000..20_000).contains(&trace.events.len()), "{}", trace.events.len());
+    let problem = trace.report.problems.iter().find(|problem| problem.code == "damaged_compression").unwrap();
+    assert!(!problem.example.is_empty());
+    let error = read_bytes("cut.sqlite.gz", &packed[..300], &ReadOptions::default()).unwrap_err().to_string();
+    assert!(error.contains(&problem.example), "{error}");
+}
+
 #[test]
 fn triggers_and_views_are_not_executed() {
     let sql = launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77)

@@ -154,6 +154,12 @@ fn a_hundred_thousand_frames() {
 }
 
 #[test]
+fn lines_of_unlimited_length_are_skipped() {
+    let tree = read("long.txt", format!("{} 3\nmain;step 4\n", "a;".repeat(5 << 20)).as_bytes());
+    assert_eq!((tree.report.count_of("oversized_line"), tree.nodes.len()), (1, 3));
+}
+
+#[test]
 fn profiles_are_not_traces() {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "cpu.pb.gz", &stackline_testkit::io::gzip(&pprof()));

@@ -1,5 +1,7 @@
 //! Recordings of rocprofv3: real ones with the values of the corpus, and one generated run in each format.
 
+mod odd_tables;
+
 use crate::common::{arguments, corpus};
 use crate::invariants;
 use rusqlite::Connection;

@@ -16,7 +16,7 @@ pub struct EventTable {
     pub name: Vec<StrId>,
     /// Category text as in the source; [`StrId::NONE`] if there was none.
     pub category: Vec<StrId>,
-    /// Kind.
+    /// Kind. [`Self::set_kind`] changes it together with the level.
     pub kind: Vec<EventKind>,
     /// Level of the stack: that of the kind, unless the source or the name is more specific.
     pub level: Vec<Level>,
@@ -61,6 +61,16 @@ impl EventTable {
         self.source_index.push(event.source_index);
         self.parent.push(EventId::NONE);
         id
+    }
+
+    /// Set the kind of an event, and its level to that of the kind. A level that differs from that of the old kind was
+    /// set on purpose and is kept.
+    pub fn set_kind(&mut self, event: EventId, kind: EventKind) {
+        let row = event.index();
+        if self.level[row] == self.kind[row].level() {
+            self.level[row] = kind.level();
+        }
+        self.kind[row] = kind;
     }
 
     /// Number of events in the event table.
@@ -118,5 +128,32 @@ impl EventTable {
         } else {
             Err(format!("the columns of the table of events differ in length: {n} and {lengths:?}"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_follows_the_kind_unless_set_on_purpose() {
+        let mut events = EventTable::default();
+        let event = NewEvent {
+            start: 0,
+            dur: 1,
+            track: TrackId(0),
+            name: StrId(0),
+            category: StrId::NONE,
+            kind: EventKind::Other,
+            phase: Phase::Complete,
+            flags: 0,
+            source_index: 0,
+        };
+        let (plain, layer) = (events.push(event), events.push(event));
+        events.level[layer.index()] = Level::Layer;
+        events.set_kind(plain, EventKind::Kernel);
+        events.set_kind(layer, EventKind::PythonFunction);
+        assert_eq!(events.kind, [EventKind::Kernel, EventKind::PythonFunction]);
+        assert_eq!(events.level, [Level::Kernel, Level::Layer]);
     }
 }

@@ -1,13 +1,13 @@
 //! `doctor`: content of an input, missing data by analysis, and instructions to record it; or facts about this machine.
 
-use super::{doctor_advice, doctor_calls};
+use super::{doctor_advice, doctor_calls, doctor_memory};
 use crate::args::{Common, DoctorArgs, Format};
 use crate::output::Answer;
 use crate::session::{Session, reading, run_of};
 use crate::view::{select, text};
 use anyhow::Result;
 use stackline_engine::{CollectiveEnds, Part, Run};
-use stackline_model::{EventKind, Table, Trace, Unit};
+use stackline_model::{EventKind, ReadReport, Table, Trace, Unit};
 use std::io::IsTerminal;
 
 /// Run `stackline doctor`: describe the inputs, or this machine if there are none.
@@ -16,12 +16,14 @@ pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
         (Session::empty(common), vec![machine(common)])
     } else {
         let mut run = run_of(&args.inputs, common)?;
-        if reading(&run, Run::parts)?.first() == Some(&Part::Profile) {
-            doctor_calls::tables(&run, common)?
-        } else {
-            let session = Session::from_run(&mut run, common)?;
-            let tables = traces(&session)?;
-            (session, tables)
+        match reading(&run, Run::parts)?[..] {
+            [Part::Profile, ..] => doctor_calls::tables(&run, common)?,
+            [Part::Memory] => doctor_memory::tables(&run, common)?,
+            _ => {
+                let session = Session::from_run(&mut run, common)?;
+                let tables = traces(&session)?;
+                (session, tables)
+            }
         }
     };
     let tables = session.select_tables(tables)?;
@@ -90,17 +92,18 @@ fn memory() -> Option<String> {
     Some(stackline_present::human::bytes(kib * 1024))
 }
 
+/// State of reading: complete, or with repaired, skipped or lost records.
+pub(super) fn state(report: &ReadReport) -> &'static str {
+    if report.is_clean() {
+        "no record was repaired, skipped or lost"
+    } else {
+        "some records were repaired, skipped or lost (see Read report below)"
+    }
+}
+
 /// Table of the traces: format, rank, numbers of records and events, window, and state of reading.
 fn inputs(session: &Session<'_>) -> Table {
     let (traces, infos) = (&session.set.traces, &session.infos);
-    let verdict = |t: &Trace| {
-        let clean = t.report.is_clean();
-        if clean {
-            "no record was repaired, skipped or lost".to_owned()
-        } else {
-            "some records were repaired, skipped or lost (see Read report below)".to_owned()
-        }
-    };
     Table::new("inputs", "Inputs")
         .text("name", infos.iter().map(|i| i.name.clone()))
         .text("format", infos.iter().map(|i| i.format.clone()))
@@ -110,7 +113,7 @@ fn inputs(session: &Session<'_>) -> Table {
         .i64("records", Unit::None, traces.iter().map(|t| i64::try_from(t.report.records).unwrap_or(i64::MAX)))
         .i64("events", Unit::None, infos.iter().map(|i| i.events as i64))
         .i64("window_ns", Unit::Ns, infos.iter().map(stackline_present::TraceInfo::window_ns))
-        .text("state", traces.iter().map(verdict))
+        .text("state", traces.iter().map(|t| state(&t.report).to_owned()))
 }
 
 /// Table with the number of events of each kind in all traces.

@@ -43,7 +43,8 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Xprof,
         "memory",
-        "Stackline does not read memory profiles of jax.profiler.save_device_memory_profile yet",
+        "save a memory profile with jax.profiler.save_device_memory_profile('memory.prof') and open it with `stackline \
+         calls memory.prof`",
     ),
     (
         Producer::Xprof,

@@ -7,6 +7,7 @@ mod diff;
 mod doctor;
 mod doctor_advice;
 mod doctor_calls;
+mod doctor_memory;
 mod export;
 mod export_calls;
 mod export_memory;

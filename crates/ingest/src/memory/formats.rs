@@ -116,6 +116,14 @@ pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
     Ok(is_memory || path.is_dir() && drgpum::has_all_files(path))
 }
 
+/// Name of the format of a memory file or an archive of them, such as `snapshot`; `None` for folders, pipes and other
+/// files.
+#[must_use]
+pub fn format_of(path: &Path) -> Option<&'static str> {
+    let source = source_of(path).ok()??;
+    matches!(source.read, Reader::Memory(_)).then_some(source.name)
+}
+
 /// Number of memory files in an input: those in an archive, or 1 for any other input. Files without the name of an
 /// archive are not opened.
 ///

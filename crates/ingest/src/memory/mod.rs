@@ -21,6 +21,6 @@ pub(crate) const SUPPORTED_INPUTS: &str = "give a PyTorch memory snapshot (`torc
     (docs/formats/memory-text.md)";
 
 pub use formats::{
-    as_memory_error, count_memory_files, files_of_memory, is_memory_file, one_trace, read_bytes, read_path,
+    as_memory_error, count_memory_files, files_of_memory, format_of, is_memory_file, one_trace, read_bytes, read_path,
 };
 pub use kineto::from_trace;

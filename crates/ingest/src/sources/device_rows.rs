@@ -125,7 +125,7 @@ pub(super) fn convert_rows(trace: &mut Trace) {
         diagnostics::AROUND_OTHERS.count(&mut trace.report, None, name);
     }
     for (event, kind) in changed {
-        trace.events.kind[event.index()] = kind;
+        trace.events.set_kind(event, kind);
     }
     let mut tracks = trace.tracks.tracks.clone();
     for (track, role) in tracks.iter_mut().zip(&roles) {

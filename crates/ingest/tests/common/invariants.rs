@@ -1,6 +1,6 @@
 //! Invariants of every sealed trace, independent of its source. Shared by the tests and the fuzz targets.
 
-use stackline_model::{AttrType, EventId, EventKind, LinkKind, MAX_OFFSETS, StrId, Trace, flags};
+use stackline_model::{AttrType, EventId, EventKind, Level, LinkKind, MAX_OFFSETS, StrId, Trace, flags};
 
 /// Check all invariants; `Err` names the first violated one.
 pub(crate) fn check(trace: &Trace) -> Result<(), String> {
@@ -32,6 +32,9 @@ fn events(trace: &Trace) -> Result<(), String> {
         let is_timed = table.has(event, flags::HAS_DURATION);
         ensure(is_timed || table.dur[row] == 0, || format!("{event:?} has a duration and no flag for it"))?;
         ensure(table.track[row].index() < trace.tracks.len(), || format!("{event:?} lies on no track"))?;
+        let (kind, level) = (table.kind[row], table.level[row]);
+        let is_module = kind == EventKind::PythonFunction && level == Level::Layer;
+        ensure(level == kind.level() || is_module, || format!("{event:?} of kind {kind:?} has level {level:?}"))?;
         ensure(is_string(trace, table.name[row]), || format!("{event:?} has no such name"))?;
         ensure(is_string(trace, table.category[row]), || format!("{event:?} has no such category"))?;
         ensure(row == 0 || table.source_index[row - 1] < table.source_index[row], || {

@@ -1,8 +1,9 @@
 //! Device rows in Chrome traces of other profilers, recognized by names of processes and threads.
 
-use crate::common;
-use stackline_ingest::{ReadOptions, read_bytes};
-use stackline_model::{EventKind, Trace};
+use crate::{common, invariants};
+use stackline_ingest::{ReadOptions, read_bytes, read_paths};
+use stackline_model::{EventId, EventKind, Level, Trace};
+use stackline_testkit::corpus::files;
 use stackline_testkit::mini;
 
 fn read(lines: &[String]) -> Trace {
@@ -163,6 +164,46 @@ fn rpd_arrows_link_operations_to_launches() {
     let linked = trace.gpu.launch.iter().filter(|launch| launch.is_some()).count();
     assert!(linked >= 80, "{linked} of 85");
     assert!(of_kind(&trace, EventKind::Runtime).contains(&"hipLaunchKernel"));
+}
+
+/// TensorFlow 1 writes the category `Op` for each operation; the names of rows give the kinds.
+#[test]
+fn unknown_categories_count_only_if_names_give_no_kind() {
+    let op = |pid: i64, name: &str, ts: i64| format!("{pid}/0 Op {name} {ts}+5");
+    let compute = process(1, "/job:localhost/replica:0/task:0/device:CPU:0 Compute");
+    let trace = read(&[compute, process(2, "Allocators"), op(1, "Const", 0), op(2, "alloc", 10), op(1, "Add", 20)]);
+    assert_eq!(of_kind(&trace, EventKind::Operator), ["Const", "Add"]);
+    let problem = trace.report.problems.iter().find(|problem| problem.code == "unknown_category").unwrap();
+    assert_eq!((problem.count, problem.example.as_str(), problem.offsets.len()), (1, "Op", 1));
+    for path in files("tensorflow") {
+        let set = read_paths(&[path], &ReadOptions::default()).unwrap();
+        assert_eq!(set.traces[0].report.count_of("unknown_category"), 0, "{}", set.traces[0].meta.name);
+    }
+}
+
+/// Sources without categories set the kinds of events after they were read.
+#[test]
+fn levels_agree_with_kinds_set_after_reading() {
+    let made = read(&[
+        process(1, "/device:GPU:0"),
+        thread(1, 1, "Stream #13(Compute)"),
+        process(2, "XPU 1"),
+        process(701, "/host:CPU"),
+        span(1, 1, "fusion.1", 10),
+        span(2, 1, "gemm", 10),
+        span(701, 9, "PjitFunction(step)", 0),
+        span(701, 9, "$train.py:12", 20),
+    ]);
+    let levels: Vec<Level> = made.events.ids().map(|e| made.level(e)).collect();
+    assert_eq!(levels, [Level::Kernel, Level::Kernel, Level::Operator, Level::Python]);
+    for path in ["xplane", "tensorflow", "rpd"].iter().flat_map(|folder| files(folder)) {
+        let set = read_paths(&[path], &ReadOptions::default()).unwrap();
+        for trace in &set.traces {
+            invariants::check(trace).unwrap();
+            let is_work = |e: EventId| trace.kind(e).is_gpu_work() && trace.level(e) == Level::Kernel;
+            assert!(trace.gpu.is_empty() || trace.events.ids().any(is_work), "{}", trace.meta.name);
+        }
+    }
 }
 
 /// Files with device rows only, or without host marks.

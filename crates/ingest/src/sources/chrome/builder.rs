@@ -65,8 +65,8 @@ pub(super) struct Builder {
     pub(super) threads: BTreeMap<(Key, Key), (StrId, Option<i64>)>,
     /// Events with a frame of `stackFrames`, which may follow later in the file.
     pub(super) stack_of: Vec<(EventId, Key)>,
-    /// Unknown categories with their number of events and the offset of the first one.
-    pub(super) unknown_categories: BTreeMap<StrId, (u64, Option<u64>)>,
+    /// Categories that mean no kind.
+    pub(super) unknown_categories: BTreeSet<StrId>,
     /// Offset of the last record, if it had no members.
     pub(super) empty_record: Option<u64>,
 }
@@ -102,7 +102,7 @@ impl Builder {
             flows: Vec::new(),
             threads: BTreeMap::new(),
             stack_of: Vec::new(),
-            unknown_categories: BTreeMap::new(),
+            unknown_categories: BTreeSet::new(),
             empty_record: None,
         }
     }
@@ -203,7 +203,7 @@ impl Builder {
             None => {
                 let known = kind_of(self.trace.strings.get(category));
                 if known.is_none() {
-                    self.unknown_categories.insert(category, (0, None));
+                    self.unknown_categories.insert(category);
                 }
                 let kind = known.unwrap_or(EventKind::Other);
                 self.kinds.insert(category, kind);
@@ -250,12 +250,6 @@ impl Builder {
         self.note_repeated_key(id, offset);
         if self.raw.head.stack != Key::None {
             self.stack_of.push((id, self.raw.head.stack));
-        }
-        if event.kind == EventKind::Other
-            && let Some((count, first)) = self.unknown_categories.get_mut(&event.category)
-        {
-            *count += 1;
-            first.get_or_insert(offset);
         }
         id
     }

@@ -7,7 +7,8 @@ use crate::sources::{device_rows, xprof};
 use crate::{Error, ReadOptions, resolve};
 use rustc_hash::FxHashSet;
 use stackline_model::format::duration;
-use stackline_model::{AttrTable, EventId, Trace, TrackKind, flags};
+use stackline_model::{AttrTable, EventId, EventKind, StrId, Trace, TrackKind, flags};
+use std::collections::BTreeMap;
 
 impl Builder {
     /// Set the name and sort index of each track from the metadata of its process and thread ID.
@@ -63,15 +64,33 @@ impl Builder {
                 self.trace.stacks.stack.push(stack);
             }
         }
-        for (category, (count, first)) in std::mem::take(&mut self.unknown_categories) {
-            let text = self.trace.strings.get(category).to_owned();
-            diagnostics::UNKNOWN_CATEGORY.count_many(&mut self.trace.report, count, first, &text);
-        }
+        self.count_unknown_categories();
         let Self { mut trace, flows, places, .. } = self;
         super::header::count_lost_data(&mut trace);
         resolve::resolve(&mut trace, flows, &places, options);
         note_last_record(&mut trace);
         Ok(trace)
+    }
+
+    /// Count the events of unknown categories that no rule of names gave a kind.
+    fn count_unknown_categories(&mut self) {
+        let mut found: BTreeMap<StrId, (u64, EventId)> =
+            self.unknown_categories.iter().map(|&category| (category, (0, EventId::NONE))).collect();
+        if found.is_empty() {
+            return;
+        }
+        for event in self.trace.events.ids().filter(|&e| self.trace.kind(e) == EventKind::Other) {
+            if let Some((count, first)) = found.get_mut(&self.trace.events.category[event.index()]) {
+                *count += 1;
+                if first.is_none() {
+                    *first = event;
+                }
+            }
+        }
+        for (category, (count, first)) in found {
+            let (text, offset) = (self.trace.strings.get(category).to_owned(), self.places.offset_of(first));
+            diagnostics::UNKNOWN_CATEGORY.count_many(&mut self.trace.report, count, offset, &text);
+        }
     }
 
     /// Extend unfinished spans to the last plausible time of a host event, and count them.

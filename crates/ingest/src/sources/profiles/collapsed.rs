@@ -7,13 +7,16 @@ use crate::sources::{Content, Sniff};
 use crate::{Error, ReadOptions, diagnostics};
 use rustc_hash::FxHashMap;
 use stackline_model::{CallProcess, CallingContextTree};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 /// Number of lines that are examined for detection.
 const EXAMINED_LINES: usize = 64;
 
 /// Number of frames from which on a line is a stack, even if its end is not in the examined bytes.
 const MIN_DEEP_FRAMES: usize = 1000;
+
+/// Limit on the length of a line, in bytes: more than a hundred thousand frames.
+const MAX_LINE: u64 = 8 << 20;
 
 /// Detect text whose first lines all end with a number and some of which have several frames.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
@@ -70,6 +73,28 @@ pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Resu
     }))
 }
 
+/// Number of bytes that a diagnostic shows of a line that is too long.
+const EXAMPLE: usize = 80;
+
+/// Result of reading a line.
+enum Line {
+    End,
+    Complete,
+    /// The line is longer than [`MAX_LINE`]: its first bytes were read, and the others skipped.
+    TooLong,
+}
+
+/// Read a line of limited length into a buffer.
+fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
+    line.clear();
+    let count = reader.by_ref().take(MAX_LINE).read_until(b'\n', line)? as u64;
+    if count < MAX_LINE || line.ends_with(b"\n") {
+        return Ok(if count == 0 { Line::End } else { Line::Complete });
+    }
+    reader.skip_until(b'\n')?;
+    Ok(Line::TooLong)
+}
+
 /// Stacks of a collapsed text with their values. Only its end shows if values have fractions.
 #[derive(Default)]
 struct Stacks {
@@ -84,10 +109,14 @@ impl Stacks {
         let mut reader = BufReader::with_capacity(256 << 10, stream);
         let mut line = Vec::new();
         loop {
-            line.clear();
-            match reader.read_until(b'\n', &mut line) {
-                Ok(0) => return Ok(()),
-                Ok(_) => {}
+            match read_line(&mut reader, &mut line) {
+                Ok(Line::End) => return Ok(()),
+                Ok(Line::Complete) => {}
+                Ok(Line::TooLong) => {
+                    let start = String::from_utf8_lossy(&line[..EXAMPLE]);
+                    diagnostics::LONG_LINE.count(profile.report(), None, &format!("{start}…"));
+                    continue;
+                }
                 Err(error) => {
                     diagnostics::DAMAGED_STREAM.count(profile.report(), None, &error.to_string());
                     return Ok(());

@@ -2,16 +2,14 @@
 //!
 //! The columns of a file determine its table, and the start of its name the run.
 
-use super::agents::{Agent, Agents, Gpu};
+use super::agents::{Agents, Gpu};
+use super::csv_table::{CsvTable, Row};
 use super::events::{Call, Copy, Counters, Kernel, count_without_kernel, registers};
 use crate::diagnostics;
 use crate::sources::File;
 use crate::sources::processes::Processes;
-use crate::sources::row::ROWS_BETWEEN_CHECKS;
-use csv::{ByteRecord, Reader, ReaderBuilder};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
-use std::io::Read;
 
 /// Known tables, in the order in which they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +88,7 @@ pub(super) fn table(head: &[u8]) -> Option<Table> {
 }
 
 /// First known table whose distinguishing columns are all present; `None` if there is none.
-fn table_of(has: impl Fn(&str) -> bool) -> Option<Table> {
+pub(super) fn table_of(has: impl Fn(&str) -> bool) -> Option<Table> {
     TABLES.iter().find(|(needed, _)| needed.iter().all(|column| has(column))).map(|&(_, table)| table)
 }
 
@@ -98,14 +96,22 @@ fn table_of(has: impl Fn(&str) -> bool) -> Option<Table> {
 #[derive(Default)]
 struct Run {
     agents: Agents,
-    /// Counters by dispatch number.
-    counters: FxHashMap<i64, Counters>,
+    /// Counters by dispatch number, which several processes may use.
+    counters: FxHashMap<i64, Vec<CountedDispatch>>,
     /// Process from the names of the files, used for kernels without another source of it.
     pid: Option<i64>,
     /// The first process that a table names.
     known: Option<i64>,
     /// Processes by the identifier in each row of tables that were made from a database.
     by_guid: FxHashMap<Box<str>, i64>,
+}
+
+/// Counter values of a dispatch of one process.
+struct CountedDispatch {
+    /// Identifier of the process; empty without one.
+    guid: Box<str>,
+    pid: Option<i64>,
+    values: Counters,
 }
 
 /// Read the CSV files of a run into traces.
@@ -134,7 +140,7 @@ pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
             Table::Unread => processes.count(diagnostics::TABLE_NOT_READ, &file.name),
         }
     }
-    count_without_kernel(run.counters.len(), processes);
+    count_without_kernel(run.counters.values().map(Vec::len).sum(), processes);
     let described = run.agents.described();
     processes.all().for_each(|process| process.trace.meta.entries.clone_from(&described));
 }
@@ -142,105 +148,6 @@ pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
 /// PID in the name of a file: `908_kernel_trace.csv` belongs to process 908.
 fn pid_of(name: &str) -> Option<i64> {
     run_of(name)?.rsplit('/').next()?.parse().ok()
-}
-
-/// A file with known columns.
-struct CsvTable<'a> {
-    name: String,
-    table: Table,
-    columns: FxHashMap<String, usize>,
-    rows: Reader<Box<dyn Read + 'a>>,
-}
-
-impl<'a> CsvTable<'a> {
-    /// Open a CSV file and detect its table from the header; damaged and unknown files are counted and give `None`.
-    fn new(file: File<'a>, processes: &mut Processes<'_>) -> Option<Self> {
-        let mut rows = ReaderBuilder::new().flexible(true).from_reader(file.stream);
-        let header = match rows.byte_headers() {
-            Ok(header) => header.clone(),
-            Err(error) => {
-                processes.count(diagnostics::TABLE_DAMAGED, &format!("{}: {error}", file.name));
-                return None;
-            }
-        };
-        // Writers use different spellings: `LDS_Block_Size`, `Lds_Block_Size`.
-        let named = |(at, column): (usize, &[u8])| (String::from_utf8_lossy(column).to_ascii_lowercase(), at);
-        let columns: FxHashMap<String, usize> = header.iter().enumerate().map(named).collect();
-        let Some(table) = table_of(|column| columns.contains_key(&column.to_ascii_lowercase())) else {
-            processes.count(diagnostics::TABLE_NOT_READ, &file.name);
-            return None;
-        };
-        Some(Self { name: file.name, table, columns, rows })
-    }
-
-    /// Pass the fields of these columns of each CSV row to `take`.
-    fn for_each_row<const N: usize>(
-        &mut self,
-        columns: [&str; N],
-        processes: &mut Processes<'_>,
-        mut take: impl FnMut(&Row<'_, N>, &mut Processes<'_>),
-    ) {
-        let at = columns.map(|column| self.columns.get(&column.to_ascii_lowercase()).copied());
-        let width = self.columns.len();
-        let mut record = ByteRecord::new();
-        let mut looked = 0_u32;
-        // Rows whose width differs from the header's: the last one of a truncated file, or a damaged one.
-        let mut wrong_width: Option<String> = None;
-        loop {
-            let read = self.rows.read_byte_record(&mut record);
-            if let Some(row) = wrong_width.take() {
-                let code = if matches!(read, Ok(false)) { diagnostics::TRUNCATED } else { diagnostics::DAMAGED_EVENT };
-                processes.count(code, &row);
-            }
-            match read {
-                Ok(false) => return,
-                Ok(true) if record.len() == width => {}
-                Ok(true) => {
-                    let line = record.position().map_or(0, csv::Position::line);
-                    wrong_width =
-                        Some(format!("{}, line {line}: the row has {} of {width} fields", self.name, record.len()));
-                    continue;
-                }
-                Err(error) => {
-                    processes.count(diagnostics::TABLE_DAMAGED, &format!("{}: {error}", self.name));
-                    return;
-                }
-            }
-            looked = looked.wrapping_add(1);
-            if looked.is_multiple_of(ROWS_BETWEEN_CHECKS) && processes.options.is_cancelled() {
-                return;
-            }
-            take(&Row { record: &record, at: &at }, processes);
-        }
-    }
-}
-
-/// Fields of a row, in the requested order.
-struct Row<'r, const N: usize> {
-    record: &'r ByteRecord,
-    at: &'r [Option<usize>; N],
-}
-
-impl<const N: usize> Row<'_, N> {
-    /// Text in the requested column with this index; empty if missing.
-    fn text(&self, column: usize) -> &str {
-        let field = self.at[column].and_then(|at| self.record.get(at)).unwrap_or_default();
-        std::str::from_utf8(field).unwrap_or_default().trim()
-    }
-
-    fn i64(&self, column: usize) -> Option<i64> {
-        self.text(column).parse().ok()
-    }
-
-    /// CPU or GPU in the requested column with this index; `None` if missing or invalid.
-    fn agent(&self, column: usize) -> Option<Agent> {
-        Agent::parse(self.text(column))
-    }
-
-    /// Sizes in x, y and z from three successive columns; `None` if one is missing.
-    fn sizes(&self, first: usize) -> Option<[i64; 3]> {
-        Some([self.i64(first)?, self.i64(first + 1)?, self.i64(first + 2)?])
-    }
 }
 
 /// Columns that tables of kernels and of counters share; their own columns follow.
@@ -404,7 +311,7 @@ impl Run {
                 stream: row.i64(own),
                 group: row.sizes(own + 1),
                 grid: row.sizes(own + 4),
-                counters: row.i64(1).and_then(|dispatch| self.counters.remove(&dispatch)),
+                counters: row.i64(1).and_then(|dispatch| self.take_counters(row.text(2), dispatch)),
                 ..self.kernel(row)
             };
             let owner = self.process_of(row.text(2), None, processes);
@@ -412,15 +319,37 @@ impl Run {
         });
     }
 
-    /// Read counter values by dispatch number; the kernel table, which is read later, takes them.
+    /// Read counter values by process and dispatch number; the kernel table, which is read later, takes them.
     fn counters(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let counters = &mut self.counters;
-        file.for_each_row(["Dispatch_Id", "Counter_Name", "Counter_Value"], processes, |row, processes| {
+        let columns = ["Dispatch_Id", "Counter_Name", "Counter_Value", "Guid", "Process_Id"];
+        file.for_each_row(columns, processes, |row, processes| {
+            let (guid, pid) = (row.text(3), row.i64(4));
             match (row.i64(0), row.text(2).parse()) {
-                (Some(dispatch), Ok(value)) => counters.entry(dispatch).or_default().add(row.text(1), value),
-                _ => processes.count(diagnostics::ODD_VALUE, row.text(2)),
+                (Some(dispatch), Ok(value)) => {
+                    let of_dispatch = counters.entry(dispatch).or_default();
+                    let own = of_dispatch.iter().position(|counted| *counted.guid == *guid && counted.pid == pid);
+                    let at = own.unwrap_or(of_dispatch.len());
+                    if own.is_none() {
+                        of_dispatch.push(CountedDispatch { guid: guid.into(), pid, values: Counters::default() });
+                    }
+                    of_dispatch[at].values.add(row.text(1), value);
+                }
+                (None, Ok(_)) => count_without_kernel(1, processes),
+                (_, Err(_)) => processes.count(diagnostics::ODD_VALUE, row.text(2)),
             }
         });
+    }
+
+    /// Take the counter values of a kernel's dispatch. Tables of kernels lack the PID: without an identifier, the values
+    /// of the only process with such a dispatch are taken, or else those of the run's process.
+    fn take_counters(&mut self, guid: &str, dispatch: i64) -> Option<Counters> {
+        let pid = self.known.or(self.pid);
+        let of_dispatch = self.counters.get_mut(&dispatch)?;
+        let is_of_guid = |counted: &CountedDispatch| *counted.guid == *guid;
+        let is_only = of_dispatch.iter().filter(|counted| is_of_guid(counted)).count() == 1;
+        let at = of_dispatch.iter().position(|counted| is_of_guid(counted) && (is_only || counted.pid == pid))?;
+        Some(of_dispatch.swap_remove(at).values)
     }
 
     /// Read the kernels of a run that only counted: one row per kernel and counter.

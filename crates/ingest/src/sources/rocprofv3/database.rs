@@ -240,10 +240,14 @@ impl<'f> ProcessTables<'f> {
             names.extend(row.i64(0).zip(row.text(1)).map(|(id, name)| (id, name.as_ref().into())));
         });
         let mut counters: FxHashMap<i64, Counters> = FxHashMap::default();
-        self.rows("rocpd_pmc_event", &["event_id", "pmc_id", "value"], processes, |row, _| {
-            let (Some(event), Some(value)) = (row.i64(0), row.f64(2)) else { return };
-            let of_event = counters.entry(event).or_default();
-            of_event.add_numbered(row.i64(1), &names, value);
+        self.rows("rocpd_pmc_event", &["event_id", "pmc_id", "value"], processes, |row, processes| {
+            match (row.i64(0), row.f64(2)) {
+                (Some(event), Some(value)) => {
+                    counters.entry(event).or_default().add_numbered(row.i64(1), &names, value);
+                }
+                (None, Some(_)) => count_without_kernel(1, processes),
+                (_, None) => {}
+            }
         });
         self.counters = counters;
     }

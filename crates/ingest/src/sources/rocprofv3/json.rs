@@ -377,8 +377,12 @@ impl Process {
         let mut counters: FxHashMap<i64, Counters> = FxHashMap::default();
         // A run that only counts lists its dispatches next to the counters, once per counter.
         let mut only_counted: Vec<&DispatchRecord> = Vec::new();
+        let mut without_dispatch = 0;
         for counted in &self.counted {
-            let Some(dispatch) = counted.dispatch_data.dispatch_info.dispatch_id.0 else { continue };
+            let Some(dispatch) = counted.dispatch_data.dispatch_info.dispatch_id.0 else {
+                without_dispatch += 1;
+                continue;
+            };
             if !counters.contains_key(&dispatch) && self.dispatches.is_empty() {
                 only_counted.push(&counted.dispatch_data);
             }
@@ -407,6 +411,6 @@ impl Process {
             };
             kernel.push(pid, processes);
         }
-        count_without_kernel(counters.len(), processes);
+        count_without_kernel(counters.len() + without_dispatch, processes);
     }
 }

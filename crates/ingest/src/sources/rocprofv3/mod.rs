@@ -5,6 +5,7 @@
 
 mod agents;
 mod csv_files;
+mod csv_table;
 mod database;
 mod events;
 mod json;

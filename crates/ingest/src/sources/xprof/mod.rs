@@ -55,7 +55,7 @@ fn find_kinds(trace: &mut Trace) {
     let kinds: Vec<_> = trace.events.ids().filter(is_plain).filter_map(|e| Some((e, kind(e)?))).collect();
     let repeated = repeated_calls(trace, &kinds);
     for (event, kind) in kinds.into_iter().filter(|(event, _)| !repeated.contains(event)) {
-        trace.events.kind[event.index()] = kind;
+        trace.events.set_kind(event, kind);
     }
 }
 
@@ -97,7 +97,7 @@ fn mark_profiler(trace: &mut Trace) {
     let marked: Vec<EventId> =
         if found.is_empty() { Vec::new() } else { events.ids().filter(|e| is_timed(e) && is_marked(e)).collect() };
     for event in marked {
-        trace.events.kind[event.index()] = EventKind::Recording;
+        trace.events.set_kind(event, EventKind::Recording);
     }
 }
 
