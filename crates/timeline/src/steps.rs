@@ -8,7 +8,7 @@
 //! end.
 
 use crate::Scope;
-use crate::imports::end_of_imports;
+use crate::imports::Imports;
 use crate::step_cycles::{Cycle, note_of_processes, numbered_steps, processes};
 use crate::window_choice::{WindowChoice, annotation_span};
 use stackline_model::format::duration;
@@ -80,13 +80,16 @@ impl StepSelection {
     /// Select everything after the module imports at the start of a recorded program.
     fn without_imports(trace: &Trace) -> Self {
         let whole = Self::everything();
-        let (Some(end), Some((start, _))) = (end_of_imports(trace), trace.span()) else { return whole };
-        if end <= start {
-            return whole;
-        }
+        let (Some(imports), Some((start, _))) = (Imports::from_trace(trace), trace.span()) else { return whole };
+        let Some(end) = imports.end_since(start) else { return whole };
+        let (excluded, covered) = (end.saturating_sub(start), imports.ns_until(end));
+        let during = match excluded.saturating_sub(covered) {
+            0 => String::new(),
+            rest => format!(" for {} and starts up outside of imports for {}", duration(covered), duration(rest)),
+        };
+        let excluded = duration(excluded);
         let note = format!(
-            "the analyzed time window excludes the first {}, in which the program imports modules",
-            duration(end - start)
+            "the analyzed time window excludes the first {excluded}, in which the program imports modules{during}"
         );
         Self { choice: WindowChoice::From(end), notes: vec![note], ..whole }
     }
@@ -336,7 +339,7 @@ fn recurs(length: i64, others: &[i64]) -> bool {
 pub struct StartUp {
     /// Time from the trace's first event to the first step.
     pub before_ns: i64,
-    /// Part of this time until the end of the last import before the program's own first operator; `None` if no imports
+    /// Part of this time that imports of modules take before the program's own first operator; `None` if no imports
     /// were recorded.
     pub imports_ns: Option<i64>,
 }
@@ -356,7 +359,7 @@ impl StartUp {
         if before_ns < upper_median(&lengths)? / 2 || before_ns <= 0 {
             return None;
         }
-        let imports_ns = end_of_imports(trace).map(|end| end.min(first).saturating_sub(start));
+        let imports_ns = Imports::from_trace(trace).map(|imports| imports.ns_until(first)).filter(|&ns| ns > 0);
         Some(Self { before_ns, imports_ns })
     }
 }
@@ -364,10 +367,10 @@ impl StartUp {
 impl std::fmt::Display for StartUp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let before = duration(self.before_ns);
-        match self.imports_ns.map(duration) {
-            Some(imports) => write!(f, "{before} before the first step, of which the first {imports} import modules"),
-            None => write!(f, "{before} before the first step"),
-        }
+        write!(f, "{before} before the first step")?;
+        let Some(imports) = self.imports_ns else { return Ok(()) };
+        let rest = self.before_ns.saturating_sub(imports).max(0);
+        write!(f, ", of which {} import modules and {} are outside of imports", duration(imports), duration(rest))
     }
 }
 
