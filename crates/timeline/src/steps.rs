@@ -393,6 +393,15 @@ pub fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
     all.checked_div(steps.len() as i64)
 }
 
+/// Explain the two lengths of a step in one line, under the names that a table gives them.
+#[must_use]
+pub fn explain_lengths(time: &str, with_gpu: &str) -> String {
+    format!(
+        "{time}: the step's span on the CPU. {with_gpu}: from the end of the previous step's GPU work to the end of the \
+         step's own GPU work."
+    )
+}
+
 /// Start and end of each of [`Trace::steps`] with its GPU work, in ns: from the end of earlier work to the end of its
 /// own.
 pub fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
