@@ -265,16 +265,18 @@ impl<'a> DefaultSteps<'a> {
 /// Warm-up steps of all processes.
 #[derive(Default)]
 struct WarmUps {
-    /// By step number: ratio to the median of the later steps, and process of the step.
-    found: BTreeMap<i64, (f64, Key)>,
+    /// By step number: for each process with such a step, ratio to the median of the later steps, and the process.
+    found: BTreeMap<i64, Vec<(f64, Key)>>,
 }
 
 impl WarmUps {
     /// Find the warm-up steps of each process.
     fn new(of_processes: &BTreeMap<Key, Lengths>) -> Self {
-        let mut found = BTreeMap::new();
+        let mut found: BTreeMap<i64, Vec<(f64, Key)>> = BTreeMap::new();
         for (&process, steps) in of_processes {
-            found.extend(warm_ups(steps).into_iter().map(|(number, times)| (number, (times, process))));
+            for (number, times) in warm_ups(steps) {
+                found.entry(number).or_default().push((times, process));
+            }
         }
         Self { found }
     }
@@ -294,9 +296,9 @@ impl WarmUps {
     /// Notes on the warm-up steps, one for each: excluded, or included despite its length.
     fn notes(&self, trace: &Trace, range: (i64, i64), several: bool) -> Vec<String> {
         let left_out = self.numbers_outside(range);
-        let note = |(number, &(times, process)): (&i64, &(f64, Key))| {
+        let note = |number: i64, times: f64, process: Key| {
             let of = if several { format!(" of process {}", trace.key_text(process)) } else { String::new() };
-            match left_out.contains(number) {
+            match left_out.contains(&number) {
                 true => format!(
                     "step {number}{of} took {times:.1} times as long as the median of the later steps and is excluded \
                      as warm-up; use --steps to include it"
@@ -307,7 +309,11 @@ impl WarmUps {
                 ),
             }
         };
-        self.found.iter().map(note).collect()
+        let mut notes = Vec::new();
+        for (&number, of_processes) in &self.found {
+            notes.extend(of_processes.iter().map(|&(times, process)| note(number, times, process)));
+        }
+        notes
     }
 }
 
