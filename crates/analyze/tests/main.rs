@@ -61,6 +61,7 @@ mod gpu_traces;
 mod hta_exact;
 mod hta_support;
 mod hta_tables;
+mod imports;
 mod inferred_steps;
 mod logical_parents;
 mod step_windows;

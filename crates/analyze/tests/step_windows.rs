@@ -366,3 +366,17 @@ fn uncovered_group_edits_replay_their_gain() {
         assert_eq!((predicted.ns / 4, predicted.low_ns / 4), (gain.ns, gain.low_ns), "{group:?}");
     }
 }
+
+#[test]
+fn warm_up_steps_of_several_processes_have_a_note_each() {
+    let steps = |pid: i64, first: i64| {
+        let others = (0..3).map(move |at| step(pid, at + 1, first + 100 * at, 100));
+        std::iter::once(step(pid, 0, 0, first)).chain(others)
+    };
+    let trace = trace(steps(100, 600).chain(steps(200, 900)));
+    let StepSelection { notes, warm_ups, .. } = StepSelection::select(&trace, &Scope::default());
+    assert_eq!(warm_ups, [0]);
+    for expected in ["step 0 of process 100 took 6.0 times", "step 0 of process 200 took 9.0 times"] {
+        assert_eq!(notes.iter().filter(|note| note.starts_with(expected)).count(), 1, "{notes:?}");
+    }
+}

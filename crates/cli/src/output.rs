@@ -8,7 +8,7 @@ use stackline_model::{MemoryTrace, Table, TraceSet};
 use stackline_present::json::{Extra, schema_version};
 use stackline_present::terminal::{self, Style};
 use stackline_present::{csv, json, read_report_text, truncation_warnings};
-use stackline_query::FailedCheck;
+use stackline_query::{CHECKS_OF_COLLECTIVES, CHECKS_OF_PATHS, FailedCheck};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -61,9 +61,12 @@ impl Answer<'_> {
     fn write_text(&self, common: &Common) -> Result<()> {
         let style = style(common);
         let mut text = truncation_warnings(&self.session.set) + &shifted_clocks(&self.session.set);
-        if matches!(self.command, "report" | "findings") {
-            text.push_str(&failed_checks(self.session));
-        }
+        text.push_str(&match self.command {
+            "report" | "findings" => failed_checks(self.session),
+            "critical-path" | "what-if" => named(FailedCheck::run(&self.session.set.traces, CHECKS_OF_PATHS)),
+            "collectives" => named(FailedCheck::run(&self.session.set.traces, CHECKS_OF_COLLECTIVES)),
+            _ => String::new(),
+        });
         text.push_str(&self.head);
         // Programs that read a pipe look for whole lines; findings are paragraphs everywhere.
         if self.command == "findings" || common.output.is_none() && io::stdout().is_terminal() {
@@ -104,11 +107,16 @@ pub(crate) fn checks_that_failed(session: &Session<'_>) -> Vec<FailedCheck> {
 
 /// Line with the failed consistency checks and their consequences; empty if all passed.
 pub(crate) fn failed_checks(session: &Session<'_>) -> String {
+    named(checks_that_failed(session))
+}
+
+/// Line that names failed checks with their consequences; empty without any.
+fn named(failed: Vec<FailedCheck>) -> String {
     let one = |FailedCheck { check, count, consequence }: FailedCheck| match consequence {
         "" => format!("{check} {count}"),
         consequence => format!("{check} {count} ({consequence})"),
     };
-    let failed: Vec<String> = checks_that_failed(session).into_iter().map(one).collect();
+    let failed: Vec<String> = failed.into_iter().map(one).collect();
     if failed.is_empty() {
         return String::new();
     }

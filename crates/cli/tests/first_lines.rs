@@ -258,3 +258,24 @@ fn report_and_steps_have_the_same_spread_of_steps() {
     let listed = stdout(&["steps", &file]);
     assert!(listed.contains("warm-up") && listed.contains("Column left_out: reason"), "{listed}");
 }
+
+#[test]
+fn report_explains_the_two_lengths_of_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let step = |at: i64| {
+        let (start, id) = (1000 * at, at + 1);
+        format!(
+            "1/1 user_annotation ProfilerStep#{at} {start}+900\n1/1 cuda_runtime cudaLaunchKernel {}+5 correlation={id}\n\
+             gpu0/7 kernel gemm {}+900 correlation={id}\n",
+            start + 10,
+            start + 200
+        )
+    };
+    let file = write(folder.path(), "t.json", mini::trace(&(0..4).map(step).collect::<String>()));
+    let line = "time: the step's span on the CPU. with_gpu: from the end of the previous step's GPU work to the end of \
+                the step's own GPU work.";
+    let report = stdout(&["report", &file]).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(report.matches(line).count(), 1, "{report}");
+    let steps = stdout(&["steps", &file]).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(steps.contains("Column time_us: the step's span on the CPU. Column with_gpu_us: from the end"), "{steps}");
+}

@@ -146,3 +146,52 @@ fn missing_kernels_are_reported_and_not_judged() {
         assert!(shown.contains(line), "{shown}");
     }
 }
+
+#[test]
+fn failed_checks_of_waits_and_collectives_are_named_with_the_results_they_affect() {
+    let folder = tempfile::tempdir().unwrap();
+    let waiting = |record: i64| {
+        let mut trace = MiniTrace::new("file -");
+        trace.add_at(
+            1_000_000,
+            &format!(
+                "100/100  cpu_op        aten::mm             -70+100
+                 100/100  cuda_runtime  cudaLaunchKernel     -60+5        correlation=7
+                 gpu0/20  kernel        producer             -50+40       correlation=7
+                 100/100  cuda_runtime  cudaEventRecord      {record}+3   correlation=9
+                 100/100  cuda_runtime  cudaStreamWaitEvent  0+3          correlation=1
+                 100/100  cuda_runtime  cudaLaunchKernel     5+5          correlation=8
+                 gpu0/7   kernel        consumer             15+5         correlation=8
+                 gpu0/7   cuda_sync     \"Stream Wait Event\"  1+0          correlation=1 wait_on_cuda_event_record_corr_id=9"
+            ),
+        );
+        let path = folder.path().join(format!("{record}.json"));
+        std::fs::write(&path, trace.json()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (sound, broken) = (waiting(-45), waiting(20));
+    let line = "Failed checks: wait_on_future_record 1 (the critical path ignores waits for CUDA events that were \
+                recorded later). List the affected events with `stackline check`.";
+    for command in [&["report"][..], &["findings"], &["critical-path"], &["what-if", "--scale", "kernel:*", "0.5"]] {
+        // Findings are wrapped.
+        let shown = |file: &str| {
+            let text = stdout(&[&command[..1], &[file], &command[1..]].concat());
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert!(shown(&broken).contains(line), "{command:?}: {}", shown(&broken));
+        assert!(!shown(&sound).contains("Failed checks"), "{command:?}: {}", shown(&sound));
+    }
+    let mut trace = MiniTrace::new("file -");
+    trace.add(
+        "100/100  cpu_op        nccl:all_reduce      0+20
+         100/100  cuda_runtime  cudaLaunchKernel     5+5      correlation=1
+         gpu0/7   kernel        ncclDevKernel_AllReduce_Sum_f32_RING_LL()  30+100  correlation=1
+         100/100  cpu_op        aten::mm             200+10",
+    );
+    let file = folder.path().join("collective.json");
+    std::fs::write(&file, trace.json()).unwrap();
+    for command in ["report", "findings", "collectives"] {
+        let shown = stdout(&[command, file.to_str().unwrap()]);
+        assert!(shown.contains("Failed checks: collective_fields 1 (sizes and bandwidths"), "{command}: {shown}");
+    }
+}

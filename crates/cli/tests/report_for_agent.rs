@@ -251,3 +251,36 @@ fn inferred_steps_are_distinguished_from_marked_ones() {
     let whole = stdout(&["report", &file, "--for-agent", "--whole"]);
     assert!(whole.contains("\nSteps: none are marked, so numbers cover the whole trace.\n"), "{whole}");
 }
+
+#[test]
+fn clock_shifts_and_the_number_of_unlisted_problems_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    // Spans that cross, an overlap on a stream, a call and kernels without a partner.
+    let mut trace = MiniTrace::new(
+        "file -
+        100/100 cpu_op aten::mm 100000+5000
+        8/1 cpu_op enter 100000+10
+        8/1 cpu_op opened 100008+92
+        100/100 cuda_runtime cudaLaunchKernel 104000+5 correlation=901
+        gpu0/11 kernel a 3000+40
+        gpu0/11 kernel b 3010+50",
+    );
+    for at in 0..20_i64 {
+        let (call, id) = (100_000 + 100 * at, at + 1);
+        // 100 ms before the launch.
+        trace.add(&format!("100/100 cuda_runtime cudaLaunchKernel {call}+5 correlation={id}"));
+        trace.add(&format!("gpu0/7 kernel k {}+20 correlation={id}", call + 10 - 100_000));
+    }
+    let file = write(folder.path(), "t.json", trace.json());
+    let report: Value = serde_json::from_str(&stdout(&["report", &file, "--format", "json"])).unwrap();
+    let problems = report["read_report"][0]["problems"].as_array().unwrap();
+    assert!(problems.len() > 4, "{problems:?}");
+    let shift = problems.iter().find(|problem| problem["code"] == "device_clock_shifted").unwrap();
+    let shown = stdout(&["report", &file, "--for-agent"]);
+    let amount = shift["example"].as_str().unwrap();
+    let line = format!("\nProblem when reading the trace: device_clock_shifted, count 1 ({amount})\n");
+    assert!(shown.contains(&line), "{line}: {shown}");
+    let more = format!("\nNot listed: {} more kinds of problems when reading the trace\n", problems.len() - 4);
+    assert!(shown.contains(&more), "{more}: {shown}");
+    assert!(shown.len() <= 4096, "{shown}");
+}

@@ -1,7 +1,7 @@
 //! Failed checks of traces with their consequences for a report and findings.
 
 use serde::Serialize;
-use stackline_analyze::checks;
+use stackline_analyze::checks::{self, Check};
 use stackline_model::{ReadReport, Trace};
 use std::collections::BTreeMap;
 
@@ -9,6 +9,14 @@ use std::collections::BTreeMap;
 const WITHOUT_GPU: (&str, &str) = ("no_device_record", "launch_without_record");
 /// Code and check in traces with launch calls in which most GPU operations have none.
 const WITHOUT_LAUNCH: (&str, &str) = ("no_launch", "record_without_launch");
+/// Check of which few breaches are usual: waits at the start of a trace are for CUDA events recorded before it. It is
+/// named if it fails for one in this number of waits.
+const WITH_USUAL_BREACHES: (&str, usize) = ("wait_without_record", 50);
+
+/// Checks without a code in the read report on which critical paths depend.
+pub const CHECKS_OF_PATHS: &[&str] = &["wait_on_future_record", "wait_without_record"];
+/// Checks without a code in the read report on which tables of collectives depend.
+pub const CHECKS_OF_COLLECTIVES: &[&str] = &["collective_fields"];
 
 /// A check that failed, as `stackline check` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -23,10 +31,29 @@ pub struct FailedCheck {
 }
 
 impl FailedCheck {
-    /// Failed checks of the read reports of traces, by name, with counts and consequences.
+    /// Failed checks of traces, by name, with counts and consequences: those of the read reports, and those that need a
+    /// run.
     #[must_use]
     pub fn all(traces: &[Trace], gpu_operations: u64) -> Vec<Self> {
-        Self::of_reports(|| traces.iter().map(|trace| &trace.report), gpu_operations)
+        let mut failed = Self::of_reports(|| traces.iter().map(|trace| &trace.report), gpu_operations);
+        failed.extend([CHECKS_OF_PATHS, CHECKS_OF_COLLECTIVES].into_iter().flat_map(|names| Self::run(traces, names)));
+        failed.sort_by_key(|failed| failed.check);
+        failed
+    }
+
+    /// Run the named checks on traces; those that failed, with counts and consequences.
+    #[must_use]
+    pub fn run(traces: &[Trace], names: &[&str]) -> Vec<Self> {
+        let failed = |check: &Check| {
+            let outcomes = traces.iter().map(check.run);
+            let (breaches, checked) =
+                outcomes.fold((0, 0), |(breaches, all), one| (breaches + one.breaches.len(), all + one.checked));
+            let (name, one_in) = WITH_USUAL_BREACHES;
+            let is_usual = check.name == name && breaches * one_in < checked;
+            let count = breaches as u64;
+            (breaches > 0 && !is_usual).then(|| Self { check: check.name, count, consequence: consequence(check.name) })
+        };
+        checks::ALL.iter().filter(|check| names.contains(&check.name)).filter_map(failed).collect()
     }
 
     /// Failed checks of read reports, by name, with counts and consequences.
@@ -63,6 +90,18 @@ mod tests {
             assert!(diagnostics::ALL.iter().any(|known| known.code == code), "no source emits {code}");
             assert!(checks::ALL.iter().any(|known| known.name == check), "no check {check}");
         }
+    }
+
+    #[test]
+    fn every_check_is_named_by_a_code_or_a_run() {
+        let by_code = |check: &&Check| !check.read_codes.is_empty() || check.name == WITHOUT_LAUNCH.1;
+        let by_run =
+            |check: &&Check| CHECKS_OF_PATHS.contains(&check.name) || CHECKS_OF_COLLECTIVES.contains(&check.name);
+        let unnamed: Vec<&str> =
+            checks::ALL.iter().filter(|check| !by_code(check) && !by_run(check)).map(|check| check.name).collect();
+        // The shift of a clock has a line of its own.
+        assert_eq!(unnamed, ["device_clock"]);
+        assert!(checks::ALL.iter().any(|check| check.name == WITH_USUAL_BREACHES.0));
     }
 
     #[test]

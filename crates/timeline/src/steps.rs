@@ -8,7 +8,7 @@
 //! end.
 
 use crate::Scope;
-use crate::imports::end_of_imports;
+use crate::imports::Imports;
 use crate::step_cycles::{Cycle, note_of_processes, numbered_steps, processes};
 use crate::window_choice::{WindowChoice, annotation_span};
 use stackline_model::format::duration;
@@ -80,13 +80,16 @@ impl StepSelection {
     /// Select everything after the module imports at the start of a recorded program.
     fn without_imports(trace: &Trace) -> Self {
         let whole = Self::everything();
-        let (Some(end), Some((start, _))) = (end_of_imports(trace), trace.span()) else { return whole };
-        if end <= start {
-            return whole;
-        }
+        let (Some(imports), Some((start, _))) = (Imports::from_trace(trace), trace.span()) else { return whole };
+        let Some(end) = imports.end_since(start) else { return whole };
+        let (excluded, covered) = (end.saturating_sub(start), imports.ns_until(end));
+        let during = match excluded.saturating_sub(covered) {
+            0 => String::new(),
+            rest => format!(" for {} and starts up outside of imports for {}", duration(covered), duration(rest)),
+        };
+        let excluded = duration(excluded);
         let note = format!(
-            "the analyzed time window excludes the first {}, in which the program imports modules",
-            duration(end - start)
+            "the analyzed time window excludes the first {excluded}, in which the program imports modules{during}"
         );
         Self { choice: WindowChoice::From(end), notes: vec![note], ..whole }
     }
@@ -262,16 +265,18 @@ impl<'a> DefaultSteps<'a> {
 /// Warm-up steps of all processes.
 #[derive(Default)]
 struct WarmUps {
-    /// By step number: ratio to the median of the later steps, and process of the step.
-    found: BTreeMap<i64, (f64, Key)>,
+    /// By step number: for each process with such a step, ratio to the median of the later steps, and the process.
+    found: BTreeMap<i64, Vec<(f64, Key)>>,
 }
 
 impl WarmUps {
     /// Find the warm-up steps of each process.
     fn new(of_processes: &BTreeMap<Key, Lengths>) -> Self {
-        let mut found = BTreeMap::new();
+        let mut found: BTreeMap<i64, Vec<(f64, Key)>> = BTreeMap::new();
         for (&process, steps) in of_processes {
-            found.extend(warm_ups(steps).into_iter().map(|(number, times)| (number, (times, process))));
+            for (number, times) in warm_ups(steps) {
+                found.entry(number).or_default().push((times, process));
+            }
         }
         Self { found }
     }
@@ -291,9 +296,9 @@ impl WarmUps {
     /// Notes on the warm-up steps, one for each: excluded, or included despite its length.
     fn notes(&self, trace: &Trace, range: (i64, i64), several: bool) -> Vec<String> {
         let left_out = self.numbers_outside(range);
-        let note = |(number, &(times, process)): (&i64, &(f64, Key))| {
+        let note = |number: i64, times: f64, process: Key| {
             let of = if several { format!(" of process {}", trace.key_text(process)) } else { String::new() };
-            match left_out.contains(number) {
+            match left_out.contains(&number) {
                 true => format!(
                     "step {number}{of} took {times:.1} times as long as the median of the later steps and is excluded \
                      as warm-up; use --steps to include it"
@@ -304,7 +309,11 @@ impl WarmUps {
                 ),
             }
         };
-        self.found.iter().map(note).collect()
+        let mut notes = Vec::new();
+        for (&number, of_processes) in &self.found {
+            notes.extend(of_processes.iter().map(|&(times, process)| note(number, times, process)));
+        }
+        notes
     }
 }
 
@@ -336,7 +345,7 @@ fn recurs(length: i64, others: &[i64]) -> bool {
 pub struct StartUp {
     /// Time from the trace's first event to the first step.
     pub before_ns: i64,
-    /// Part of this time until the end of the last import before the program's own first operator; `None` if no imports
+    /// Part of this time that imports of modules take before the program's own first operator; `None` if no imports
     /// were recorded.
     pub imports_ns: Option<i64>,
 }
@@ -356,7 +365,7 @@ impl StartUp {
         if before_ns < upper_median(&lengths)? / 2 || before_ns <= 0 {
             return None;
         }
-        let imports_ns = end_of_imports(trace).map(|end| end.min(first).saturating_sub(start));
+        let imports_ns = Imports::from_trace(trace).map(|imports| imports.ns_until(first)).filter(|&ns| ns > 0);
         Some(Self { before_ns, imports_ns })
     }
 }
@@ -364,10 +373,10 @@ impl StartUp {
 impl std::fmt::Display for StartUp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let before = duration(self.before_ns);
-        match self.imports_ns.map(duration) {
-            Some(imports) => write!(f, "{before} before the first step, of which the first {imports} import modules"),
-            None => write!(f, "{before} before the first step"),
-        }
+        write!(f, "{before} before the first step")?;
+        let Some(imports) = self.imports_ns else { return Ok(()) };
+        let rest = self.before_ns.saturating_sub(imports).max(0);
+        write!(f, ", of which {} import modules and {} are outside of imports", duration(imports), duration(rest))
     }
 }
 
@@ -388,6 +397,15 @@ pub fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
     let lengths = steps.iter().map(|step| span(step)).map(|(from, to)| to.saturating_sub(from));
     let all = lengths.fold(0i64, i64::saturating_add);
     all.checked_div(steps.len() as i64)
+}
+
+/// Explain the two lengths of a step in one line, under the names that a table gives them.
+#[must_use]
+pub fn explain_lengths(time: &str, with_gpu: &str) -> String {
+    format!(
+        "{time}: the step's span on the CPU. {with_gpu}: from the end of the previous step's GPU work to the end of the \
+         step's own GPU work."
+    )
 }
 
 /// Start and end of each of [`Trace::steps`] with its GPU work, in ns: from the end of earlier work to the end of its

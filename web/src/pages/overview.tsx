@@ -127,7 +127,7 @@ function Outside({ of: { start_up, after_steps } }: { of: CriticalPath }) {
   return (
     <>
       {start_up && (
-        <p class="quiet">{imports === null ? `Start-up: ${duration(start_up.before_ns)} before the first step.` : `Start-up: ${duration(start_up.before_ns)} before the first step, including ${duration(imports)} of module imports.`}</p>
+        <p class="quiet">{imports === null ? `Start-up: ${duration(start_up.before_ns)} before the first step.` : `Start-up: ${duration(start_up.before_ns)} before the first step, including ${duration(imports)} of module imports and ${duration(Math.max(0, start_up.before_ns - imports))} outside of imports.`}</p>
       )}
       {after_steps && <p class="quiet">{after_steps.mostly === null ? `After the last step: ${duration(after_steps.after_ns)}.` : `After the last step: ${duration(after_steps.after_ns)}, mostly in ${after_steps.mostly}.`}</p>}
     </>

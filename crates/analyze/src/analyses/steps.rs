@@ -8,7 +8,7 @@ use stackline_timeline::intervals::{total, union};
 use stackline_timeline::stats;
 use stackline_timeline::stats::percent;
 use stackline_timeline::step_cycles::{Cycle, processes};
-use stackline_timeline::steps::{StepSelection, between, has_unrecorded_steps, with_gpu_work};
+use stackline_timeline::steps::{StepSelection, between, explain_lengths, has_unrecorded_steps, with_gpu_work};
 use stackline_timeline::{DefaultWindow, Scope};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -271,12 +271,11 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
     if selected.is_empty() {
         return table.note(no_steps(trace));
     }
-    table.note(
-        "Column time_us: the step's span on the CPU. Column with_gpu_us: from the end of the previous step's GPU work \
-         to the end of the step's own GPU work. Column gpu_busy_us: time in the span in which any GPU runs an \
-         operation. Column launched_gpu_us: summed durations of the operations that the step launched, which may run \
-         after its end.",
-    )
+    let lengths = explain_lengths("Column time_us", "Column with_gpu_us");
+    table.note(format!(
+        "{lengths} Column gpu_busy_us: time in the span in which any GPU runs an operation. Column launched_gpu_us: \
+         summed durations of the operations that the step launched, which may run after its end."
+    ))
 }
 
 /// Note that explains why the table of steps is empty.

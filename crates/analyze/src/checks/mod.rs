@@ -27,7 +27,7 @@ pub struct Check {
     /// Effect of a violation on results.
     pub consequence: &'static str,
     /// Codes of the read report that report the same breach, so that the check is known to fail without a run. Codes that count only in
-    /// some traces are in the query of failed checks.
+    /// some traces, and checks that are run for the first lines of reports, are in the query of failed checks.
     pub read_codes: &'static [&'static str],
     /// Check a whole trace.
     pub run: fn(&Trace) -> Outcome,

@@ -11,6 +11,11 @@ pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     consequence: "the work that a stream waited for is unknown, so the critical path cannot continue to that work",
     read_codes: &[],
     run: |trace| {
+        let (recorded, waits) = (trace.attr(RECORD_ID), stream_waits(trace));
+        // Some profilers omit this field for all waits, so it is not recorded.
+        if waits.iter().all(|&wait| recorded.i64(wait).is_none()) {
+            return Outcome::default();
+        }
         let calls = calls_by_correlation(trace);
         let breach = |id: Option<i64>| match id.filter(|&id| id > 0) {
             None => Some("the record of the wait does not name the cudaEventRecord call of its CUDA event".to_owned()),
@@ -19,12 +24,6 @@ pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
             }
             Some(_) => None,
         };
-        let recorded = trace.attr(RECORD_ID);
-        let waits = stream_waits(trace);
-        // Some profilers omit this field for all waits, so it is not recorded.
-        if waits.iter().all(|&wait| recorded.i64(wait).is_none()) {
-            return Outcome::default();
-        }
         Outcome {
             checked: waits.len(),
             breaches: waits.into_iter().filter_map(|wait| Some((wait, breach(recorded.i64(wait))?))).collect(),
@@ -39,11 +38,15 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
     consequence: "the critical path ignores waits for CUDA events that were recorded later",
     read_codes: &[],
     run: |trace| {
+        let waits = stream_waits(trace);
+        if waits.is_empty() {
+            return Outcome::default();
+        }
         let calls = calls_by_correlation(trace);
         let (recorded, own) = (trace.attr(RECORD_ID), trace.attr("correlation"));
         let start = |event: EventId| trace.events.start[event.index()];
         let mut outcome = Outcome::default();
-        for wait in stream_waits(trace) {
+        for wait in waits {
             let Some(record) = recorded.i64(wait).and_then(|id| calls.get(&id)) else { continue };
             outcome.checked += 1;
             let begun = own.i64(wait).and_then(|id| calls.get(&id)).map_or(start(wait), |call| start(*call));

@@ -16,6 +16,7 @@ use stackline_present::{TraceInfo, human};
 use stackline_query::{Content, OfTrace, PathOptions};
 use stackline_serve::{ReportOptions, WrittenReport};
 use stackline_timeline::Scope;
+use stackline_timeline::steps::explain_lengths;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -345,13 +346,7 @@ fn fit_to_screen(tables: &[Table]) -> Vec<Table> {
     let (coverage, short) = find("coverage").and_then(coverage_notes).unzip();
     let mut out = Vec::new();
     if let Some(spread) = find("steps_spread") {
-        let columns =
-            ["rank", "process", "measure", "steps", "mean_us", "median_us", "min_us", "max_us", "spread_percent"];
-        // Of several ranks or processes only the steps' times.
-        let is_one = ["rank", "process"].iter().all(|column_name| spread.column(column_name).is_none());
-        let times = |r: &usize| is_one || text(spread, "measure", *r) == Some("time");
-        let times: Vec<usize> = (0..spread.rows()).filter(times).collect();
-        out.push(select(&rows(spread, &times), &columns));
+        out.push(spread_of_steps(spread));
     }
     if let Some(time) = find("gpu_time") {
         out.push(with_note(devices(time), coverage.as_deref()));
@@ -385,6 +380,18 @@ fn fit_to_screen(tables: &[Table]) -> Vec<Table> {
         out.push(select(&top(collectives, "sum_us", 5), &columns[from..]));
     }
     out
+}
+
+/// Select the main columns of the spread between steps. If both lengths of a step are shown, a note explains them.
+fn spread_of_steps(spread: &Table) -> Table {
+    let columns = ["rank", "process", "measure", "steps", "mean_us", "median_us", "min_us", "max_us", "spread_percent"];
+    // Of several ranks or processes only the steps' times.
+    let is_one = ["rank", "process"].iter().all(|column_name| spread.column(column_name).is_none());
+    let times = |r: &usize| is_one || text(spread, "measure", *r) == Some("time");
+    let times: Vec<usize> = (0..spread.rows()).filter(times).collect();
+    let shown = select(&rows(spread, &times), &columns);
+    let has_both = (0..shown.rows()).any(|row| text(&shown, "measure", row) == Some("with_gpu"));
+    if has_both { shown.note(explain_lengths("time", "with_gpu")) } else { shown }
 }
 
 /// Replace the notes of a table by the given note; without one, remove the notes.

@@ -9,6 +9,7 @@ pub(crate) mod garbled;
 pub(crate) mod host;
 pub(crate) mod in_flight;
 mod launches;
+mod long_operations;
 mod nesting;
 pub(crate) mod optimizer_cycles;
 pub(crate) mod optimizer_steps;

@@ -2,6 +2,7 @@
 //! window.
 
 use super::launches;
+use super::long_operations::{self, LongOperations};
 use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
@@ -14,8 +15,9 @@ const AFTER_NS: i64 = 1_000_000_000;
 
 /// Number of complete later operations of its stream after which an operation counts as too long. A stream runs one
 /// operation after another, and in no trace of the corpus an operation outlasts more than two.
-const COVERED: usize = 16;
-/// Limit on such operations of a stream, or one in a hundred. Streams with more run operations concurrently.
+pub(super) const COVERED: usize = 16;
+/// Limit on such operations of a stream, or one in a hundred. Streams with more may run operations concurrently, so
+/// other evidence decides.
 const COVERING: usize = 4;
 /// Limit on the operations that are compared with a longer one. If all of a stream are damaged, each would be compared
 /// with all.
@@ -54,19 +56,27 @@ pub(super) fn mark_covering(trace: &mut Trace, places: &ByteOffsets) {
     marked.report(diagnostics::IMPLAUSIBLE_LENGTH, places, &mut trace.report);
 }
 
-/// GPU operations that outlast many later ones of their stream, except on streams with many such operations.
+/// GPU operations that outlast many later ones of their stream. On streams with many such operations, only those that
+/// other evidence contradicts.
 fn covering(trace: &Trace) -> Vec<EventId> {
     let correlation = launches::correlation(trace);
     let is_work = |e: &EventId| trace.kind(*e).is_gpu_work() && trace.events.is_timed(*e);
-    let mut found = Vec::new();
+    let (mut found, mut uncertain) = (Vec::new(), Vec::new());
     for track in trace.tracks.ids().filter(|track| trace.tracks.get(*track).kind == TrackKind::Stream) {
         let work: Vec<EventId> = trace.track_events(track).iter().copied().filter(is_work).collect();
         let is_covering = |at: &usize| covers(trace, &correlation, &work[*at..]);
-        let most = COVERING.max(work.len() / 100);
-        let of_track: Vec<EventId> = (0..work.len()).filter(is_covering).take(most + 1).map(|at| work[at]).collect();
-        if of_track.len() <= most {
-            found.extend(of_track);
+        let (covering, others): (Vec<usize>, Vec<usize>) = (0..work.len()).partition(is_covering);
+        let events = |rows: Vec<usize>| rows.into_iter().map(|at| work[at]).collect::<Vec<EventId>>();
+        let are_few = covering.len() <= COVERING.max(work.len() / 100);
+        let stream = LongOperations { covering: events(covering), others: events(others) };
+        match are_few {
+            true => found.extend(stream.covering),
+            false => uncertain.push(stream),
         }
+    }
+    if !uncertain.is_empty() {
+        let contradicted = long_operations::contradicted(trace, &uncertain, &found);
+        found.extend(contradicted);
     }
     found
 }
@@ -87,7 +97,7 @@ fn covers(trace: &Trace, correlation: &impl Fn(EventId) -> i64, work: &[EventId]
 }
 
 /// Time range of the events of CPU threads, in ns; `None` without such events.
-fn host_span(trace: &Trace) -> Option<(i64, i64)> {
+pub(super) fn host_span(trace: &Trace) -> Option<(i64, i64)> {
     let on_host = |e: &EventId| {
         let kind = trace.kind(*e);
         (kind.is_api_call() || matches!(kind, EventKind::Operator | EventKind::PythonFunction | EventKind::Annotation))

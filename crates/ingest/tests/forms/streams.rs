@@ -115,7 +115,55 @@ fn operations_that_cover_many_later_ones_are_excluded() {
     assert_eq!(covering(4, 16, false), ["implausible_length*4"]);
     // Kernels of one graph, and tracks that are not streams.
     assert_eq!(covering(1, 40, true), ["stream_overlap*40"]);
-    assert_eq!(covering(5, 16, false), ["stream_overlap*20"]);
+    // More of them count if they end long after all other events.
+    assert_eq!(covering(5, 16, false), ["implausible_length*5"]);
+}
+
+/// A kernel with the correlation ID `id`.
+fn numbered(name: &str, ts: usize, dur: usize, id: usize) -> String {
+    format!("0/7 kernel {name} {ts}+{dur} correlation={id} stream=7 device=0")
+}
+
+/// Codes of a stream within one second of an operator.
+fn codes_in_second(records: Vec<String>) -> Vec<String> {
+    let records: Vec<String> = std::iter::once(host("op", 0.0, 1e6)).chain(records).collect();
+    codes(&read(&on(A100, &records))).into_iter().filter(|code| !code.starts_with("no_launch")).collect()
+}
+
+#[test]
+fn wrong_lengths_are_excluded_whatever_their_share() {
+    // One in three of the kernels of a stream that otherwise runs in order.
+    let wrong = |i: usize| i < 60 && i.is_multiple_of(2);
+    let records = (0..90).map(|i| {
+        let dur = if wrong(i) { 50_000 + i } else { 8 };
+        numbered(["a", "b", "c"][i % 3], 10 + 10 * i, dur, i + 1)
+    });
+    assert_eq!(codes_in_second(records.collect()), ["implausible_length*30"]);
+}
+
+#[test]
+fn lengths_beyond_the_return_of_a_wait_are_excluded() {
+    let launch = |i: usize| {
+        let call = format!("1/1 cuda_runtime cudaLaunchKernel {}+2 correlation={}", 10 + 10 * i, i + 1);
+        [call, numbered(&format!("k{i}"), 14 + 10 * i, if i < 5 { 5000 } else { 6 }, i + 1)]
+    };
+    let with_wait = |returned: usize| {
+        let wait = format!("1/1 cuda_runtime cudaDeviceSynchronize 310+{} correlation=99", returned - 310);
+        let found = codes_in_second((0..30).flat_map(launch).chain([wait]).collect());
+        found.into_iter().filter(|code| code.starts_with("implausible")).collect::<Vec<_>>()
+    };
+    assert_eq!(with_wait(400), ["implausible_length*5"]);
+    assert!(with_wait(6000).is_empty());
+}
+
+#[test]
+fn long_operations_of_concurrent_streams_are_kept() {
+    // Two sequences of operations, one of them with long operations only.
+    let short = (0..300).map(|i| numbered(["a", "b"][i % 2], 10 + 10 * i, 8, i + 1));
+    let long = (0..10).map(|i| numbered("all_reduce", 12 + 300 * i, 250, 1000 + i));
+    let found = codes_in_second(short.chain(long).collect());
+    assert!(found.iter().all(|code| code.starts_with("stream_overlap")), "{found:?}");
+    assert!(!found.is_empty());
 }
 
 #[test]

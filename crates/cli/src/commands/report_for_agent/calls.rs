@@ -1,6 +1,6 @@
 //! Report for AI agents (`report --for-agent`) on recordings of call trees.
 
-use super::{FINDINGS, KERNELS, LENGTHS, NAME, cut, findings_of, short};
+use super::{KERNELS, LENGTHS, NAME, cut, findings_of, problems, short};
 use crate::args::{Common, SourceArgs, options_for};
 use crate::commands::process_ends::how_it_ended;
 use crate::failure::command_line;
@@ -28,9 +28,7 @@ pub(in crate::commands) fn report_calls(run: &Run, common: &Common, source: &Sou
     let step = step_time(&tree);
     out.push_str(&crate::commands::calls::head_for_agent(&tree, step.as_ref()));
     out.push_str(&how_it_ended(std::iter::once(&tree.report)));
-    for problem in tree.report.problems.iter().take(FINDINGS) {
-        let _ = writeln!(out, "Problem when reading the recording: {}, count {}", problem.code, problem.count);
-    }
+    problems::write(tree.report.problems.iter(), "the recording", &mut out);
     let found = find_in_calls(&tree, None, &Options::default(), &ExternalRules::default(), &|_| true);
     if let Ok(found) = &found {
         findings_of(found, LENGTHS[0], &mut out);

@@ -1,6 +1,6 @@
 //! Report for AI agents (`report --for-agent`) on memory files.
 
-use super::{FINDINGS, KERNELS, NAME, PROBLEMS, TITLE, cut, gain, short};
+use super::{FINDINGS, KERNELS, NAME, TITLE, cut, gain, problems, short};
 use crate::args::{Cli, Command, Common, options_for};
 use crate::commands::memory;
 use crate::failure::command_line;
@@ -66,9 +66,7 @@ fn report_several_files(run: &Run, files: &[(PathBuf, String)], common: &Common)
     for sentence in memories.sentences() {
         let _ = writeln!(out, "{}", short(&sentence, 4 * TITLE));
     }
-    for problem in reports.iter().flat_map(|trace| &trace.report.problems).take(PROBLEMS) {
-        let _ = writeln!(out, "Problem when reading the memory data: {}, count {}", problem.code, problem.count);
-    }
+    problems::write(reports.iter().flat_map(|trace| &trace.report.problems), "the memory data", &mut out);
     memories.tables().iter().take(1).for_each(|table| rows(table, &mut out));
     Ok(cut(out, &command_line("memory", run.inputs(), &[])))
 }

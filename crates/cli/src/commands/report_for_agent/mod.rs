@@ -3,6 +3,7 @@
 mod calls;
 mod memory;
 mod names;
+mod problems;
 mod ranks;
 
 pub(super) use calls::report_calls;
@@ -36,8 +37,6 @@ const ALL: usize = usize::MAX;
 /// Characters of names and titles, where there is room.
 const NAME: usize = 72;
 const TITLE: usize = 110;
-/// Lines of read reports that are listed.
-const PROBLEMS: usize = 4;
 
 /// Limits that shorten the report: maximum numbers of lines, and maximum lengths of names, shapes and titles.
 #[derive(Clone, Copy)]
@@ -183,17 +182,7 @@ fn head(session: &Session<'_>, (content, are_inferred): (&Content, bool), length
     for line in ended.lines().take(lengths.ranks) {
         let _ = writeln!(out, "{}", short(&name(line), lengths.uncovered));
     }
-    // The same of several traces is said once.
-    let mut problems: Vec<(&str, u64)> = Vec::new();
-    for problem in session.set.traces.iter().flat_map(|trace| &trace.report.problems) {
-        match problems.iter_mut().find(|(code, _)| *code == problem.code) {
-            Some((_, count)) => *count = count.saturating_add(problem.count),
-            None => problems.push((&problem.code, problem.count)),
-        }
-    }
-    for (code, count) in problems.into_iter().take(PROBLEMS) {
-        let _ = writeln!(out, "Problem when reading the trace: {code}, count {count}");
-    }
+    problems::write(session.set.traces.iter().flat_map(|trace| &trace.report.problems), "the trace", out);
 }
 
 /// Write statistics of step times, a line for each rank or process.
