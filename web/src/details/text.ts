@@ -62,7 +62,7 @@ export function findingText(row: Row, place: string, step: number, detail: Findi
     `${row.code} ${row.name}: ${row.title}`,
     `At ${place}`,
     ...gain,
-    ...(row.advice ? [`Do: ${row.advice}`] : []),
+    ...(row.advice ? [`Fix: ${row.advice}`] : []),
     `Evidence (${row.support}): ${detail ? factsOf(detail) : row.evidence}`,
   ].join("\n");
 }
