@@ -66,7 +66,7 @@ def test_findings_of_rules_are_in_all_outputs(findings: Program) -> None:
     done = findings(*rules)
     assert "train.py:5 in train_step  estimated gain 1000 µs/step" in done.stdout and "MY001 mine: flagged" in done.stdout
     shown = " ".join(done.stdout.split())
-    assert "Do: Mend it." in shown and "CPU time per step 500.0 µs; calls 3 (exact, confidence medium; the Python rule states this gain" in shown
+    assert "Fix: Mend it." in shown and "CPU time per step 500.0 µs; calls 3 (exact, confidence medium; the Python rule states this gain" in shown
     assert "printed" not in done.stdout and "printed" in done.stderr
     first = rows(findings.json(*rules))[0]
     assert (first["code"], first["gain_ns"], first["method"], first["area"]) == ("MY001", 1_000_000, "rule", "own")

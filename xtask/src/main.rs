@@ -1,6 +1,6 @@
 //! Chores of this repository: `cargo run -p xtask -- NAME`.
 //!
-//! * `tidy`: the rules that compilers do not check (sizes, directions between crates and between modules, links, wording, pages and tests of registered analyses and sources)
+//! * `tidy`: the rules that compilers do not check (sizes, directions between crates and between modules, links, names in ARCHITECTURE.md, wording, pages and tests of registered analyses and sources)
 //! * `licenses`: every dependency's license is on the list in `deny.toml`
 //! * `lines`: lines of code and of tests of each crate
 //! * `new rule|analysis|source|query NAME`: writes a skeleton, registers it and names the steps that remain
@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool that reports to people")]
 
+mod architecture;
 mod directions;
 mod files;
 mod layers;

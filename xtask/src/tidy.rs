@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::{directions, files, layers, links, registered, vocabulary, words};
+use crate::{architecture, directions, files, layers, links, registered, vocabulary, words};
 
 /// Longest source file, lines. Short files are easy to read and to merge.
 const MOST_LINES: usize = 500;
@@ -48,6 +48,7 @@ pub(crate) fn run() -> Result<()> {
     let text_of = |path: &str| std::fs::read_to_string(files::root().join(path)).unwrap_or_default();
     vocabulary::check_exemptions(text_of, &mut faults);
     links::check(&paths, text_of, &mut faults);
+    architecture::check(&paths, text_of, &mut faults);
     words::check(&paths, text_of, &mut faults);
     layers::check(&mut faults)?;
     directions::check(text_of, &mut faults);

@@ -202,10 +202,9 @@ fn optimizer_finding_without_steps() {
     let mut program = Program::new();
     add_passes(&mut program, &[true, true, true], HOOK);
     let found = program.found("SL022");
-    assert_eq!(
-        found[0].title,
-        "Gradient reduction in each of 3 accumulated backward passes, although only the last needs it"
-    );
+    let start = "Gradient reduction in each of 3 accumulated backward passes, although only the last needs it: ";
+    let title = &found[0].title;
+    assert!(title.starts_with(start) && !title.contains("per step"), "{title}");
     assert!(found[0].facts.iter().any(|fact| fact.name == "time of redundant AllReduces"), "{found:?}");
 }
 

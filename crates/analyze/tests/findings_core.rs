@@ -258,7 +258,7 @@ fn titles_without_steps_do_not_mention_steps() {
     }
     let found = program.findings();
     let titles = text(&found.findings);
-    assert!(titles.contains("SL004 aten::item waits for the GPU 3 times\n") && !titles.contains("a step"), "{titles}");
+    assert!(titles.contains("SL004 aten::item waits for the GPU 3 times: ") && !titles.contains("a step"), "{titles}");
     let mut waits = Program::new();
     waits.op("aten::mm", |p| p.work(100));
     waits.python("threading.py(1115): Thread.join", |p| p.work(900));
@@ -287,7 +287,11 @@ fn titles_state_single_steps_and_time_outside_steps() {
                 (0..between).for_each(|_| wait(&mut program));
             }
         }
-        program.found("SL004")[0].title.clone()
+        let title = program.found("SL004")[0].title.clone();
+        let (frequency, time) = title.split_once(": ").unwrap();
+        let is_per_step = steps > 1 && between == 0;
+        assert!(time.contains("s per step") == is_per_step && time.contains("s"), "{title}");
+        frequency.to_owned()
     };
     assert_eq!(title(1, 1, 0), "aten::item waits for the GPU in the one analyzed step");
     assert_eq!(title(1, 3, 0), "aten::item waits for the GPU 3 times in the one analyzed step");

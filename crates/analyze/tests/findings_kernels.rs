@@ -128,10 +128,9 @@ fn zeroed_gradients() {
     assert_eq!(removed.found("SL042"), []);
     let at_once = |p: &mut Program| p.op("aten::_foreach_zero_", |p| p.kernel("multi_tensor_apply_kernel", 8));
     let found = zeroed(at_once, false).found("SL042");
-    assert_eq!(
-        found[0].title,
-        "Zeroed gradients: SGD.zero_grad fills gradients with zeros, and the backward pass adds to them"
-    );
+    let title = &found[0].title;
+    assert!(title.starts_with("Zeroed gradients: SGD.zero_grad fills gradients with zeros ("), "{title}");
+    assert!(title.ends_with(" per step on the host), and the backward pass adds to them"), "{title}");
     let few = |p: &mut Program| {
         let shapes = json!({"Input Dims": [[[8, 8], [8], [4]]]});
         p.op_with("aten::_foreach_zero_", shapes, |p| p.kernel("multi_tensor_apply_kernel", 8));

@@ -16,7 +16,7 @@ fn text_output_begins_with_source_locations() {
     let case = Case::new();
     let shown = stdout(&["findings", &case.waits]);
     assert!(shown.contains(" 1. train.py:10 in step  estimated gain "), "{shown}");
-    assert!(shown.contains("SL004 host-sync: aten::item waits for the GPU in each step"), "{shown}");
+    assert!(shown.contains("SL004 host-sync: aten::item waits for the GPU in each step: "), "{shown}");
     let one_line = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("\nNot checked: ") && one_line.contains("no collectives ("), "{shown}");
 }
@@ -216,7 +216,7 @@ fn markdown_for_a_pull_request() {
     let case = Case::new();
     let text = stdout(&["findings", &case.waits, "--as", "markdown"]);
     assert!(text.starts_with("### Stackline: "), "{text}");
-    assert!(text.contains("| `train.py:10 in step` | SL004 aten::item waits for the GPU in each step |"), "{text}");
+    assert!(text.contains("| `train.py:10 in step` | SL004 aten::item waits for the GPU in each step: "), "{text}");
 }
 
 /// Six steps of some operators on the host, of which the one with this number takes longer: by more operators, or because its one

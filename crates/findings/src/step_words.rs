@@ -1,6 +1,7 @@
 //! Wordings of titles and facts for windows with several steps, with one step, and without steps.
 
 use super::finding::Fact;
+use stackline_model::format::duration;
 
 /// Suffix of names of facts whose value is per step.
 const PER_STEP: &str = " per step";
@@ -20,6 +21,11 @@ impl StepWords {
     /// Suffix of an amount per step: `40 kernels per step`. Without steps, the amount is that of the window.
     pub(super) fn per_step_suffix(self) -> &'static str {
         if self.steps == 0 { "" } else { " per step" }
+    }
+
+    /// Time per step in ns, as text: `12.00 ms per step`. Without steps, the time is that of the window.
+    pub(super) fn time_per_step(self, ns: i64) -> String {
+        format!("{}{}", duration(ns), self.per_step_suffix())
     }
 
     /// Suffix of recurring work: `copy.deepcopy in each step`.
@@ -56,6 +62,10 @@ mod tests {
         let words = [0, 1, 4].map(StepWords::new);
         let suffixes = |of: fn(StepWords) -> &'static str| words.map(of);
         assert_eq!(suffixes(StepWords::per_step_suffix), ["", " per step", " per step"]);
+        assert_eq!(
+            words.map(|words| words.time_per_step(15_000)),
+            ["15.00 µs", "15.00 µs per step", "15.00 µs per step"]
+        );
         assert_eq!(suffixes(StepWords::in_each_step), ["", " in the one analyzed step", " in each step"]);
         // Words within a name are not a suffix.
         let named = |name| words.map(|words| words.displayed_fact(&Fact::time(name, 1)).name);

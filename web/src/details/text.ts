@@ -62,7 +62,7 @@ export function findingText(row: Row, sourceLocation: string, step: number, deta
     `${row.code} ${row.name}: ${row.title}`,
     `At ${sourceLocation}`,
     ...gain,
-    ...(row.advice ? [`Do: ${row.advice}`] : []),
+    ...(row.advice ? [`Fix: ${row.advice}`] : []),
     `Evidence (${row.support}): ${detail ? factsOf(detail) : row.evidence}`,
   ].join("\n");
 }

@@ -263,7 +263,7 @@ function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
   const detail = query.state === "ok" ? query.answer.document : undefined;
   return (
     <div class="detail">
-      {row.advice && <p><strong>Do:</strong> {row.advice}</p>}
+      {row.advice && <p><strong>Fix:</strong> {row.advice}</p>}
       {changeOf(row) !== sourceLocationOf(row) && <p><strong>Change here:</strong> <Name text={changeOf(row)} lines={2} /></p>}
       <p class="quiet">
         Method of the estimate: {row.method}. {row.edit_labels && `What-if changes that the estimate simulates: ${row.edit_labels}. `}Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}

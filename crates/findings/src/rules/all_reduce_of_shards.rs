@@ -118,8 +118,9 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
     let calls = events.len().div_ceil(context.steps().max(1));
     Some(Candidate {
         title: format!(
-            "AllReduce of sharded gradients: {calls} calls{}; ReduceScatter would move half as much data",
-            context.words().per_step_suffix()
+            "AllReduce of sharded gradients: {calls} calls{}, {}; ReduceScatter would move half as much data",
+            context.words().per_step_suffix(),
+            context.words().time_per_step(context.per_step(context.total(&events)))
         ),
         place,
         facts: vec![

@@ -71,9 +71,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let bounds = BOUNDS_NS.map(shorter).into_iter().flatten().collect();
     let candidate = |likely| Candidate {
         title: format!(
-            "Autograd in inference: {} graph nodes{} without a backward pass",
+            "Autograd in inference: {} graph nodes{} without a backward pass, about {}",
             nodes / context.steps().max(1) as i64,
-            context.words().per_step_suffix()
+            context.words().per_step_suffix(),
+            context.words().time_per_step(context.per_step((nodes as f64 * NODE_NS) as i64))
         ),
         place: by_place.map(|(place, _)| place).unwrap_or_default(),
         facts: vec![

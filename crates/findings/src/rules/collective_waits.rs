@@ -79,10 +79,11 @@ fn candidate(context: &RuleContext<'_>, name: &str, of: Vec<EventId>) -> Option<
     let lost = context.total(&waits) - median * waits.len() as i64;
     Some(Candidate {
         title: format!(
-            "Waiting for other ranks: {} of {} calls of {} take much longer than the median",
+            "Waiting for other ranks: {} of {} calls of {} take much longer than the median, {} in total",
             waits.len(),
             of.len(),
-            super::shorten_name(name)
+            super::shorten_name(name),
+            context.words().time_per_step(context.per_step(lost))
         ),
         place: context.place(waits[0]),
         facts: vec![

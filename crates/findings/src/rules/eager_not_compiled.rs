@@ -3,6 +3,7 @@
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::what_if::Action;
+use stackline_model::format::duration;
 use stackline_model::{EventId, EventKind};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::vocabulary::autograd::is_accumulation;
@@ -128,13 +129,14 @@ fn candidate(
         Some(vec![context.edit(Action::Remove, "elementwise kernels that are not compiled", &all)?])
     };
     let suffix = context.words().per_step_suffix();
+    let time = duration(context.per_step(context.total(&removable)));
     Some(Candidate {
         title: match compiled {
             Some(_) => format!(
-                "Not compiled: {per_step} elementwise kernels{suffix} could be fused, as in the compiled part of the \
-                 program"
+                "Not compiled: {per_step} elementwise kernels{suffix} ({time}) could be fused, as in the compiled \
+                 part of the program"
             ),
-            None => format!("Not compiled: {per_step} elementwise kernels{suffix} could be fused"),
+            None => format!("Not compiled: {per_step} elementwise kernels{suffix} ({time}) could be fused"),
         },
         place,
         facts: vec![

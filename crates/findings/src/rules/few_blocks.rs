@@ -157,9 +157,10 @@ fn candidate(
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     Some(Candidate {
         title: format!(
-            "Too few blocks: {} launches {blocks} blocks of {threads} threads on {units} multiprocessors (gain assumes \
-             that all multiprocessors are used)",
-            super::shorten_name(name)
+            "Too few blocks: {} launches {blocks} blocks of {threads} threads on {units} multiprocessors, {} (gain \
+             assumes that all multiprocessors are used)",
+            super::shorten_name(name),
+            context.words().time_per_step(context.per_step(ns))
         ),
         place,
         facts: vec![

@@ -41,7 +41,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     };
     let ns = context.total(&searches);
     vec![Candidate {
-        title: format!("Search for unused parameters: {} times in DistributedDataParallel", searches.len()),
+        title: format!(
+            "Search for unused parameters: {} times in DistributedDataParallel, {}",
+            searches.len(),
+            context.words().time_per_step(context.per_step(ns))
+        ),
         place: context.place(searches[0]),
         facts: vec![Fact::count("searches", searches.len()), Fact::time("search time per step", context.per_step(ns))],
         events: searches,

@@ -97,9 +97,16 @@ fn candidate(
     let on_path = context.path_inside(&context.outermost(&breaks)).iter().filter(|&&ns| ns > 0).count();
     let check_ns = (context.setting("check_us") * 1e3) as i64;
     let likely = context.per_step(on_path as i64 * check_ns);
-    let gain_estimate = match context.edit(Action::Remove, format!("operator:{LOOKUP}"), lookups) {
-        Some(edit) => GainEstimate::Edits(vec![edit]),
-        None => GainEstimate::Model { gain: Gain { ns: likely, low_ns: 0, high_ns: 3 * likely }, model: MODEL },
+    let time = |ns: i64| context.words().time_per_step(ns);
+    let (gain_estimate, checks) = match context.edit(Action::Remove, format!("operator:{LOOKUP}"), lookups) {
+        Some(edit) => (
+            GainEstimate::Edits(vec![edit]),
+            format!("guard checks take {}", time(context.per_step(context.total(lookups)))),
+        ),
+        None => (
+            GainEstimate::Model { gain: Gain { ns: likely, low_ns: 0, high_ns: 3 * likely }, model: MODEL },
+            format!("guard checks take about {} (assumed)", time(likely)),
+        ),
     };
     let per_step = breaks.len() as f64 / context.steps() as f64;
     let function = place.function.take();
@@ -108,7 +115,11 @@ fn candidate(
     place.line = line.or(place.line);
     place.operator = None;
     Some(Candidate {
-        title: format!("Compiled function split by {}{}", breaks_text(per_step), context.words().in_each_step()),
+        title: format!(
+            "Compiled function split by {}{}; {checks}",
+            breaks_text(per_step),
+            context.words().in_each_step()
+        ),
         place,
         facts: vec![
             Fact::count("breaks", breaks.len()),

@@ -5,6 +5,7 @@ use crate::{
 };
 use stackline_critical_path::exact::what_if::Action;
 use stackline_critical_path::value_reads::is_read;
+use stackline_model::format::duration;
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind};
@@ -83,7 +84,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
                 Fact::time("time of the waits for the GPU per step", context.per_step(context.total(&of))),
             ];
             Some(Candidate {
-                title: format!("{} waits for the GPU{}", super::shorten_name(&what), frequency_text(context, &of)),
+                title: format!("{} waits for the GPU{}", super::shorten_name(&what), frequency_and_time(context, &of)),
                 place,
                 facts: facts.into_iter().chain(without_work).collect(),
                 kind: None,
@@ -131,18 +132,25 @@ fn with_value_reads(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<EventId
     removable
 }
 
-/// Frequency of calls, and the share of steps with some: the end of a title.
-fn frequency_text(context: &RuleContext<'_>, calls: &[EventId]) -> String {
+/// Frequency of calls, the share of steps with some, and their time: the end of a title.
+fn frequency_and_time(context: &RuleContext<'_>, calls: &[EventId]) -> String {
     let (per_step, steps) = (calls.len() as f64 / context.steps() as f64, &context.trace().steps);
     let with_calls = context.steps_with(steps, calls.iter().copied());
-    match with_calls.len() {
+    let is_outside = with_calls.is_empty() && !steps.is_empty();
+    let frequency = match with_calls.len() {
         // Such as calls before the first step, or at the end of a measurement.
-        0 if !steps.is_empty() && calls.len() == 1 => " once, outside of steps".to_owned(),
-        0 if !steps.is_empty() => format!(" {} times, outside of steps", calls.len()),
+        _ if is_outside && calls.len() == 1 => " once, outside of steps".to_owned(),
+        _ if is_outside => format!(" {} times, outside of steps", calls.len()),
         with @ 1.. if with < context.steps() => format!(" in {with} of {} steps", context.steps()),
         _ if per_step < 1.5 => context.words().in_each_step().to_owned(),
         _ => format!(" {per_step:.0}{}", context.words().times_per_step_suffix()),
-    }
+    };
+    let ns = context.total(calls);
+    let time = match is_outside || context.steps() == 1 {
+        true => duration(ns),
+        false => context.words().time_per_step(context.per_step(ns)),
+    };
+    format!("{frequency}: {time}")
 }
 
 /// Profiler files that wait for the GPU at their start and end.

@@ -112,8 +112,8 @@ fn candidate(context: &RuleContext<'_>, rounds: &[usize], needless: Vec<EventId>
     let (place, _) = context.by_place(&needless).into_iter().max_by_key(|(_, of)| context.total(of))?;
     Some(Candidate {
         title: format!(
-            "Gradient reduction in each of {most} accumulated backward passes, although only the last needs \
-             it"
+            "Gradient reduction in each of {most} accumulated backward passes, although only the last needs it: {}",
+            context.words().time_per_step(context.per_step(context.total(&needless)))
         ),
         place,
         facts: vec![

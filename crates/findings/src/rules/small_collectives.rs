@@ -4,6 +4,7 @@ use crate::collectives::Collective;
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
+use stackline_model::format::duration;
 use stackline_model::{EventId, StrId, Unit};
 use stackline_timeline::confidence::Confidence;
 use std::collections::BTreeMap;
@@ -144,8 +145,9 @@ impl Small {
         let (place, _) = context.by_code(events).into_iter().next()?;
         Some(Candidate {
             title: format!(
-                "Small collectives: {per_step:.0} {family} calls{} could be combined into {buckets}",
-                context.words().per_step_suffix()
+                "Small collectives: {per_step:.0} {family} calls{} ({}) could be combined into {buckets}",
+                context.words().per_step_suffix(),
+                duration(context.per_step(context.total(events)))
             ),
             place,
             facts: vec![

@@ -123,14 +123,17 @@ fn candidate(
     let all: Vec<EventId> = to.iter().chain(&copies).copied().collect();
     let edit = context.edit(Action::Remove, format!("operator:{} of torch.tensor", aten::TO), &all)?;
     let copies_per_step = copies.len() as f64 / context.steps() as f64;
-    let per_step = context.words().per_step_suffix();
+    let host_ns = context.per_step(context.total(&to));
     Some(Candidate {
-        title: format!("Small tensors copied from the host to the GPU: {copies_per_step:.0}{per_step}"),
+        title: format!(
+            "Small tensors copied from the host to the GPU: {copies_per_step:.0} copies, {}",
+            context.words().time_per_step(host_ns)
+        ),
         place,
         facts: vec![
             Fact::count("copies", copies.len()),
             Fact { name: "copies per step", value: copies_per_step, unit: Unit::None },
-            Fact::time("host time of the copies per step", context.per_step(context.total(&to))),
+            Fact::time("host time of the copies per step", host_ns),
         ],
         events: copies,
         kind: None,

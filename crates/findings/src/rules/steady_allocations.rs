@@ -134,12 +134,13 @@ fn candidate(
     let edit = context.edit(Action::Remove, format!("call:{}", names.first()?.0), &calls)?;
     let counts: Vec<String> = names.iter().map(|(name, of)| format!("{} {name}", of.len())).collect();
     let counts = counts.join(", ");
+    let time = context.words().time_per_step(context.per_step(context.total(&calls)));
     Some(Candidate {
         title: match steps {
             Some((with_calls, later)) => {
-                format!("Driver allocations in {with_calls} of the {later} steps after the first: {counts}")
+                format!("Driver allocations in {with_calls} of the {later} steps after the first: {counts}, {time}")
             }
-            None => format!("Driver allocations throughout the trace: {counts}"),
+            None => format!("Driver allocations throughout the trace: {counts}, {time}"),
         },
         place,
         facts: vec![

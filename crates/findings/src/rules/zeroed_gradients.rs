@@ -69,10 +69,11 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
     let least: Vec<Edit> = filling.into_iter().filter_map(|(text, events)| edit(text, events)).collect();
     let adding = adding.into_iter().filter_map(|(text, events)| edit(text.to_owned(), events));
     let likely = least.iter().cloned().chain(adding).collect();
+    let host_ns = context.per_step(context.total(&operators));
     let mut facts = vec![
         Fact::count("operators", operators.len()),
         Fact::count("calls", calls.len()),
-        Fact::time("host time of the zeroing operators per step", context.per_step(context.total(&operators))),
+        Fact::time("host time of the zeroing operators per step", host_ns),
     ];
     if !kernels.is_empty() {
         facts.push(Fact::time("time of the zeroing kernels per step", context.per_step(context.total(&kernels))));
@@ -82,7 +83,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
         ));
     }
     Some(Candidate {
-        title: title(name, per_call),
+        title: title(name, per_call, &context.words().time_per_step(host_ns)),
         place: context.place(calls[0]),
         facts,
         gain_estimate: GainEstimate::Range(likely, vec![least]),
@@ -93,15 +94,15 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
     })
 }
 
-/// Title for calls with this name, and the number of gradients that each fills, if known.
-pub(super) fn title(name: &str, per_call: Option<usize>) -> String {
+/// Title for calls with this name, the number of gradients that each fills, if known, and the host time of
+/// filling them.
+pub(super) fn title(name: &str, per_call: Option<usize>, time: &str) -> String {
     let optimizer = name.strip_prefix(ZERO_GRAD).unwrap_or(name);
-    match per_call {
-        Some(gradients) => format!(
-            "Zeroed gradients: {optimizer} fills {gradients} gradients with zeros, and the backward pass adds to them"
-        ),
-        None => format!("Zeroed gradients: {optimizer} fills gradients with zeros, and the backward pass adds to them"),
-    }
+    let gradients = per_call.map_or_else(|| "gradients".to_owned(), |gradients| format!("{gradients} gradients"));
+    format!(
+        "Zeroed gradients: {optimizer} fills {gradients} with zeros ({time} on the host), and the backward pass adds to \
+         them"
+    )
 }
 
 /// Number of gradients that an operator fills. For an operator on a list, it is the length of the list. The length is

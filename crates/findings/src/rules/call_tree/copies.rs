@@ -149,9 +149,10 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
     let first_ns = if per_call.is_some() { (sums.ns as f64 * first.min(1.0)) as u64 } else { 0 };
     let covers_ns = fills_ns.saturating_add(first_ns);
     let [low_ns, ns, high_ns] = [fills_ns, covers_ns, fills_ns.saturating_add(sums.ns)].map(signed);
+    let time = context.words().time_per_step(context.per_step(fills_ns));
     Some(CallCandidate {
         rule,
-        title: zeroed_gradients::title(name, per_call),
+        title: zeroed_gradients::title(name, per_call, &time),
         place: context.place(context.line(*spans.first()?)),
         facts: vec![
             Fact::count("calls", usize::try_from(times).unwrap_or(usize::MAX)),

@@ -71,7 +71,7 @@ fn one(
         line(&capital(&on));
     }
     if !finding.rule.advice.is_empty() {
-        line(&format!("Do: {}", finding.rule.advice));
+        line(&format!("Fix: {}", finding.rule.advice));
     }
     let evidence = evidence(finding);
     let on_top = finding.on_top_ns.filter(|&ns| finding.gain.is_some_and(|gain| ns * 10 < gain.ns * 9));
