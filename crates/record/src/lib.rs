@@ -16,6 +16,7 @@ mod descriptors;
 mod event_queue;
 pub mod extension;
 mod folding;
+mod forward_links;
 mod frames;
 mod memory;
 mod modules;

@@ -15,6 +15,9 @@
 //! A step ends at the end of an optimizer's span, always at the same call path: a program may have several
 //! optimizers, or one within another. If steps still alternate (a critic more often than a generator), comparable
 //! steps would be compared only by chance. Therefore a comparison whose steps differ too much does not count.
+//!
+//! The first step may be a warm-up step at another line than those that follow. As long as nothing has been compared,
+//! another call path that ends [`REPEATS`] steps in a row takes its place.
 
 use crate::tree::NodeId;
 use stackline_recording::{Interval, LEAST_UNRECORDED_STEPS};
@@ -34,6 +37,9 @@ const STEPS_BETWEEN_COMPARISONS: RangeInclusive<u64> = 8..=16;
 const MIN_COMPARISONS: usize = 6;
 /// Documented by the command line.
 const _: () = assert!(MIN_COMPARISONS as u64 * (BLOCK_STEPS + UNTIMED_STEPS) == LEAST_UNRECORDED_STEPS as u64);
+/// Number of steps in a row at another call path after which that one ends the steps. The critic of a GAN has fewer
+/// steps between two of the generator.
+const REPEATS: u64 = 10;
 /// Largest ratio of the mean and the median of a comparison's recorded steps. Steps with a larger ratio are not
 /// alike.
 const MAX_RATIO: f64 = 1.3;
@@ -81,8 +87,10 @@ pub(crate) struct Overhead {
     without: Vec<i64>,
     random: u64,
     found: Vec<f64>,
-    /// The first mark. Steps with other marks do not count.
+    /// The first mark, or one that repeated instead of it. Steps with other marks do not count.
     mark: Option<Mark>,
+    /// The other mark that was seen last, and how often since another one was.
+    other: Option<(Mark, u64)>,
 }
 
 impl Overhead {
@@ -103,6 +111,7 @@ impl Overhead {
             random: 0x9e37_79b9_7f4a_7c15,
             found: Vec::new(),
             mark: None,
+            other: None,
         }
     }
 
@@ -111,12 +120,29 @@ impl Overhead {
         self.gap + BLOCK_STEPS..self.gap + 2 * BLOCK_STEPS + UNTIMED_STEPS
     }
 
+    /// True if a step ends at this mark: the current one, or another that replaces it now.
+    fn is_end_of_step(&mut self, mark: Mark) -> bool {
+        if *self.mark.get_or_insert(mark) == mark {
+            self.other = None;
+            return true;
+        }
+        let repeats = self.other.filter(|&(other, _)| other == mark).map_or(1, |(_, repeats)| repeats + 1);
+        self.other = Some((mark, repeats));
+        if repeats < REPEATS || !self.found.is_empty() || self.is_paused() {
+            return false;
+        }
+        (self.mark, self.other, self.last_ns) = (Some(mark), None, None);
+        self.begin_comparison();
+        true
+    }
+
     /// Add the duration of a step that ends now; returns a change if the caller must stop or start the callbacks, else
     /// `None`.
     pub(crate) fn step_ended(&mut self, mark: Mark, now_ns: i64) -> Option<Change> {
+        let is_step = self.is_end_of_step(mark);
         let paused = self.steps_without_callbacks();
         let is_over = self.budget < BLOCK_STEPS + UNTIMED_STEPS && self.step < paused.start;
-        if *self.mark.get_or_insert(mark) != mark || is_over {
+        if !is_step || is_over {
             return None;
         }
         let took_ns = now_ns - self.last_ns.replace(now_ns)?;
@@ -200,9 +226,11 @@ impl Overhead {
         self.without.clear();
     }
 
-    /// Overhead measured so far; `None` before a step ran unrecorded.
+    /// Overhead measured so far, also if no step ran unrecorded yet; `None` before the first step, or if too few steps may
+    /// run unrecorded.
     pub(crate) fn measured(&self) -> Option<stackline_recording::Overhead> {
-        (self.unrecorded > 0).then(|| stackline_recording::Overhead {
+        let is_on = self.unrecorded > 0 || self.budget >= BLOCK_STEPS + UNTIMED_STEPS;
+        (is_on && self.mark.is_some()).then(|| stackline_recording::Overhead {
             unrecorded_steps: self.unrecorded,
             comparisons: u32::try_from(self.found.len()).unwrap_or(u32::MAX),
             fraction: self.fraction(),
@@ -313,6 +341,42 @@ mod tests {
         assert_eq!(changes((own, NodeId(7)), 0, &mut measured), 2);
         assert_eq!(changes((other, NodeId(7)), 30, &mut measured), 0);
         assert_eq!(changes((own, NodeId(8)), 60, &mut measured), 0, "an optimizer at another place");
+    }
+
+    /// End 600 steps of 1 ms, each at the node that `node` returns for its number.
+    fn run_at(node: impl Fn(i64) -> u32) -> Overhead {
+        let own = std::thread::current().id();
+        let mut measured = Overhead::new(BUDGET);
+        for step in 0..600 {
+            measured.step_ended((own, NodeId(node(step))), step * 1_000_000);
+        }
+        measured
+    }
+
+    #[test]
+    fn repeated_steps_replace_those_of_a_warm_up() {
+        for warm_up in [1, 3] {
+            let found = run_at(|step| if step < warm_up { 7 } else { 8 }).measured().unwrap();
+            assert_eq!((found.unrecorded_steps, found.fraction.is_some()), (BUDGET, true), "{warm_up}: {found:?}");
+        }
+        // Once steps were compared, those of another loop do not count.
+        let both = run_at(|step| if step < 60 { 7 } else { 8 });
+        assert_eq!(both.mark.map(|(_, node)| node), Some(NodeId(7)));
+    }
+
+    #[test]
+    fn steps_of_a_critic_do_not_replace_those_of_the_generator() {
+        let measured = run_at(|step| if step % 6 == 0 { 7 } else { 8 });
+        assert_eq!(measured.mark.map(|(_, node)| node), Some(NodeId(7)));
+        assert!(measured.measured().unwrap().comparisons > 0);
+    }
+
+    #[test]
+    fn missing_measurements_are_reported_if_steps_ended() {
+        assert_eq!(Overhead::new(BUDGET).measured(), None);
+        // Each step at a line of its own.
+        let found = run_at(|step| step as u32).measured().unwrap();
+        assert_eq!((found.unrecorded_steps, found.comparisons, found.fraction), (0, 0, None));
     }
 
     /// Five steps of a critic before each of a generator, one optimizer per parameter, and alternating kinds of

@@ -2,6 +2,7 @@
 
 use crate::event_queue::{Call, CallName, EventReceiver, MemoryAccess, TimedSample, channel};
 use crate::folding::SpanFrame;
+use crate::forward_links::ForwardThreads;
 use crate::frames::Frames;
 use crate::memory::LiveAllocations;
 use crate::modules::Modules;
@@ -115,7 +116,7 @@ pub(crate) struct Process {
     #[expect(clippy::vec_box, reason = "threads receive the boxes as pointers")]
     free: Mutex<Vec<Box<State>>>,
     ended: Mutex<EndedThreads>,
-    by_torch_id: Mutex<FxHashMap<u64, Arc<SharedTree>>>,
+    pub(crate) forward_threads: ForwardThreads,
     pub(crate) modules: Modules,
     pub(crate) live: LiveAllocations,
     pub(crate) tensors: Tensors,
@@ -132,8 +133,6 @@ pub(crate) struct Process {
     thread_names: Mutex<FxHashMap<u32, String>>,
     unread_inputs: AtomicU64,
     without_native_frames: AtomicU64,
-    /// Number of backward nodes whose forward operator was overwritten by later ones.
-    forward_links_lost: AtomicU64,
 }
 
 /// Lock a mutex whose holders never panic.
@@ -154,7 +153,7 @@ impl Process {
             trees: Mutex::default(),
             free: Mutex::default(),
             ended: Mutex::default(),
-            by_torch_id: Mutex::default(),
+            forward_threads: ForwardThreads::default(),
             modules: Modules::default(),
             live: LiveAllocations::default(),
             tensors: Tensors::default(),
@@ -166,7 +165,6 @@ impl Process {
             thread_names: Mutex::default(),
             unread_inputs: AtomicU64::new(0),
             without_native_frames: AtomicU64::new(0),
-            forward_links_lost: AtomicU64::new(0),
         }
     }
 
@@ -223,6 +221,8 @@ impl Process {
                 let name = format!("{name}{REUSED_SUFFIX}");
                 registered.thread = Thread { id: state.tree.shared.id, tid, torch_id: 0, name };
             }
+            drop(trees);
+            state.forget_forward(&self.forward_threads);
             state.enter(tid);
             return state;
         }
@@ -291,12 +291,12 @@ impl Process {
             // The state belongs to an ended recording.
             return false;
         }
-        lock(&self.by_torch_id).remove(&state.torch_id);
         // The tree of a single call identifies its thread.
         if self.extra_data.trace {
+            self.forward_threads.forget(&state.tree.shared);
             return self.end_tree(state.tree.shared.id);
         }
-        state.prepare_reuse();
+        state.leave();
         lock(&self.free).push(state);
         false
     }
@@ -346,15 +346,10 @@ impl Process {
 
     /// Register a thread by torch's id, with which backward nodes refer to it.
     pub(crate) fn register_forward_thread(&self, torch_id: u64, tree: &Arc<SharedTree>) {
-        lock(&self.by_torch_id).insert(torch_id, Arc::clone(tree));
+        self.forward_threads.register(torch_id, tree);
         if let Some(registered) = lock(&self.trees).by_id.get_mut(&tree.id) {
             registered.thread.torch_id = torch_id;
         }
-    }
-
-    /// Call tree of the live thread with this torch id; `None` if that is unknown or has ended.
-    pub(crate) fn thread_by_torch_id(&self, torch_id: u64) -> Option<Arc<SharedTree>> {
-        lock(&self.by_torch_id).get(&torch_id).cloned()
     }
 
     /// True if individual calls are recorded (`trace` mode).
@@ -420,17 +415,6 @@ impl Process {
         let alive: u64 =
             lock(&self.trees).by_id.values().filter_map(|known| known.names.as_ref()).map(EventReceiver::lost).sum();
         alive + lock(&self.ended).lost_names
-    }
-
-    /// Count a backward node without forward operator, if later operators overwrote it.
-    #[cold]
-    pub(crate) fn count_missing_forward(&self, is_overwritten: bool) {
-        self.forward_links_lost.fetch_add(u64::from(is_overwritten), Ordering::Relaxed);
-    }
-
-    /// Number of backward nodes whose forward operator was overwritten by later ones.
-    pub(crate) fn lost_forward_links(&self) -> u64 {
-        self.forward_links_lost.load(Ordering::Relaxed)
     }
 
     /// Count tensors among the inputs of operators that exceeded the limit and were not read.

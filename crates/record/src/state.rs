@@ -2,6 +2,7 @@
 
 use crate::event_queue::{Call, CallName, EventSender, MAX_CALL_NAME, MemoryAccess};
 use crate::folding::{FOLDED, FoldedNames};
+use crate::forward_links::{ForwardLinks, ForwardThreads};
 use crate::frames::Frames;
 use crate::names::Names;
 use crate::native_frames::NativeFrames;
@@ -9,12 +10,11 @@ use crate::paths::{Paths, SPAN};
 use crate::process::{ExtraData, Process};
 use crate::samples::OpenOperators;
 use crate::shapes;
-use crate::tree::{Key, NodeId, ROOT, SharedTree, TreeOwner};
+use crate::tree::{Key, NodeId, TreeOwner};
 use dlmonitor::{Compilation, OpenOperator, Operator, OperatorName, PythonFrame, Scope, clock};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Metric};
 use std::ffi::CStr;
-use std::sync::Arc;
 
 /// The recorder's state of one thread: its tree, caches, and event senders.
 #[derive(Debug)]
@@ -37,10 +37,8 @@ pub(crate) struct State {
     pub(crate) outbox: Option<EventSender<Call>>,
     /// Sender of events of tensor memory, in `trace` mode with memory.
     pub(crate) touches: Option<EventSender<MemoryAccess>>,
-    /// Trees of forward threads, by torch's id of the thread.
-    forward: FxHashMap<u64, Arc<SharedTree>>,
-    /// Nodes of other trees that were copied into this tree.
-    copied: FxHashMap<(u32, NodeId), NodeId>,
+    /// Forward operators of other threads.
+    forward: ForwardLinks,
     /// Torch's id of this thread, once known.
     pub(crate) torch_id: u64,
     /// Open operators of this thread, for samples.
@@ -79,8 +77,7 @@ impl State {
             slots: FxHashMap::default(),
             outbox: outboxes.calls,
             touches: outboxes.touches,
-            forward: FxHashMap::default(),
-            copied: FxHashMap::default(),
+            forward: ForwardLinks::default(),
             torch_id: 0,
             shapes: extra_data.shapes,
         }
@@ -106,13 +103,18 @@ impl State {
     }
 
     /// Prepare this state for reuse by another thread, after its own has ended: memory is bounded by the number of
-    /// concurrent threads.
-    pub(crate) fn prepare_reuse(&mut self) {
-        self.tree.forget_forward();
-        self.forward.clear();
+    /// concurrent threads. Backward nodes still find the thread's forward operators.
+    pub(crate) fn leave(&mut self) {
+        self.forward.forget_threads();
         self.paths.clear();
-        self.torch_id = 0;
         self.published.enter(0);
+    }
+
+    /// Forget the forward operators of the thread that has ended, because another one continues the tree.
+    pub(crate) fn forget_forward(&mut self, threads: &ForwardThreads) {
+        threads.forget(&self.tree.shared);
+        self.tree.forget_forward();
+        self.torch_id = 0;
     }
 
     /// Find or create the node of an operator or span that begins, below those in `open`, and mark spans in `opened`. A
@@ -255,48 +257,18 @@ impl State {
         self.tree.remember_forward(sequence, node);
     }
 
-    /// Store the tree of the forward thread with this torch id, and drop the trees of ended threads, which have no
-    /// other owner; `None` if the thread is unknown.
-    #[cold]
-    fn add_forward_thread(&mut self, process: &Process, thread: u64) -> Option<()> {
-        let shared = process.thread_by_torch_id(thread)?;
-        self.forward.retain(|_, known| Arc::strong_count(known) > 1);
-        self.forward.insert(thread, shared);
-        let known: FxHashSet<u32> = self.forward.values().map(|shared| shared.id).collect();
-        self.copied.retain(|(id, _), _| known.contains(id));
-        Some(())
-    }
-
     /// Node in this tree of a backward node's forward operator, copied if another thread ran it; `None` if unknown.
     fn forward_node(&mut self, process: &Process, operator: &Operator) -> Option<NodeId> {
         let (thread, sequence) = (operator.forward_thread()?, operator.sequence_number()?);
-        if thread == self.torch_id {
-            return self.tree.forward(sequence).or_else(|| {
-                process.count_missing_forward(self.tree.is_overwritten(sequence));
-                None
-            });
+        if thread != self.torch_id {
+            let threads = &process.forward_threads;
+            return self.forward.node(threads, (thread, sequence), &mut self.tree, process.overflow);
         }
-        let shared = match self.forward.get(&thread) {
-            Some(shared) => shared,
-            None => {
-                self.add_forward_thread(process, thread)?;
-                self.forward.get(&thread)?
-            }
-        };
-        let Some(node) = shared.forward(sequence) else {
-            process.count_missing_forward(shared.is_overwritten(sequence));
-            return None;
-        };
-        if let Some(&copy) = self.copied.get(&(shared.id, node)) {
-            return Some(copy);
+        let node = self.tree.forward(sequence);
+        if node.is_none() {
+            process.forward_threads.count_missing(self.tree.is_overwritten(sequence));
         }
-        let id = shared.id;
-        let path = shared.path(node);
-        let copy = path
-            .into_iter()
-            .fold(ROOT, |node, frame| self.tree.child(node, Key::frame(frame), process.overflow, |_| frame));
-        self.copied.insert((id, node), copy);
-        Some(copy)
+        node
     }
 }
 

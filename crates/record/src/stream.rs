@@ -362,7 +362,7 @@ impl Stream {
         self.note_lost("touches_over_limit", self.touches_cut);
         self.note_lost("inputs_over_limit", process.unread_inputs());
         self.note_lost("native_frames_without_stack", process.without_native_frames());
-        self.note_lost("forward_links_over_limit", process.lost_forward_links());
+        self.note_lost("forward_links_over_limit", process.forward_threads.lost_links());
         self.note_lost("names_over_limit", process.tensors.lost() + self.names_cut);
         self.send();
     }

@@ -45,6 +45,8 @@ pub(crate) struct SharedTree {
     version: AtomicU64,
     /// Forward operators by sequence number, as long as the owner exists.
     sequences: OnceLock<Weak<Box<[AtomicU64]>>>,
+    /// Torch's id of the thread that ran these operators, 0 without one. It tells its owners apart: no id is reused.
+    forward_thread: AtomicU64,
 }
 
 impl SharedTree {
@@ -52,7 +54,8 @@ impl SharedTree {
     fn new(id: u32) -> Self {
         let nodes = boxcar::Vec::new();
         nodes.push(Node { parent: 0, frame: u32::MAX });
-        Self { id, nodes, slots: boxcar::Vec::new(), version: AtomicU64::new(0), sequences: OnceLock::new() }
+        let (version, forward_thread) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { id, nodes, slots: boxcar::Vec::new(), version, sequences: OnceLock::new(), forward_thread }
     }
 
     /// All metric slots of the call tree with their stable numbers.
@@ -76,10 +79,22 @@ impl SharedTree {
         }
     }
 
-    /// Node that ran the forward operator with this sequence number on the tree's thread, for other threads; `None` if
-    /// unknown or overwritten.
-    pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
-        forward(&self.sequences.get()?.upgrade()?, sequence)
+    /// Set the torch id of the thread whose forward operators the tree has from now on, or 0. Returns the last one.
+    pub(crate) fn set_forward_thread(&self, thread: u64) -> u64 {
+        self.forward_thread.swap(thread, Ordering::AcqRel)
+    }
+
+    /// True if the tree has the forward operators of the thread with this torch id.
+    pub(crate) fn has_forward_of(&self, thread: u64) -> bool {
+        self.forward_thread.load(Ordering::Acquire) == thread
+    }
+
+    /// Node that ran the forward operator with this sequence number on the thread with this torch id, for other
+    /// threads; `None` if unknown or overwritten, or if the tree belongs to another thread.
+    pub(crate) fn forward(&self, thread: u64, sequence: u64) -> Option<NodeId> {
+        let node = forward(&self.sequences.get()?.upgrade()?, sequence);
+        // Read last: an entry of the next thread implies that the id has changed.
+        node.filter(|_| self.has_forward_of(thread))
     }
 
     /// True if a later forward operator replaced the one with this sequence number.
@@ -342,7 +357,7 @@ impl TreeOwner {
     pub(crate) fn forget_forward(&self) {
         for entry in self.sequences.iter() {
             if entry.load(Ordering::Relaxed) != 0 {
-                entry.store(0, Ordering::Relaxed);
+                entry.store(0, Ordering::Release);
             }
         }
     }
@@ -448,16 +463,17 @@ mod tests {
     fn last_operator_with_a_sequence_number_is_the_forward() {
         let mut owner = TreeOwner::new(0, 10);
         let [outer, inner] = [1, 2].map(|key| owner.child(ROOT, Key(key, 0), 0, |_| 0));
+        owner.shared.set_forward_thread(3);
         owner.remember_forward(7, outer);
         owner.remember_forward(7, inner);
-        assert_eq!((owner.shared.forward(7), owner.forward(7)), (Some(inner), Some(inner)));
-        assert_eq!(owner.shared.forward(8), None);
+        assert_eq!((owner.shared.forward(3, 7), owner.forward(7)), (Some(inner), Some(inner)));
+        assert_eq!((owner.shared.forward(3, 8), owner.shared.forward(4, 7)), (None, None));
         owner.forget_forward();
-        assert_eq!(owner.shared.forward(7), None);
+        assert_eq!(owner.shared.forward(3, 7), None);
         owner.remember_forward(7, outer);
         let shared = std::sync::Arc::clone(&owner.shared);
         drop(owner);
-        assert_eq!(shared.forward(7), None, "nobody owns the tree any more");
+        assert_eq!(shared.forward(3, 7), None, "nobody owns the tree any more");
     }
 
     #[test]

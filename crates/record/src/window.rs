@@ -247,7 +247,7 @@ impl Window {
         self.paused_before.load(Ordering::Relaxed).saturating_add(running)
     }
 
-    /// Overhead of the recorder measured so far; `None` without a measurement, or before a step ran unrecorded.
+    /// Overhead of the recorder measured so far; `None` without a measurement, or before the first step.
     pub(crate) fn overhead(&self) -> Option<stackline_recording::Overhead> {
         self.state().overhead.as_ref()?.measured()
     }

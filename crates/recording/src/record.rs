@@ -324,7 +324,7 @@ pub const LEAST_UNRECORDED_STEPS: u32 = 24;
 /// Overhead of the recorder, measured by steps without operator callbacks between steps with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
-    /// Number of steps that ran unrecorded for the measurement.
+    /// Number of steps that ran unrecorded for the measurement; 0 if too few ended at the same call path.
     pub unrecorded_steps: u64,
     /// Number of comparisons of steps with and without reports.
     pub comparisons: u32,

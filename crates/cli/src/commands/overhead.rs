@@ -4,13 +4,17 @@ use serde_json::{Value, json};
 use stackline_ingest::recording::LEAST_UNRECORDED_STEPS;
 use stackline_model::{CallOverhead, CallingContextTree};
 
-/// Sentence about the overhead of recording, in the process in which it is highest; `None` if not measured. The
-/// sentence names the number of unrecorded steps.
+/// Sentence about the overhead of recording, in the process in which it is highest, or the reason why it is unknown;
+/// `None` if it was not to be measured, or without training steps. The sentence names the number of unrecorded steps.
 pub(super) fn sentence(tree: &CallingContextTree) -> Option<String> {
     let measured = || tree.processes.iter().filter_map(|process| process.overhead);
     let most = measured()
         .max_by_key(|overhead| (overhead.fraction.map(|fraction| fraction.median_ppm), overhead.unrecorded_steps))?;
     let steps = match most.unrecorded_steps {
+        0 => {
+            let reason = "too few optimizer steps ended at the same call path";
+            return Some(format!("overhead of recording: unknown, because {reason}"));
+        }
         1 => "1 step".to_owned(),
         steps => format!("{steps} steps"),
     };
@@ -33,7 +37,7 @@ pub(super) fn sentence(tree: &CallingContextTree) -> Option<String> {
 
 /// Recording overhead for JSON output, in percent of an unrecorded step; null if not measured.
 pub(super) fn json(overhead: Option<CallOverhead>) -> Value {
-    let Some(overhead) = overhead else { return Value::Null };
+    let Some(overhead) = overhead.filter(|overhead| overhead.unrecorded_steps > 0) else { return Value::Null };
     let percent = |ppm: i64| ppm as f64 / 1e4;
     json!({
         "unrecorded_steps": overhead.unrecorded_steps,
@@ -66,6 +70,12 @@ mod tests {
         };
         let mut tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
         assert_eq!((sentence(&tree), json(None)), (None, Value::Null));
+        tree.processes.push(process(0, None));
+        assert_eq!(
+            sentence(&tree).unwrap(),
+            "overhead of recording: unknown, because too few optimizer steps ended at the same call path"
+        );
+        assert_eq!(json(tree.processes[1].overhead), Value::Null);
         tree.processes.push(process(1, None));
         assert_eq!(
             sentence(&tree).unwrap(),
@@ -83,6 +93,6 @@ mod tests {
             "overhead of recording: 3.1 % of a step (95 % interval -0.4 to 5.2 %), compared with 63 steps that ran \
              unrecorded"
         );
-        assert_eq!(json(tree.processes[3].overhead)["low_percent"], -0.4);
+        assert_eq!(json(tree.processes[4].overhead)["low_percent"], -0.4);
     }
 }

@@ -36,7 +36,8 @@ const SENTENCES: [(&str, &str); 16] = [
     ),
     (
         "forward_links_over_limit",
-        "backward operators are not linked to their forward operators, because too many operators ran between them",
+        "backward operators are not linked to their forward operators, because too many operators ran between them or the \
+         forward operator's thread ended before",
     ),
     ("names_over_limit", "tensors have no names, because the limit of named tensors was reached"),
 ];

@@ -31,7 +31,7 @@ pub struct CallProcess {
     pub sources: Vec<CallSource>,
     /// Missing records: name of the loss and count.
     pub lost: Vec<(String, u64)>,
-    /// Overhead of the recorder, if it was measured.
+    /// Overhead of the recorder, if it was to be measured and a step ended.
     pub overhead: Option<CallOverhead>,
     /// End times of steps, if steps ended and the recorder reports them.
     pub step_ends: Option<CallStepEnds>,
@@ -74,7 +74,8 @@ pub struct CallStepEnds {
 /// Overhead of the recorder: the time that recording adds to a step, measured by unrecorded steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOverhead {
-    /// Number of unrecorded steps. The tree has only their numbers of span calls and total durations.
+    /// Number of unrecorded steps; 0 if too few steps ended at the same call path. The tree has only their numbers of
+    /// span calls and total durations.
     pub unrecorded_steps: u64,
     /// Number of comparisons of recorded with unrecorded steps.
     pub comparisons: u32,
