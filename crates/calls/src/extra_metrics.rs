@@ -1,7 +1,7 @@
 //! Non-time metrics of the calling context tree: launches, bytes copied, GPU idle time, memory.
 
 use super::call_events::is_call;
-use super::cct_from_trace::Builder;
+use super::cct_builder::Builder;
 use rustc_hash::FxHashMap;
 use stackline_model::{
     CallMetric, CallNodeId, CallStats, CallingContextTree, EventId, EventKind, Key, ProcessId, Trace, TrackId,

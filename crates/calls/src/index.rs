@@ -1,6 +1,6 @@
 //! Index of a calling context tree for random access: sums, phases, callers and callees.
 
-use super::cct_from_trace::STALLS;
+use super::cct_builder::STALLS;
 use stackline_model::{CallChildren, CallMetric, CallNodeId, CallingContextTree, Frame, FrameKind, Unit};
 use stackline_timeline::phase_rules::{Phase, PhaseRule, PhaseRules, RuleKind};
 use stackline_timeline::vocabulary::autograd::ENGINE;

@@ -6,6 +6,7 @@
 
 mod build;
 mod call_events;
+mod cct_builder;
 mod cct_from_trace;
 mod extra_metrics;
 mod group;
