@@ -325,7 +325,7 @@ impl Run {
         let columns = ["Dispatch_Id", "Counter_Name", "Counter_Value", "Guid", "Process_Id"];
         file.for_each_row(columns, processes, |row, processes| {
             let (guid, pid) = (row.text(3), row.i64(4));
-            match (row.i64(0), row.text(2).parse()) {
+            match (row.i64(0), row.text(2).parse::<f64>()) {
                 (Some(dispatch), Ok(value)) => {
                     let of_dispatch = counters.entry(dispatch).or_default();
                     let own = of_dispatch.iter().position(|counted| *counted.guid == *guid && counted.pid == pid);
@@ -341,8 +341,8 @@ impl Run {
         });
     }
 
-    /// Take the counter values of a kernel's dispatch. Tables of kernels lack the PID: without an identifier, the values
-    /// of the only process with such a dispatch are taken, or else those of the run's process.
+    /// Take the counter values of a kernel's dispatch. Tables of kernels lack the PID: without an identifier, these are
+    /// the values of the only process with such a dispatch, or else those of the run's process.
     fn take_counters(&mut self, guid: &str, dispatch: i64) -> Option<Counters> {
         let pid = self.known.or(self.pid);
         let of_dispatch = self.counters.get_mut(&dispatch)?;
