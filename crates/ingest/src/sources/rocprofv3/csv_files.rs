@@ -111,7 +111,8 @@ struct CountedDispatch {
     /// Identifier of the process; empty without one.
     guid: Box<str>,
     pid: Option<i64>,
-    values: Counters,
+    /// `None` once a kernel has taken them.
+    values: Option<Counters>,
 }
 
 /// Read the CSV files of a run into traces.
@@ -140,7 +141,8 @@ pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
             Table::Unread => processes.count(diagnostics::TABLE_NOT_READ, &file.name),
         }
     }
-    count_without_kernel(run.counters.values().map(Vec::len).sum(), processes);
+    let left = run.counters.values().flatten().filter(|counted| counted.values.is_some()).count();
+    count_without_kernel(left, processes);
     let described = run.agents.described();
     processes.all().for_each(|process| process.trace.meta.entries.clone_from(&described));
 }
@@ -325,15 +327,15 @@ impl Run {
         let columns = ["Dispatch_Id", "Counter_Name", "Counter_Value", "Guid", "Process_Id"];
         file.for_each_row(columns, processes, |row, processes| {
             let (guid, pid) = (row.text(3), row.i64(4));
-            match (row.i64(0), row.text(2).parse()) {
+            match (row.i64(0), row.text(2).parse::<f64>()) {
                 (Some(dispatch), Ok(value)) => {
                     let of_dispatch = counters.entry(dispatch).or_default();
                     let own = of_dispatch.iter().position(|counted| *counted.guid == *guid && counted.pid == pid);
                     let at = own.unwrap_or(of_dispatch.len());
                     if own.is_none() {
-                        of_dispatch.push(CountedDispatch { guid: guid.into(), pid, values: Counters::default() });
+                        of_dispatch.push(CountedDispatch { guid: guid.into(), pid, values: None });
                     }
-                    of_dispatch[at].values.add(row.text(1), value);
+                    of_dispatch[at].values.get_or_insert_default().add(row.text(1), value);
                 }
                 (None, Ok(_)) => count_without_kernel(1, processes),
                 (_, Err(_)) => processes.count(diagnostics::ODD_VALUE, row.text(2)),
@@ -341,15 +343,15 @@ impl Run {
         });
     }
 
-    /// Take the counter values of a kernel's dispatch. Tables of kernels lack the PID: without an identifier, the values
-    /// of the only process with such a dispatch are taken, or else those of the run's process.
+    /// Take the counter values of a kernel's dispatch. Tables of kernels lack the PID: without an identifier, these are
+    /// the values of the only process with such a dispatch, or else those of the run's process.
     fn take_counters(&mut self, guid: &str, dispatch: i64) -> Option<Counters> {
         let pid = self.known.or(self.pid);
         let of_dispatch = self.counters.get_mut(&dispatch)?;
         let is_of_guid = |counted: &CountedDispatch| *counted.guid == *guid;
         let is_only = of_dispatch.iter().filter(|counted| is_of_guid(counted)).count() == 1;
         let at = of_dispatch.iter().position(|counted| is_of_guid(counted) && (is_only || counted.pid == pid))?;
-        Some(of_dispatch.swap_remove(at).values)
+        of_dispatch[at].values.take()
     }
 
     /// Read the kernels of a run that only counted: one row per kernel and counter.
