@@ -39,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Parts of the name of the Python frame of `Module.zero_grad`, which has no span.
-const MODULE_FRAME: &[&str] = &["torch/nn/modules/module.py(", "zero_grad"];
+const MODULE_FRAME: &[&str] = &["torch/nn/modules/module.py(", "): zero_grad"];
 /// Name under which these calls are shown.
 const MODULE_NAME: &str = "Module.zero_grad";
 
