@@ -24,8 +24,8 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The zeros are needed if code reads gradients between zero_grad and the backward pass, or keeps \
          them in its own buffers. Gradients of unused parameters become None instead of zero. After each call of \
          zero_grad, the first backward pass adds to the zeros. The estimate also removes the time of these additions; \
-         the lower bound does not. Calls of Module.zero_grad are recognized only in traces with Python stacks. Loops of \
-         the program that call p.grad.zero_() are not seen: no name in the trace tells such a loop.",
+         the lower bound does not. Calls of Module.zero_grad are recognized only in traces with Python stacks. Loops \
+         of the program that call p.grad.zero_() are not found, because no name in the trace identifies them.",
     source: "common practice; PyTorch's performance tuning guide",
     needs: &[Requirement::Operators],
     settings: &[Setting {
