@@ -136,6 +136,16 @@ fn zeroed_gradients() {
         p.op_with("aten::_foreach_zero_", shapes, |p| p.kernel("multi_tensor_apply_kernel", 8));
     };
     assert_eq!(zeroed(few, false).found("SL042"), [], "three gradients");
+    // Of a module: only a frame has a name.
+    let of_module = steps(|p| {
+        p.python("torch/nn/modules/module.py(2432): zero_grad", fill);
+        p.op("aten::mm", |p| p.kernel("gemm", 200));
+    });
+    let found = of_module.found("SL042");
+    assert_eq!(
+        found.iter().map(|found| found.title.as_str()).collect::<Vec<_>>(),
+        ["Zeroed gradients: Module.zero_grad fills 40 gradients with zeros, and the backward pass adds to them"]
+    );
     // Traces of 2021 and before have it among the operators, where it is no operator to be compiled.
     let old = zeroed(fill, true);
     assert_eq!(old.found("SL042").len(), 1);

@@ -88,3 +88,32 @@ fn launches_of_small_collectives() {
         assert!(gain.low_ns < saved && saved <= gain.high_ns, "{us}, {pause_us}: {saved}: {gain:?}");
     }
 }
+
+/// Buckets are counted in bytes of the recorded data type, and only if all sizes are recorded.
+#[test]
+fn buckets_depend_on_the_data_type() {
+    // 400 collectives of 131,072 elements: 200 MiB of float32 in a step.
+    let title = |dtype: Option<&str>, with_all_sizes: bool| {
+        let program = steps(|p, _| {
+            p.op("aten::mm", |p| p.kernel("gemm", 1000));
+            for number in 0..400 {
+                let mut size = json!({"Collective name": "allreduce"});
+                if with_all_sizes || number % 2 == 0 {
+                    size["In msg nelems"] = json!(131_072);
+                }
+                if let Some(dtype) = dtype {
+                    size["dtype"] = json!(dtype);
+                }
+                p.op("c10d::allreduce_", |p| p.launch(("cudaLaunchKernel", "kernel"), ALL_REDUCE, 30, 7, size));
+            }
+            p.sync("cudaDeviceSynchronize");
+        });
+        let found = program.found("SL044");
+        let [only] = &found[..] else { panic!("{dtype:?}, {with_all_sizes}: {}", text(&found)) };
+        only.title.rsplit_once(" could be combined into ").unwrap().1.to_owned()
+    };
+    assert_eq!(title(Some("Float"), true), "9");
+    assert_eq!(title(Some("BFloat16"), true), "5");
+    assert_eq!(title(Some("Float"), false), "a few large ones");
+    assert_eq!(title(None, true), "a few large ones");
+}

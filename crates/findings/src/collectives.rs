@@ -2,7 +2,7 @@
 
 use super::rule_context::RuleContext;
 use stackline_model::{EventId, EventKind, StrId};
-use stackline_timeline::classify::Collective as Family;
+use stackline_timeline::classify::{Collective as Family, element_bytes};
 use stackline_timeline::kernel_type::KernelType;
 
 /// Collective in the analyzed window, with its family, size and process group.
@@ -14,6 +14,8 @@ pub(super) struct Collective {
     pub(super) family: &'static str,
     /// Elements that each rank sends (for all-gather: receives); none if the trace does not record the number.
     pub(super) elements: Option<i64>,
+    /// Bytes of an element by the recorded data type; none if the trace does not record it.
+    pub(super) element_bytes: Option<i64>,
     /// Process group; none if the trace does not record it.
     pub(super) group: Option<StrId>,
 }
@@ -23,7 +25,7 @@ impl RuleContext<'_> {
     pub(super) fn collectives(&self) -> Vec<Collective> {
         let trace = self.trace();
         let mut types = self.kernel_types();
-        let [named, group] = ["Collective name", "Process Group Name"].map(|key| trace.attr(key));
+        let [named, group, dtype] = ["Collective name", "Process Group Name", "dtype"].map(|key| trace.attr(key));
         let [sent, received, ranks] = ["In msg nelems", "Out msg nelems", "Group size"].map(|key| trace.attr(key));
         let work = self.gpu_work().into_iter().filter(|&e| types.of_event(e) == KernelType::Communication);
         let collective = |event: EventId| {
@@ -34,8 +36,9 @@ impl RuleContext<'_> {
             let family = recorded.or_else(|| Family::find(trace.name(event))).or_else(by_operator)?;
             let all = || sent.i64(event)?.checked_mul(ranks.i64(event)?);
             let elements = if family.sized_by_output { received.i64(event).or_else(all) } else { sent.i64(event) };
+            let element_bytes = dtype.text(event).and_then(|name| element_bytes(trace.strings.get(name)));
             let (family, group) = (family.name, group.text(event));
-            Some(Collective { event, family, elements: elements.filter(|&n| n > 0), group })
+            Some(Collective { event, family, elements: elements.filter(|&n| n > 0), element_bytes, group })
         };
         work.filter_map(collective).collect()
     }

@@ -403,8 +403,8 @@ pub fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
 #[must_use]
 pub fn explain_lengths(time: &str, with_gpu: &str) -> String {
     format!(
-        "{time}: the step's span on the CPU. {with_gpu}: from the end of the previous step's GPU work to the end of the \
-         step's own GPU work."
+        "{time}: the step's span on the CPU. {with_gpu}: from the end of the previous step's GPU work to the end of \
+         the step's own GPU work."
     )
 }
 

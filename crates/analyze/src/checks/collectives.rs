@@ -1,7 +1,9 @@
 //! Check of the metadata of collectives, from which sizes and bandwidths are computed.
 
 use super::{Check, Outcome};
-use stackline_model::{EventId, Trace};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, StrId};
+use stackline_timeline::classify::is_tracelens_communication;
 
 /// Fields from which sizes and bandwidths are computed.
 const FIELDS: [&str; 5] = ["Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype"];
@@ -22,7 +24,12 @@ pub(super) const COLLECTIVE_FIELDS: Check = Check {
         if columns.iter().all(|(_, column)| !column.exists()) && !trace.strings.iter().any(is_torch) {
             return outcome;
         }
-        for gpu in trace.gpu.ids().map(|gpu| gpu.index()).filter(|&gpu| is_collective(trace, trace.gpu.event[gpu])) {
+        let mut known: FxHashMap<StrId, bool> = FxHashMap::default();
+        let is_collective = |gpu: &usize| {
+            let name = trace.events.name[trace.gpu.event[*gpu].index()];
+            *known.entry(name).or_insert_with(|| is_tracelens_communication(trace.strings.get(name)))
+        };
+        for gpu in trace.gpu.ids().map(|gpu| gpu.index()).filter(is_collective) {
             let (event, operator) = (trace.gpu.event[gpu], trace.gpu.operator[gpu]);
             outcome.checked += 1;
             let is_missing = |field: &usize| !has(event, *field) && !operator.some().is_some_and(|op| has(op, *field));
@@ -34,8 +41,3 @@ pub(super) const COLLECTIVE_FIELDS: Check = Check {
         outcome
     },
 };
-
-/// Test if a GPU operation is a collective by its name.
-fn is_collective(trace: &Trace, event: EventId) -> bool {
-    stackline_timeline::classify::is_tracelens_communication(trace.name(event))
-}

@@ -62,7 +62,7 @@ pub(super) const RULE: Rule = Rule {
 type Shape = (i64, i64);
 
 /// Name parts of kernels that use a fixed part of the GPU by design. Their blocks process one work item after another,
-/// or leave multiprocessors to concurrent work.
+/// or leave multiprocessors to concurrent work. Kernels that are known as communication are excluded before.
 const FIXED_GRID_KERNELS: &[&str] = &[
     "persistent",
     "cooperative",
@@ -70,12 +70,8 @@ const FIXED_GRID_KERNELS: &[&str] = &[
     "stream_k",
     "flash",
     "fmha",
-    "nccl",
-    "rccl",
-    "nvshmem",
     "deep_ep",
     "deepep",
-    "mscclpp",
     "all_reduce",
     "allreduce",
     "all_gather",

@@ -17,11 +17,11 @@ pub(super) const RULE: Rule = Rule {
     why: "A small collective takes at least its latency (launch, and a message to each rank), no matter how little \
          data it moves. One hundred small collectives take one hundred latencies.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes all collectives except one per bucket of 25 MB, with their operators, launches \
-         and the short gaps between them (what-if operation `remove`). The remaining collectives carry all data: their \
-         time is the total time minus one latency for each removed collective (`scale`). The latency is the time of \
-         the shortest collective. The lower bound removes half of the latencies, the upper bound all time of the \
-         removed collectives.",
+    gain_text: "The estimate removes all collectives except one per bucket of 25 MB (float32 if the data type is not \
+         recorded), with their operators, launches and the short gaps between them (what-if operation `remove`). The \
+         remaining collectives carry all data: their time is the total time minus one latency for each removed \
+         collective (`scale`). The latency is the time of the shortest collective. The lower bound removes half of the \
+         latencies, the upper bound all time of the removed collectives.",
     advice: "Let DistributedDataParallel reduce gradients in buckets (bucket_cap_mb) instead of one parameter at a \
          time. For other collectives, combine the tensors with torch._utils._flatten_dense_tensors, \
          all_reduce_coalesced or a foreach copy into one buffer.",
@@ -63,8 +63,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Elements of a bucket: 25 MB of float32, as in DistributedDataParallel.
-const BUCKET: i64 = 25 * 1024 * 1024 / 4;
+/// Bytes of a bucket, as in DistributedDataParallel.
+const BUCKET: i64 = 25 * 1024 * 1024;
+/// Assumed bytes of an element if the trace does not record the data type: float32.
+const ELEMENT_BYTES: i64 = 4;
 
 /// Families of collectives that can be combined.
 const FAMILIES: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"];
@@ -92,6 +94,15 @@ pub(super) fn small_size(context: &RuleContext<'_>, sizes: impl ExactSizeIterato
     (middle as f64 <= context.setting_of(&RULE, "elements") && 2 * sizes.len() >= all).then_some(middle)
 }
 
+/// Bytes of collectives. Those without a recorded size have the mean number of elements of the others, and those
+/// without a data type have float32.
+fn total_bytes(collectives: &[Collective]) -> i64 {
+    let known: Vec<i64> = collectives.iter().filter_map(|c| c.elements).collect();
+    let mean = known.iter().copied().fold(0, i64::saturating_add) / known.len().max(1) as i64;
+    let bytes = |c: &Collective| c.elements.unwrap_or(mean).saturating_mul(c.element_bytes.unwrap_or(ELEMENT_BYTES));
+    collectives.iter().map(bytes).fold(0, i64::saturating_add)
+}
+
 /// Many small collectives of one family and process group.
 struct Small {
     family: &'static str,
@@ -101,7 +112,8 @@ struct Small {
     middle: i64,
     /// Duration of the shortest collective, in ns.
     latency: i64,
-    buckets: i64,
+    /// Number of buckets per step; unknown unless all sizes are recorded.
+    buckets: Option<i64>,
     merged: Merged,
 }
 
@@ -126,9 +138,10 @@ impl Small {
         }
         let events: Vec<EventId> = of.iter().map(|c| c.event).collect();
         let latency = *context.lengths(&events).first()?;
-        let elements: i64 = of.iter().filter_map(|c| c.elements).fold(0, i64::saturating_add);
-        let buckets = (elements / steps as i64).div_euclid(BUCKET) + 1;
+        let buckets = (total_bytes(of) / steps as i64).div_euclid(BUCKET) + 1;
+        let are_sizes_known = of.iter().all(|c| c.elements.is_some() && c.element_bytes.is_some());
         let merged = Merged::new(context, &events, (buckets as usize, latency));
+        let buckets = are_sizes_known.then_some(buckets);
         let small = Self { family, events, per_step, middle, latency, buckets, merged };
         let takes = small.saved_ns().max(context.total(&small.merged.operators));
         (context.percent(takes) >= context.setting_of(&RULE, "share")).then_some(small)
@@ -143,6 +156,7 @@ impl Small {
     fn candidate(&self, context: &RuleContext<'_>) -> Option<Candidate> {
         let Self { family, events, per_step, middle, buckets, merged, .. } = self;
         let (place, _) = context.by_code(events).into_iter().next()?;
+        let buckets = buckets.map_or_else(|| "a few large ones".to_owned(), |buckets| buckets.to_string());
         Some(Candidate {
             title: format!(
                 "Small collectives: {per_step:.0} {family} calls{} ({}) could be combined into {buckets}",

@@ -24,7 +24,8 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The zeros are needed if code reads gradients between zero_grad and the backward pass, or keeps \
          them in its own buffers. Gradients of unused parameters become None instead of zero. After each call of \
          zero_grad, the first backward pass adds to the zeros. The estimate also removes the time of these additions; \
-         the lower bound does not.",
+         the lower bound does not. Calls of Module.zero_grad are recognized only in traces with Python stacks. Loops \
+         of the program that call p.grad.zero_() are not found, because no name in the trace identifies them.",
     source: "common practice; PyTorch's performance tuning guide",
     needs: &[Requirement::Operators],
     settings: &[Setting {
@@ -38,12 +39,22 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Find calls that fill gradients with zeros, one candidate per optimizer.
+/// Parts of the name of the Python frame of `Module.zero_grad`, which has no span.
+const MODULE_FRAME: &[&str] = &["torch/nn/modules/module.py(", "): zero_grad"];
+/// Name under which these calls are shown.
+const MODULE_NAME: &str = "Module.zero_grad";
+
+/// Find calls that fill gradients with zeros, one candidate per optimizer, and one for modules.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     // Traces of 2021 and before record these calls as operators.
     let kinds = [EventKind::Annotation, EventKind::Operator];
     let calls = context.named(&kinds, |name| name.starts_with(ZERO_GRAD));
-    context.by_name(&calls).into_iter().filter_map(|(name, calls)| candidate(context, name, &calls)).collect()
+    let mut modules = context.named(&[EventKind::PythonFunction], |name| super::matches_parts(name, MODULE_FRAME));
+    let trace = context.trace();
+    modules.retain(|&frame| !trace.ancestors(frame).any(|around| trace.name(around).starts_with(ZERO_GRAD)));
+    let of_modules = if modules.is_empty() { None } else { candidate(context, MODULE_NAME, &modules) };
+    let of_optimizers = context.by_name(&calls).into_iter();
+    of_optimizers.filter_map(|(name, calls)| candidate(context, name, &calls)).chain(of_modules).collect()
 }
 
 /// Candidate for calls with one name; `None` if each fills few gradients.
