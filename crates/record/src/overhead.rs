@@ -226,8 +226,8 @@ impl Overhead {
         self.without.clear();
     }
 
-    /// Overhead measured so far, also if no step ran unrecorded yet; `None` before the first step, or if too few steps may
-    /// run unrecorded.
+    /// Overhead measured so far, also if no step ran unrecorded yet; `None` before the first step, or if too few steps
+    /// may run unrecorded.
     pub(crate) fn measured(&self) -> Option<stackline_recording::Overhead> {
         let is_on = self.unrecorded > 0 || self.budget >= BLOCK_STEPS + UNTIMED_STEPS;
         (is_on && self.mark.is_some()).then(|| stackline_recording::Overhead {
