@@ -17,7 +17,7 @@
 //! steps would be compared only by chance. Therefore a comparison whose steps differ too much does not count.
 //!
 //! The first step may be a warm-up step at another line than those that follow. As long as nothing has been compared,
-//! another call path that ends [`REPEATS`] steps in a row takes its place.
+//! another call path that ends `REPEATS` steps in a row takes its place.
 
 use crate::tree::NodeId;
 use stackline_recording::{Interval, LEAST_UNRECORDED_STEPS};
