@@ -143,7 +143,8 @@ pub fn removed_operators(exact: &Exact<'_>, edits: &[Edit]) -> Option<RemovedOpe
 /// Subtract `recording`, an overhead in ns, from a gain and its bounds.
 ///
 /// The overhead was measured while the program ran, except for the part of `PyTorch`. So the bounds assume half and one
-/// and a half times of it. A negative gain stays unchanged.
+/// and a half times of it. Gain and lower bound are reduced at most to 0, and stay unchanged if they are negative. The
+/// lower bound is at most the gain. The upper bound is reduced at most to the gain, also to a negative one.
 pub(super) fn subtract_overhead(gain: Gain, recording: i64) -> Gain {
     let ns = gain.ns - recording.min(gain.ns.max(0));
     let low_ns = (gain.low_ns - recording - recording / 2).max(gain.low_ns.min(0)).min(ns);

@@ -94,7 +94,7 @@ impl ForwardThreads {
     }
 }
 
-/// What a thread remembers about the forward operators of another.
+/// Tree with the forward operators of another thread, as a thread remembers it.
 #[derive(Debug)]
 enum OtherThread {
     /// This tree has them, unless its thread has changed since.

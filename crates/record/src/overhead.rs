@@ -17,7 +17,7 @@
 //! steps would be compared only by chance. Therefore a comparison whose steps differ too much does not count.
 //!
 //! The first step may be a warm-up step at another line than those that follow. As long as nothing has been compared,
-//! another call path that ends [`REPEATS`] steps in a row takes its place.
+//! another call path that ends `REPEATS` steps in a row takes its place.
 
 use crate::tree::NodeId;
 use stackline_recording::{Interval, LEAST_UNRECORDED_STEPS};
@@ -226,8 +226,8 @@ impl Overhead {
         self.without.clear();
     }
 
-    /// Overhead measured so far, also if no step ran unrecorded yet; `None` before the first step, or if too few steps may
-    /// run unrecorded.
+    /// Overhead measured so far, also if no step ran unrecorded yet; `None` before the first step, or if too few steps
+    /// may run unrecorded.
     pub(crate) fn measured(&self) -> Option<stackline_recording::Overhead> {
         let is_on = self.unrecorded > 0 || self.budget >= BLOCK_STEPS + UNTIMED_STEPS;
         (is_on && self.mark.is_some()).then(|| stackline_recording::Overhead {

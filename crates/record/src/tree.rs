@@ -45,7 +45,7 @@ pub(crate) struct SharedTree {
     version: AtomicU64,
     /// Forward operators by sequence number, as long as the owner exists.
     sequences: OnceLock<Weak<Box<[AtomicU64]>>>,
-    /// Torch's id of the thread that ran these operators, 0 without one. It tells its owners apart: no id is reused.
+    /// Torch's id of the thread that ran these operators, 0 without one. No id is reused, so it distinguishes threads.
     forward_thread: AtomicU64,
 }
 

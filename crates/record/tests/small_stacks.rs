@@ -72,6 +72,32 @@ fn signal_handler_uses_little_of_a_small_stack() {
     }
 }
 
+/// Without memory for the handler's own stack, no frames are read on the program's, which may be small.
+#[test]
+fn samples_without_a_stack_have_no_frames() {
+    let program = "import time\ndef work():\n    end = time.thread_time() + 0.4\n    \
+                   while time.thread_time() < end: sum(range(100))\nwork()\n";
+    for python in installed() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(library) = compile(folder.path(), "no_stacks") else { return };
+        for options in [&OPTIONS[2..3], &OPTIONS[..]] {
+            let run = tempfile::tempdir().unwrap();
+            let mut command = recorded(&python, run.path());
+            command.env("LD_PRELOAD", &library).envs(options.iter().copied());
+            let output = command.args(["-X", "faulthandler", "-c", program]).output().unwrap();
+            assert!(output.status.success(), "{}: {} {}", python.display(), output.status, text(&output.stderr));
+            let stream = &streams(run.path())[0];
+            let of_time = stream.stats.iter().filter(|(key, _)| key.2 == Metric::CpuTime);
+            let samples: u64 = of_time.map(|(_, stats)| stats.count).sum();
+            assert!(samples > 20, "{samples}");
+            assert_eq!(samples_in(stream, "work"), (0, 0), "{}, {options:?}", python.display());
+            let detail = &stream.sources["samples"].1;
+            let lost = "samples lack native frames or all frames, because there was no memory for reading the stack";
+            assert!(detail.contains(lost), "{detail}");
+        }
+    }
+}
+
 /// `seconds`: processor time in each part, in which samples are taken.
 fn every_signal(command: &mut Command, library: &Path, seconds: &str) -> Output {
     let output = command.arg(here("tests/programs/every_signal.py")).arg(library).arg(seconds).output().unwrap();

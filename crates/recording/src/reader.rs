@@ -4,7 +4,7 @@ use crate::block::Block;
 use crate::chunk::{OLDEST, PREFIX};
 use crate::v1_calls::V1Calls;
 use crate::{HEADER, NotARecording, Record};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
 /// Bytes of a stream that could not be read.
@@ -250,32 +250,56 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Checksums of arbitrary ranges, computed from those of all prefixes: positions that look like a chunk overlap, and
-/// many are long.
+/// Checksums of ranges, computed from those of prefixes: positions that look like a chunk overlap, and many are long.
+/// Ranges are requested in the order of their begins, so only checksums from the last begin on are stored: no more than
+/// the longest range has bytes.
 struct Checksums<'a> {
     bytes: &'a [u8],
-    /// Checksums of the first n bytes, as far as they were requested.
-    prefixes: Vec<u32>,
+    /// Length of the first stored prefix.
+    first: usize,
+    /// Checksums of the first `first`, `first + 1`, … bytes, as far as they were requested; never empty.
+    prefixes: VecDeque<u32>,
     hasher: crc32fast::Hasher,
 }
 
 impl<'a> Checksums<'a> {
     /// Checksums of ranges of `bytes`, none of which is computed yet.
     fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, prefixes: vec![0], hasher: crc32fast::Hasher::new() }
+        Self { bytes, first: 0, prefixes: VecDeque::from([0]), hasher: crc32fast::Hasher::new() }
+    }
+
+    /// Length of the last stored prefix.
+    fn last(&self) -> usize {
+        self.first + self.prefixes.len() - 1
+    }
+
+    /// Drop the checksums of prefixes shorter than `length`, which are not requested again.
+    fn skip_to(&mut self, length: usize) {
+        let last = self.last();
+        if length <= last {
+            self.prefixes.drain(..length.saturating_sub(self.first));
+            self.first = self.first.max(length);
+        } else if let Some(skipped) = self.bytes.get(last..length) {
+            self.hasher.update(skipped);
+            self.prefixes.clear();
+            self.prefixes.push_back(self.hasher.clone().finalize());
+            self.first = length;
+        }
     }
 
     /// CRC-32 of the first `length` bytes, computed once and stored; `None` beyond the end.
     fn prefix(&mut self, length: usize) -> Option<u32> {
-        for byte in self.bytes.get(self.prefixes.len() - 1..length).unwrap_or_default() {
+        for byte in self.bytes.get(self.last()..length).unwrap_or_default() {
             self.hasher.update(std::slice::from_ref(byte));
-            self.prefixes.push(self.hasher.clone().finalize());
+            self.prefixes.push_back(self.hasher.clone().finalize());
         }
-        self.prefixes.get(length).copied()
+        self.prefixes.get(length.checked_sub(self.first)?).copied()
     }
 
-    /// True if the `length` bytes from `begin` on have this CRC-32, derived from those of two prefixes.
+    /// True if the `length` bytes from `begin` on have this CRC-32, derived from those of two prefixes. `begin` is not
+    /// less than in earlier calls.
     fn has_checksum(&mut self, begin: usize, length: usize, crc: u32) -> bool {
+        self.skip_to(begin);
         let (Some(before), Some(both)) = (self.prefix(begin), self.prefix(begin + length)) else { return false };
         let mut combined = crc32fast::Hasher::new_with_initial_len(before, begin as u64);
         combined.combine(&crc32fast::Hasher::new_with_initial_len(crc, length as u64));

@@ -116,7 +116,8 @@ unsafe fn write_sample((record, serial, clock): (usize, u32, Clock), context: *m
     record.busy.store(false, Ordering::Release);
 }
 
-/// Write the sample that `call` describes. Runs on the handler's scratch stack, if there is one.
+/// Write the sample that `call` describes. Runs on the handler's scratch stack, if there is one; without it, no frames
+/// are read.
 ///
 /// # Safety
 /// `call` points to a [`SampleArguments`] of this thread's handler.

@@ -356,7 +356,7 @@ impl Sampler {
             ),
             (
                 sum(|record| record.losses.no_stack.load(Ordering::Relaxed)),
-                "samples have no native frames, because there was no memory for stack unwinding",
+                "samples lack native frames or all frames, because there was no memory for reading the stack",
             ),
             (
                 self.refused.load(Ordering::Relaxed),

@@ -34,7 +34,7 @@ pub(super) struct IncompleteSamples {
     pub(super) broken: AtomicU64,
     /// Unwinding of the native frames ended early.
     pub(super) lost: AtomicU64,
-    /// No stack for unwinding native frames.
+    /// No stack for reading frames, or no memory for unwinding native ones.
     pub(super) no_stack: AtomicU64,
 }
 
@@ -161,8 +161,8 @@ impl ThreadRecord {
         self.tid.store(tid, Ordering::Release);
     }
 
-    /// Write a sample of the calling thread, without native frames if there is no stack for unwinding; true if it fit
-    /// into the ring.
+    /// Write a sample of the calling thread; true if it fit into the ring. It has no frames without a private stack,
+    /// because the program's may be too small for reading them, and no native frames without memory for unwinding.
     ///
     /// # Safety
     /// Only the signal handler calls it, on the thread to which the record is assigned.
@@ -179,21 +179,24 @@ impl ThreadRecord {
         // SAFETY: null or a leaked box.
         let operator = unsafe { self.open.load(Ordering::Acquire).as_ref() }.and_then(|open| open.innermost(tid));
         let mut found = SampleContents::default();
-        if let (Some(interpreter), Some(python)) = (dlmonitor::interpreter(), &mut scratch.python) {
+        let has_stack = self.stack.is_some();
+        if has_stack && let (Some(interpreter), Some(python)) = (dlmonitor::interpreter(), &mut scratch.python) {
             let walk = python.walk(interpreter, operator.and_then(|operator| operator.python));
             found = self.write_python_frames(codes, interpreter, python, &mut scratch.words);
             found.walk = walk;
         }
-        match &mut scratch.native {
-            Some(native) if native.is_ready() && self.stack.is_some() => {
+        let is_incomplete = match &mut scratch.native {
+            Some(native) if has_stack && native.is_ready() => {
                 let mark = scratch.python.as_ref().map_or(0, FrameSampler::stack_mark);
                 let bounds = [mark, operator.map_or(0, |operator| operator.handle)];
                 let ended = native.walk_interrupted_segment(at, bounds, Memory::of_thread(tid));
                 self.append_native_frames(ended, native.frames(), &mut found, &mut scratch.words);
+                false
             }
-            Some(_) => _ = self.losses.no_stack.fetch_add(1, Ordering::Relaxed),
-            None => {}
-        }
+            Some(_) => true,
+            None => !has_stack && scratch.python.is_some(),
+        };
+        self.losses.no_stack.fetch_add(is_incomplete.into(), Ordering::Relaxed);
         let (mut counts, mut totals) = ([0; MAX_COUNTERS], [0; MAX_COUNTERS]);
         let counts = counts.get_mut(..counters).unwrap_or(&mut []);
         self.counters.read(counts, &mut totals);

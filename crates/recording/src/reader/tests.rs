@@ -1,4 +1,4 @@
-use super::{Damage, Reader};
+use super::{Checksums, Damage, MAX_CHUNK, Reader};
 use crate::{CallDetail, ChunkWriter, HEADER, Metric, Record, TouchKind};
 use proptest::prelude::*;
 
@@ -206,7 +206,51 @@ fn corrupt_chunks_of_long_records_are_searched() {
     assert!(since.elapsed().as_secs() < 20, "{:?}", since.elapsed());
 }
 
+/// Test that the memory for a search does not grow with the damaged range.
+#[test]
+fn checksums_of_passed_bytes_are_dropped() {
+    let bytes: Vec<u8> = (0..4 * MAX_CHUNK as u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    let mut checksums = Checksums::new(&bytes);
+    for begin in (0..=3 * MAX_CHUNK).step_by(MAX_CHUNK / 4) {
+        // Lengths that leave a gap before the next begin, and such that do not.
+        for length in [1, MAX_CHUNK / 8, MAX_CHUNK - 1, MAX_CHUNK].into_iter().take(1 + begin / (MAX_CHUNK / 4) % 4) {
+            let crc = crc32fast::hash(&bytes[begin..begin + length]);
+            assert!(checksums.has_checksum(begin, length, crc), "{begin}, {length}");
+            assert!(!checksums.has_checksum(begin, length, !crc), "{begin}, {length}");
+            assert!(checksums.prefixes.len() <= MAX_CHUNK + 1, "{begin}, {length}");
+        }
+    }
+    assert!(!checksums.has_checksum(3 * MAX_CHUNK + 1, MAX_CHUNK, 0), "beyond the end");
+}
+
+/// Offset of the first intact chunk at or after `from`, by computing each checksum anew.
+fn next_chunk(reader: &Reader<'_>, from: usize) -> Option<usize> {
+    let is_intact = |records: &[u8]| records.len() <= MAX_CHUNK && reader.begins_like_chunk(records);
+    (from..reader.file.len()).find(|&at| reader.chunk_at(at).is_some_and(is_intact))
+}
+
 proptest! {
+    /// Test the search in bytes that look like chunks: intact ones, others with a wrong checksum, and other bytes.
+    #[test]
+    fn search_finds_the_chunk_that_single_checksums_find(
+        pieces in proptest::collection::vec((0_u8..4, 0_u32..60, any::<u8>()), 0..12),
+    ) {
+        let mut file = HEADER.to_vec();
+        for (kind, size, byte) in pieces {
+            match kind {
+                0 => file.extend(chunk(0..1 + size % 3)),
+                1 => file.extend(framed(&vec![byte; size as usize])),
+                2 => file.extend([size.to_le_bytes(), u32::from(byte).to_le_bytes()].concat()),
+                _ => file.extend(std::iter::repeat_n(byte, size as usize)),
+            }
+        }
+        let mut reader = Reader::new(&file).unwrap();
+        for from in HEADER.len()..file.len() {
+            let expected = next_chunk(&reader, from);
+            prop_assert_eq!(reader.find_chunk(from), expected, "from {}", from);
+        }
+    }
+
     /// Test files with cuts, flips and insertions: only written records are returned, in order and once, and all
     /// undamaged chunks are returned.
     #[test]
