@@ -183,7 +183,7 @@ fn head(session: &Session<'_>, (content, are_inferred): (&Content, bool), length
     for line in ended.lines().take(lengths.ranks) {
         let _ = writeln!(out, "{}", short(&name(line), lengths.uncovered));
     }
-    // The same of several traces is said once.
+    // Equal diagnostics of several traces become one line.
     let mut problems: Vec<(&str, u64)> = Vec::new();
     for problem in session.set.traces.iter().flat_map(|trace| &trace.report.problems) {
         match problems.iter_mut().find(|(code, _)| *code == problem.code) {
@@ -294,7 +294,7 @@ fn gain(finding: &Finding, found: &Findings) -> String {
     if let Some(saved) = &finding.memory {
         return format!("; predicted saving {}", memory_gain(saved));
     }
-    // What is rounded to nothing has no sign.
+    // A value that is rounded to zero has no sign.
     let percent = |ns: i64| {
         Some(100.0 * ns as f64 / found.step_ns.max(1) as f64).filter(|share| share.abs() >= 0.05).unwrap_or(0.0)
     };
