@@ -1,4 +1,5 @@
-# What `./dev` installs for its tests: PyTorch, what opens exports, a browser. Each is made once, for all checkouts.
+# Environments that `./dev` installs for its tests: PyTorch, programs that open exports, a browser. Each is made once, for
+# all checkouts.
 # Used: $python, steps (an array), step.
 
 # A Python with a stock PyTorch (python/torch_env.py; made once, for all checkouts); its path goes to stdout.
@@ -10,7 +11,7 @@ torch_environment() {
   fi
 }
 
-# What opens our exports (python/consumers_env.py; made once, for all checkouts); its path goes to stdout.
+# Programs that open our exports (python/consumers_env.py; made once, for all checkouts); its path goes to stdout.
 consumers_environment() {
   if [ -n "${STACKLINE_CONSUMERS:-}" ]; then
     echo "$STACKLINE_CONSUMERS"
@@ -19,13 +20,13 @@ consumers_environment() {
   fi
 }
 
-# What shows the page to its tests (python/browser_env.py; made once, for all checkouts); its path goes to stdout.
+# Browser for the tests of the page (python/browser_env.py; made once, for all checkouts); its path goes to stdout.
 browser_environment() {
   "$python" python/browser_env.py
 }
 
-# needs PID LOG VARIABLE NAME: waits for an environment, and makes it known to the tests. Without it they skip what needs
-# it; in CI that is a failure.
+# needs PID LOG VARIABLE NAME: waits for an environment, and exports its path for the tests. Without it, tests that need
+# it are skipped; in CI that is a failure.
 needs() {
   if wait "$1"; then
     export "$3=$(cat "$2.path")"

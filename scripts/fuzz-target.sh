@@ -1,7 +1,7 @@
 # One target of `./dev fuzz`.
 
 # fuzz_target NAME FOLDER PROGRAMS LIMIT…: runs the target NAME in PROGRAMS until LIMIT, from its seeds and the inputs kept in FOLDER,
-# and prints how much was run; inputs that fail lie in FOLDER/found.
+# and prints the number of executions; failing inputs are written to FOLDER/found.
 fuzz_target() {
   local name=$1 folder=$2 programs=$3
   shift 3

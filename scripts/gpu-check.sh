@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs what needs a GPU, on a machine that has one, in some 9 minutes, and prints a table of pass, fail and figures:
+# Run the checks that need a GPU, in some 9 minutes, and print a table of pass, fail and measurements:
 #   scripts/gpu-check.sh [--stackline PROGRAM] [--python PYTHON] [--out FOLDER] [PART…]
-# PARTs, all unless named: machine, programs (frameworks, snapshots, JAX, counters, the recorder), gains, costs; of programs alone: alone, check.
-# PROGRAM is a built `stackline` with `libstackline_record.so` beside it; FOLDER gets traces, snapshots and logs.
+# PARTs (default: all): machine, programs (frameworks, snapshots, JAX, counters, the recorder), gains, costs; parts of programs: alone, check.
+# PROGRAM is a built `stackline` with `libstackline_record.so` in the same folder; FOLDER gets traces, snapshots and logs.
 # Nothing is fetched; a part whose framework is missing says so and is no failure.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -25,7 +25,7 @@ readonly work="${TMPDIR:-/tmp}/stackline-gpu-check"
 rm -rf "$work"
 mkdir -p "$out" "$work"
 
-# step PART NAME LIMIT_SECONDS COMMAND…: runs it, its output into a log; keeps how it ended. Status 3 says that something is not installed.
+# step PART NAME LIMIT_SECONDS COMMAND…: runs it with its output in a log, and keeps its exit status. Status 3: something is not installed.
 step() {
   local name="$1-$2" limit=$3 began=$SECONDS
   local label="| $1 | $2"
@@ -49,14 +49,14 @@ check() {
   cat "$work/recorder-programs.log"
 }
 
-# Programs that give files and answers, not figures, run side by side.
+# Programs that measure no times run in parallel.
 programs() {
   local name
   for name in gpt2_with_trainer llama_generates resnet_by_timm lightning_trainer graph_network compiled_with_graphs distributed threads; do
     step framework "$name" 100 "$python" benches/gpu/frameworks.py "$name" "$work/frameworks" &
   done
   wait
-  # These two are about what the GPU does at the same time as the host: nothing else may use it.
+  # These two measure concurrent work of GPU and host: nothing else may use the GPU.
   alone
   step memory snapshots 90 "$python" benches/gpu/snapshots.py "$work/snapshots" &
   XLA_PYTHON_CLIENT_PREALLOCATE=false step jax profiler 90 "$python" benches/gpu/jax_programs.py "$work/jax" &
@@ -96,6 +96,6 @@ for name in "$work"/*.status; do
   case "$status" in 0 | 3) ;; *) echo "== $(basename "$name" .status)"; tail -n 12 "${name%.status}.log" | cut -c1-300 ;; esac
 done
 
-# In the order of what is missed most, if what comes back is cut; in parts of 15 MB, since some ways back take no larger file.
+# The most important files are first, in case the transfer is cut; parts of 15 MB, since some transfers have a size limit.
 (cd "$work" && tar -cf - ./*.log ncu.* jax gains frameworks snapshots recorder 2>/dev/null | xz -T0 -4 | split -b 15M - "$out/files.tar.xz.")
 exit "$failed"

@@ -1,16 +1,16 @@
-# Steps of `./dev test`, which reads this file: each is run whatever became of those before it, and told at the end.
+# Steps of `./dev test`, which reads this file: each step runs even if earlier steps failed; a summary lists all.
 # Used: $logs (a folder), steps and failed (arrays), say.
 
-# The step that runs beside others: its name and process.
-beside=()
+# Step that runs in parallel with others: its name and process.
+parallel_step=()
 
-# step NAME COMMAND…: runs it in a shell of its own, notes how long it took and the CPU time of all processes that ended
-# meanwhile, goes on if it fails or exits (one run shows all that is wrong).
+# step NAME COMMAND…: runs it in a subshell, and notes its wall time and the CPU time of all processes that ended
+# meanwhile. If it fails or exits, later steps still run, so that one run shows all failures.
 step() {
   local name=$1 from=$SECONDS outcome=ok cpu_from cpu
   shift
   say "$name"
-  # A subshell would tell its own times: none.
+  # A subshell would print only its own times, which are 0.
   times >"$logs/times" || true
   cpu_from=$(cpu_seconds)
   if ! kept "$name" "$@"; then
@@ -27,7 +27,7 @@ note() {
   steps+=("$(printf '%5d s %5d CPU s  %-6s  %s' "$2" "$3" "$4" "$1")")
 }
 
-# begin NAME COMMAND…: a step that runs beside the next ones, until `finish` shows what it printed and notes it.
+# begin NAME COMMAND…: starts a step in parallel with the next ones; `finish` prints its output and notes it.
 begin() {
   local name=$1 from=$SECONDS
   shift
@@ -38,12 +38,12 @@ begin() {
     times >"$logs/$name.times"
     echo "$((SECONDS - from)) $(cpu_seconds "$logs/$name.times") $outcome" >"$logs/$name.outcome"
   ) &
-  beside=("$name" $!)
+  parallel_step=("$name" $!)
 }
 
 finish() {
-  local name=${beside[0]} seconds=0 cpu=0 outcome=FAILED
-  wait "${beside[1]}" || true
+  local name=${parallel_step[0]} seconds=0 cpu=0 outcome=FAILED
+  wait "${parallel_step[1]}" || true
   say "$name"
   cat "$logs/$name.log"
   read -r seconds cpu outcome <"$logs/$name.outcome" || true
@@ -60,7 +60,7 @@ cpu_seconds() {
   ' "${1:-$logs/times}" || echo 0
 }
 
-# kept NAME COMMAND…: runs it in a shell of its own; what it prints is kept in $logs, too, unless a terminal shows it.
+# kept NAME COMMAND…: runs it in a subshell; its output is also written to $logs, unless it goes to a terminal.
 kept() {
   local log="$logs/$1.log"
   shift
@@ -71,9 +71,9 @@ kept() {
   fi
 }
 
-# The ends of what the failed steps printed, and what passed at a second try only: whoever has the end of the output alone
-# must see them.
-what_failed() {
+# Print the last lines of the failed steps, and the tests that passed only at the second try: readers may have only the
+# end of the output.
+failure_summary() {
   local name log again
   for name in "${failed[@]}"; do
     log="$logs/$name.log"

@@ -242,7 +242,7 @@ fn code_of(source: &str) -> Vec<String> {
     scan(source, |_, token| match token {
         Token::Word(word) => code.push(word.to_owned()),
         Token::Sign(sign) => code.push(sign.to_string()),
-        Token::Literal(_) => {}
+        Token::Literal(_) | Token::Comment(_) => {}
     });
     without_tests(&code)
 }

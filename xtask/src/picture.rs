@@ -76,7 +76,7 @@ fn draw(command: &str, text: &str) -> String {
     for (row, line) in lines.iter().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let indent = line.chars().take_while(|c| *c == ' ').count();
         let shown = line.trim();
-        // A fixed length per line keeps columns straight whatever font the reader has.
+        // A fixed length per line keeps columns straight in any font.
         let length = CELL.0 * shown.chars().count() as f64;
         let color = if row == 0 { " fill=\"#98c379\"" } else { "" };
         let (x, y) = (16.0 + CELL.0 * indent as f64, 48.0 + CELL.1 * row as f64);

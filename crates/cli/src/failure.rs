@@ -88,7 +88,7 @@ pub(crate) fn report(error: &Error) -> u8 {
             text.push_str(&cause);
         }
     }
-    // Of all that is told only tracebacks, of rules in Python, have lines.
+    // Only tracebacks of rules in Python contain line breaks.
     let at = text.find("\nTraceback (most recent call last):").unwrap_or(text.len());
     let (message, traceback) = text.split_at(at);
     let _ = writeln!(io::stderr(), "error: {}{}", clean(message), clean_lines(traceback));
@@ -101,7 +101,7 @@ pub(crate) fn report(error: &Error) -> u8 {
 /// Suggested command for an input that lacks the data of this command; `None` for other errors.
 fn next(error: &Error) -> Option<String> {
     let stackline_engine::Error::Lacks(lacks) = error.downcast_ref()? else { return None };
-    // Options of traces mean nothing to what holds none.
+    // Options that select parts of a trace do not apply to inputs without a trace.
     lacks.next().map(|(command, paths)| command_line(command, paths, &[]))
 }
 

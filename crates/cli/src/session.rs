@@ -107,7 +107,7 @@ impl<'a> Session<'a> {
         common: &'a Common,
         map: &(dyn Fn(&Trace, &RunOptions) -> Result<T> + Sync),
     ) -> Result<(Self, Vec<T>)> {
-        // All others would be worked out for nothing.
+        // The results of all other ranks would be discarded.
         if common.rank.is_some() {
             let session = Self::from_run(&mut run, common)?;
             let results = stackline_engine::map(&session.set, &session.run_options(), map)?;

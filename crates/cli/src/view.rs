@@ -99,7 +99,7 @@ mod tests {
         let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
         assert_eq!((columns.as_slice(), table.rows()), (["measure", "time_us"].as_slice(), 1));
         assert_eq!(table.notes, ["All times are of the host."]);
-        // What is not zero is shown, whatever it is.
+        // Columns with values other than zero are shown, independent of their meaning.
         let odd = Table { columns: steps.columns[1..].to_vec(), ..steps };
         assert!(without_gpu(vec![odd]).iter().any(|table| table.column("launched_kernels").is_some()));
     }

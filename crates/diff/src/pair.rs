@@ -252,8 +252,8 @@ fn difference_of_calls(
         return None;
     }
     let calls = mean_of_means(counts_before, 0.0);
-    // Linearized ratios (Cochran 1977, "Sampling Techniques", chapter 6): their mean is the time of all runs divided by
-    // the calls of all runs.
+    // Linearized ratios (Cochran 1977, "Sampling Techniques", Ch. 6): their mean is the time of all runs divided by the
+    // calls of all runs.
     let of_calls = |times: &[Vec<f64>], counts: &[Vec<f64>]| -> Vec<Vec<f64>> {
         let count = mean_of_means(counts, 0.0);
         let of_call = mean_of_means(times, 0.0) / count;

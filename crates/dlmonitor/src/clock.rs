@@ -170,7 +170,7 @@ pub fn measure() {
     let newest = NEWEST.load(Ordering::Relaxed);
     let piece = &PIECES[newest % MAX_PIECES];
     if !piece.is_after(ticks) {
-        // It converges within the duration of the previous piece.
+        // The new piece converges within the duration of the previous piece.
         let reached = piece.at(ticks);
         let took = (reached - piece.ns.load(Ordering::Relaxed)).max(LEAST_CONVERGENCE_NS);
         let ahead = (ns - reached).clamp(-took / 2, took);

@@ -98,8 +98,8 @@ fn create() -> *mut Thread {
     let state = Thread { open: Vec::with_capacity(64), present: Present::take(), ..Thread::default() };
     let thread = Box::into_raw(Box::new(state));
     THREAD.set(thread);
-    // SAFETY: the key exists. If the value cannot be stored, the state leaks at the end of the thread, which is
-    // harmless.
+    // SAFETY: the key exists. If the value cannot be stored, the state leaks at the end of the thread, without other
+    // effects.
     unsafe { libc::pthread_setspecific(key, thread.cast()) };
     thread
 }

@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn events_within_a_span_are_one_range() {
-        // 0 (2 1 (3 4)) 5 (6): what is found first comes first.
+        // 0 (2 1 (3 4)) 5 (6), in the order of traversal.
         let trace = nested(&[None, Some(0), Some(0), Some(1), Some(1), None, Some(5)]);
         let id = EventId::new;
         let ids = |all: &[usize]| all.iter().map(|&at| id(at)).collect::<Vec<_>>();

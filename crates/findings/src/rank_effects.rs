@@ -98,7 +98,7 @@ fn find_cause<'f>(
 /// The cause's finding receives the waits of the other ranks as a fact.
 fn subtract_cause(straggler: &mut Finding, waits: Gain, cause: &Cause, finding: &mut Finding) {
     let rest = unexplained_gain(waits, cause.gain, cause.excess_ns);
-    // Without a rest, the finding only tells which rank is late: its gain is that of the cause.
+    // Without a rest, the finding only names the late rank: its gain is that of the cause.
     straggler.gain = Some(rest).filter(|rest| rest.ns > 0);
     straggler.ranks.iter_mut().for_each(|of| of.gain_ns = straggler.gain.map(|rest| rest.ns));
     let code = &finding.rule.code;

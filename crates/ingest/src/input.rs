@@ -151,7 +151,7 @@ fn read_plain(
         }
         Reader::Memory(read) => {
             let read = read(label, Content::Bytes { head, stream: &mut stream }, options);
-            // A cancelled stream looks like a truncated one.
+            // A canceled stream looks like a truncated one.
             found.memory.push(if options.is_cancelled() { Err(Error::Cancelled) } else { read }?);
             return Ok(());
         }

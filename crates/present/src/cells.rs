@@ -14,7 +14,7 @@ pub(crate) fn shorten_distinctly(texts: &[String], width: usize, cut: impl Fn(&s
         let shared =
             (0..).take_while(|&i| chars.iter().all(|c| c.get(i).is_some() && c.get(i) == chars[0].get(i))).count();
         let head = width / 6;
-        // A little of what they share leads to what differs.
+        // Show a short shared part before the first difference.
         let from = shared.saturating_sub(head / 2).max(head);
         for (&at, chars) in same.iter().zip(&chars) {
             let (mut before, mut cells) = (String::new(), 0);

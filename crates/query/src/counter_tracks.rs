@@ -31,7 +31,7 @@ pub(crate) struct Counters {
 pub(crate) fn counter_tracks(trace: &Trace) -> Counters {
     let mut all = memory_counters(trace);
     all.extend(recorded_counters(trace));
-    // What is zero all the time, as what the CPU's allocator has reserved, says nothing.
+    // Constant zeros, such as the reserved bytes of the CPU allocator, are not informative.
     all.retain(|counter| counter.values.iter().any(|&(_, value)| value != 0.0));
     for counter in &mut all {
         counter.values.sort_by_key(|&(at, _)| at);

@@ -209,7 +209,7 @@ fn waste(analysis: &MemoryAnalysis<'_>) -> Vec<Waste> {
     let mut kept: Vec<Waste> = Vec::with_capacity(found.len());
     for waste in found.into_iter().filter(|waste| waste.from < waste.to) {
         match kept.last_mut().filter(|last| last.object == waste.object && last.to > waste.from) {
-            // The longer one says more; of equal ones the first: that nobody uses it more than that nobody frees it.
+            // Keep the longer range. Of equal ranges keep the first: "unused" is more informative than "not freed".
             Some(last) if waste.to > last.to => *last = Waste { from: last.from, ..waste },
             Some(_) => {}
             None => kept.push(waste),

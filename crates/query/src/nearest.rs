@@ -26,7 +26,7 @@ pub(crate) fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>,
 
 /// Edit distance between the typed text and the best matching part of a name; `None` above `most`.
 fn distance(typed_chars: &[char], name: &str, most: usize) -> Option<usize> {
-    // By letter of the text: what it costs to end there. A part may begin anywhere, which costs nothing.
+    // Edit cost of an alignment that ends at each letter of the text. A part may begin anywhere without cost.
     let mut row: Vec<usize> = (0..=typed_chars.len()).collect();
     let mut least = typed_chars.len();
     for letter in name.chars().flat_map(char::to_lowercase).take(MAX_CHARS) {

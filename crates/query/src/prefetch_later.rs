@@ -14,7 +14,7 @@ const MOST_WORK: usize = 20_000_000;
 /// Queries that a report embeds after its first views, with their arguments, the most important first.
 pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
     let mut list = List { all: Vec::new(), most: MOST_WORK / estimated_work(opened).max(1) };
-    // All of the same steps stand together: their tree of calls is made once.
+    // Questions about the same steps are adjacent, so that their call tree is built once.
     list.add(|| stage_questions(opened, Stage::Files(Part::Chosen)));
     for shape in ["top-down", "bottom-up", "flat"] {
         list.add(|| stage_questions(opened, Stage::Frames(shape)));

@@ -45,7 +45,7 @@ impl CpuUsage {
         for (index, &tid) in tids.iter().enumerate() {
             let known = before.remove(&tid);
             if index >= MOST_THREADS {
-                // It was read before and is still alive, although other threads are read now.
+                // The thread was read before and is still alive, although other threads are read now.
                 self.threads.extend(known.map(|known| (tid, known)));
             } else if matches!(known, Some(None)) || known.is_none() && is_recorder_thread(tid) {
                 self.threads.insert(tid, None);

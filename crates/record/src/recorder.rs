@@ -231,7 +231,7 @@ fn end_of_call(
     thread: &mut Thread,
     add: impl FnOnce(&mut State, NodeId, u64, u64),
 ) {
-    // It began before the window opened.
+    // The operator began before the window opened.
     if ended.client[START] == 0 || release_ended(session, thread) {
         return;
     }

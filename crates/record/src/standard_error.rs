@@ -36,6 +36,6 @@ pub(crate) fn print_message(line: &str) {
 /// True if a write to standard error would not block.
 fn takes_bytes() -> bool {
     let mut poll_request = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one entry, valid for reads and writes; a timeout of 0 does not wait.
+    // SAFETY: one entry, valid for reads and writes; with timeout 0 the call returns at once.
     unsafe { libc::poll(&raw mut poll_request, 1, 0) == 1 && poll_request.revents & libc::POLLOUT != 0 }
 }

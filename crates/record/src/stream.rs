@@ -270,7 +270,7 @@ impl Stream {
 
     /// Write the CPU usage of threads and, if changed, the available processors and the cost of recording.
     pub(crate) fn write_usage(&mut self, load: Option<Record>, cost: Option<dlmonitor::Cost>) {
-        // These are sums, too: the next ones contain them.
+        // Usage records are sums too: later records contain the skipped ones.
         if self.output.is_blocked() {
             return;
         }

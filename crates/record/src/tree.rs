@@ -60,7 +60,7 @@ impl SharedTree {
 
     /// All metric slots of the call tree with their stable numbers.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, NodeSlot<'_>)> {
-        // A place has one or two slots.
+        // A node has one or two slots.
         self.slots
             .iter()
             .flat_map(|(at, slots)| (0..slots.len()).map(move |nth| (2 * at + nth, NodeSlot::new(slots, nth))))

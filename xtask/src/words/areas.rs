@@ -9,7 +9,9 @@ pub(super) enum Text {
     Help,
     /// Documentation comments in Rust and TypeScript, and docstrings in Python.
     DocComments,
-    /// String literals of several words in Rust and Python, outside of tests.
+    /// Other comments in Rust, and comments in shell scripts.
+    Comments,
+    /// String literals of several words in Rust and Python, outside of tests, and printed texts of shell scripts.
     Messages,
     /// Text between tags, shown attributes, and literals of several words, in TypeScript.
     Web,
@@ -32,9 +34,12 @@ pub(super) const AREAS: &[Area] = &[
     Area { name: "rule-pages", text: Text::Markdown },
     Area { name: "help", text: Text::Help },
     Area { name: "doc-comments", text: Text::DocComments },
+    Area { name: "comments", text: Text::Comments },
     Area { name: "docstrings", text: Text::DocComments },
     Area { name: "messages", text: Text::Messages },
     Area { name: "python-messages", text: Text::Messages },
+    Area { name: "shell-comments", text: Text::Comments },
+    Area { name: "shell-messages", text: Text::Messages },
     Area { name: "page-text", text: Text::Web },
     Area { name: "file-names", text: Text::FileNames },
     Area { name: "function-names", text: Text::FunctionNames },
@@ -51,16 +56,25 @@ pub(super) fn areas_of_file(path: &str) -> Vec<&'static str> {
     match extension {
         "md" => vec![page_area(path)],
         _ if is_given => Vec::new(),
+        "rs" if is_test(path) && path.contains("/src/") => {
+            vec!["doc-comments", "comments", "file-names", "function-names"]
+        }
         "rs" if is_test(path) => vec!["doc-comments", "file-names", "function-names"],
-        // It contains the phrases.
+        // These files contain the phrases.
         "rs" if path.starts_with("xtask/src/words/") => vec!["doc-comments", "file-names", "function-names"],
-        "rs" => vec!["doc-comments", "messages", "file-names", "function-names"],
+        "rs" => vec!["doc-comments", "comments", "messages", "file-names", "function-names"],
         "ts" | "tsx" if is_test(path) => vec!["doc-comments", "file-names"],
         "ts" | "tsx" => vec!["doc-comments", "page-text", "file-names"],
         "py" | "pyi" if is_test(path) => vec!["docstrings", "file-names"],
         "py" | "pyi" => vec!["docstrings", "python-messages", "file-names"],
+        _ if is_shell(path) => vec!["shell-comments", "shell-messages"],
         _ => Vec::new(),
     }
+}
+
+/// True for shell scripts of this repository.
+pub(super) fn is_shell(path: &str) -> bool {
+    path == "dev" || path.starts_with("scripts/") && path.ends_with(".sh")
 }
 
 /// Name of the area of a Markdown page.
@@ -89,22 +103,30 @@ mod tests {
         assert_eq!(areas_of_file("README.md"), ["docs"]);
         assert_eq!(areas_of_file("docs/findings/SL001-hotspot.md"), ["rule-pages"]);
         assert_eq!(areas_of_file("docs/cli/diff.md"), ["help"]);
-        assert_eq!(areas_of_file("crates/a/src/b.rs"), ["doc-comments", "messages", "file-names", "function-names"]);
+        assert_eq!(
+            areas_of_file("crates/a/src/b.rs"),
+            ["doc-comments", "comments", "messages", "file-names", "function-names"]
+        );
         assert_eq!(areas_of_file("web/src/b.tsx"), ["doc-comments", "page-text", "file-names"]);
-        for test in ["crates/a/tests/b.rs", "crates/a/src/b/tests.rs"] {
-            assert_eq!(areas_of_file(test), ["doc-comments", "file-names", "function-names"]);
+        assert_eq!(areas_of_file("crates/a/tests/b.rs"), ["doc-comments", "file-names", "function-names"]);
+        assert_eq!(
+            areas_of_file("crates/a/src/b/tests.rs"),
+            ["doc-comments", "comments", "file-names", "function-names"]
+        );
+        for script in ["dev", "scripts/a.sh"] {
+            assert_eq!(areas_of_file(script), ["shell-comments", "shell-messages"]);
         }
         assert_eq!(areas_of_file("python/a/b.pyi"), ["docstrings", "python-messages", "file-names"]);
         assert_eq!(areas_of_file("python/tests/test_a.py"), ["docstrings", "file-names"]);
         assert_eq!(areas_of_file("web/src/a.test.ts"), ["doc-comments", "file-names"]);
-        for none in ["web/src/generated/a.ts", "fixtures/a.py", "dev"] {
+        for none in ["web/src/generated/a.ts", "fixtures/a.py", "fixtures/a.sh", "deny.toml"] {
             assert!(areas_of_file(none).is_empty(), "{none}");
         }
     }
 
     #[test]
     fn every_area_of_a_file_is_listed() {
-        for path in ["a.md", "docs/cli/a.md", "docs/findings/SL1.md", "a/src/b.rs", "a/src/b.ts", "a.py"] {
+        for path in ["a.md", "docs/cli/a.md", "docs/findings/SL1.md", "a/src/b.rs", "a/src/b.ts", "a.py", "dev"] {
             for name in areas_of_file(path) {
                 assert!(AREAS.iter().any(|area| area.name == name), "{name}");
             }

@@ -108,6 +108,16 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Append a line of a comment, given by its number and text: to the last part if it `continues` the part's comment.
+/// Indented lines, such as examples, are parts of their own.
+pub(super) fn push_line(found: &mut Vec<Part>, (line, text): (usize, &str), continues: bool) {
+    let continues = continues && !text.starts_with("  ");
+    match found.last_mut().filter(|(_, open)| continues && !open.starts_with("  ")) {
+        Some((_, open)) => *open = format!("{open}\n{text}"),
+        None => found.push((line, text.to_owned())),
+    }
+}
+
 /// True for letters, digits and the underscore.
 pub(super) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'

@@ -8,6 +8,7 @@ mod names;
 mod phrases;
 mod python;
 pub(crate) mod rust;
+mod shell;
 mod spelling;
 mod typescript;
 
@@ -78,12 +79,16 @@ fn sentences(text: Text, path: &str, file: &str) -> Vec<Sentence> {
         parts.into_iter().flat_map(moved).collect()
     };
     let is_python = path.ends_with(".py") || path.ends_with(".pyi");
+    let is_shell = areas::is_shell(path);
     match text {
         Text::Markdown => markdown::sentences(file),
         Text::Help => of_parts(help::paragraphs(file)),
         Text::DocComments if is_python => of_parts(python::docstrings(file)),
         Text::DocComments if path.ends_with(".rs") => markdown::sentences(&rust::doc_comments(file)),
         Text::DocComments => markdown::sentences(&typescript::doc_comments(file)),
+        Text::Comments if is_shell => of_parts(shell::comments(file)),
+        Text::Comments => of_parts(rust::comments(file)),
+        Text::Messages if is_shell => of_parts(shell::messages(file)),
         Text::Messages if is_python => of_parts(python::messages(file)),
         Text::Messages => of_parts(rust::messages(file)),
         Text::Web => of_parts(typescript::page_text(file, path.ends_with(".tsx"))),
@@ -185,6 +190,9 @@ mod tests {
             found(Text::Messages, "a/src/b.rs", "\nlet a = \"nothing that was told here\";\n")[0]
                 .starts_with("a/src/b.rs:2")
         );
+        assert!(found(Text::Comments, "a/src/b.rs", "\n// nothing is told\n")[0].starts_with("a/src/b.rs:2"));
+        assert!(found(Text::Comments, "dev", "\n# nothing is told\n")[0].starts_with("dev:2"));
+        assert!(found(Text::Messages, "dev", "\nsay \"nothing is told\"\n")[0].starts_with("dev:2"));
         assert!(
             found(Text::Web, "web/src/b.tsx", "<p>nothing that was told here</p>\n")[0].starts_with("web/src/b.tsx:1")
         );

@@ -1,6 +1,6 @@
-//! Texts within Rust: documentation comments, string literals and names of functions.
+//! Texts within Rust: comments, string literals and names of functions.
 
-use super::literals::{Part, Reader, VALUE, is_word, prose_lines};
+use super::literals::{Part, Reader, VALUE, is_word, prose_lines, push_line};
 
 /// Text of the documentation comments in a Rust source, with all other lines blank.
 pub(super) fn doc_comments(source: &str) -> String {
@@ -11,6 +11,23 @@ pub(super) fn doc_comments(source: &str) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Ordinary comments, with the lines that they begin in. Adjacent lines of comments are one part.
+pub(super) fn comments(source: &str) -> Vec<Part> {
+    let mut found = Vec::new();
+    let mut next_line = 0;
+    scan(source, |line, token| {
+        let comment = if let Token::Comment(text) = token { text.strip_prefix("//") } else { None };
+        match comment.filter(|text| !text.starts_with(['/', '!'])) {
+            Some(text) => {
+                push_line(&mut found, (line, text), line == next_line);
+                next_line = line + 1;
+            }
+            None => next_line = 0,
+        }
+    });
+    found
 }
 
 /// String literals of several words, with the lines that they begin in.
@@ -46,20 +63,23 @@ fn without_tests(source: &str) -> &str {
     source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
 }
 
-/// Word, string literal or sign of a Rust source.
+/// Word, string literal, line comment or sign of a Rust source.
 pub(crate) enum Token<'a> {
     Word(&'a str),
     Literal(String),
+    /// Text of the line from its two slashes on.
+    Comment(&'a str),
     Sign(char),
 }
 
-/// Call `pass` with each word, literal and sign of a Rust source, and its line. Comments and spaces are left out.
+/// Call `pass` with each word, literal, line comment and sign of a Rust source, and its line. Block comments and spaces
+/// are left out.
 pub(crate) fn scan<'a>(source: &'a str, mut pass: impl FnMut(usize, Token<'a>)) {
     let mut reader = Reader::new(source);
     while let Some(c) = reader.peek() {
         let line = reader.line();
         if reader.starts_with("//") {
-            reader.take_past("\n");
+            pass(line, Token::Comment(reader.take_past("\n")));
         } else if reader.starts_with("/*") {
             skip_comment(&mut reader);
         } else if c == '"' {
@@ -156,12 +176,19 @@ fn raw_literal(reader: &mut Reader<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{doc_comments, function_names, messages};
+    use super::{comments, doc_comments, function_names, messages};
 
     #[test]
     fn doc_comments_keep_their_lines() {
         let source = "//! Parse a trace.\n\nuse a;\n    /// One.\n    /// Two.\nfn a() {} // no\n";
         assert_eq!(doc_comments(source), " Parse a trace.\n\n\n One.\n Two.\n\n");
+    }
+
+    #[test]
+    fn ordinary_comments_are_joined_to_parts() {
+        let source = "// One\n// two.\n\n//! no\n/// no\nfn a() {} // three\nlet b = \"// no\"; // four\n//   five\n";
+        let expected = [(1, " One\n two."), (6, " three"), (7, " four"), (8, "   five")];
+        assert_eq!(comments(source), expected.map(|(line, text)| (line, text.to_owned())));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
         (_, true) => return Err(wrong_use("--diff compares two runs: stackline calls --diff BEFORE AFTER")),
         _ => return Err(wrong_use("`calls` shows only one run: give one, or compare two with --diff BEFORE AFTER")),
     };
-    // Lines are told one by one, wherever they ran.
+    // With `--lines`, frames of imports are not folded: each line is shown.
     let with_imports = args.imports || args.lines;
     let tree = open((run, with_imports), common)?;
     // A step has none of them, however calls are shown.

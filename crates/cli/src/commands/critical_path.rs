@@ -121,7 +121,7 @@ fn refuse_steps(args: &CriticalPathArgs, session: &Session<'_>) -> Result<()> {
     if session.common.steps.is_none() {
         return Ok(());
     }
-    // Who has not chosen the method should learn what did.
+    // If the user did not choose a method, name the option that selected it.
     let who = match args.method {
         None => format!("--method hta (selected by {})", hta_only(args).join(", ")),
         Some(_) => "--method hta".to_owned(),
@@ -242,7 +242,7 @@ fn answer(
     let people = common.format == Format::Table && common.tables.is_empty();
     let report = path.summary();
     let mut tables = tables(path, &report);
-    // The points of a long path cost more than all the rest: only for those who get to see them.
+    // The points of a long path cost more than all other tables, so compute them only on request.
     let is_points_requested = common.tables.iter().any(|name| name == POINTS);
     if is_points_requested || common.format == Format::Csv {
         tables.push(points(path));

@@ -235,7 +235,7 @@ fn is_inapplicable(trace: &Trace, need: &str) -> bool {
 /// Table of the data that analyses need: if the traces have it, and otherwise advice to record it.
 fn advice(session: &Session<'_>) -> Table {
     let traces = &session.set.traces;
-    // What a trace cannot have it does not lack.
+    // Traces to which a kind of data does not apply do not count as traces without this data.
     let with = |n: &Need| traces.iter().filter(|t| (n.has)(t)).count();
     let concerned = |n: &Need| traces.iter().filter(|t| (n.has)(t) || !is_inapplicable(t, n.name)).count();
     let state = |n: &Need| match (with(n), concerned(n)) {

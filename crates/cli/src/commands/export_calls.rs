@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<(
         };
         return export_profile(args, common, (&run, input), write).map_err(lacks_profile);
     }
-    // Of a recording of individual calls steps can be told apart.
+    // A recording of individual calls has steps to select.
     let selects_part = common.steps.is_some() || common.rank.is_some();
     if run.has_profile() && !selects_part || reading(&run, Run::parts)? == [Part::Profile] {
         return export_profile(args, common, (&run, input), write);

@@ -68,7 +68,7 @@ pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) 
 /// Memory of an exported trace as additional lanes of the timeline; `None` without memory data of this trace.
 pub(super) fn memory_lanes(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
     let known = run.memories()?;
-    // Only what came from the trace itself, or from its one process, has its clock.
+    // Only memory data of the trace itself, or of its one process, has the clock of the trace.
     let memory = known.iter().find(|memory| memory.label == trace.meta.name);
     Ok(memory.map(|memory| {
         let mut lanes = lanes_of(memory);

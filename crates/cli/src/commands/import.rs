@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
     let session = Session::from_run(&mut traces, common)?;
     // Which process of a recording a rank is, its memory does not say.
     memory.extend(if common.rank.is_none() { traces.memories()? } else { traces.memories_of_traces()? });
-    // Worked out before the run gets its name: what is kept there must be of this run and no other.
+    // Compute this before the run gets its name: cached results in the run directory must belong to this run.
     let whole =
         common.rank.is_none().then(|| Content::compute(&session.set, &session.infos, &session.run_options(), true));
     let report = whole.transpose()?;
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
 /// Memory traces of the inputs that contain only memory, and the run of all other inputs, if there are any.
 fn split_memory_inputs(inputs: &[PathBuf], common: &Common) -> Result<(Vec<MemoryTrace>, Option<Run>)> {
     if let [_] = inputs {
-        // A single input is told by being read.
+        // Reading a single input determines its kind.
         let run = run_of(inputs, common)?;
         let is_memory = reading(&run, Run::parts)? == [Part::Memory];
         return Ok(if is_memory { (run.memories()?, None) } else { (Vec::new(), Some(run)) });
@@ -62,7 +62,7 @@ fn split_memory_inputs(inputs: &[PathBuf], common: &Common) -> Result<(Vec<Memor
     let (mut memory, mut others) = (Vec::new(), Vec::new());
     for input in inputs {
         let run = run_of(std::slice::from_ref(input), common)?;
-        // What cannot be read at all is said where it is opened.
+        // Errors of unreadable inputs are reported where the inputs are opened.
         if run.is_memory_alone().unwrap_or(false) {
             memory.extend(run.memories()?);
         } else {

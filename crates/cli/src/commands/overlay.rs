@@ -24,7 +24,7 @@ pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Resul
         );
         return Err(wrong_use(message));
     }
-    // Told as what is wrong with the input, before the output is named.
+    // Report faults of the input before the output file is mentioned.
     let text = stackline_ingest::open_text(input).map_err(stackline_engine::Error::from)?;
     let (mut summary, mut refused) = (OverlaySummary::default(), None);
     let written = to_file(file, |out| {

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let tables = session.select_tables(tables)?;
     let written = Answer { command: "report", session: &session, extra, tables, head, shown }.write(common);
     match written {
-        // The exit code answers the conditions even if nobody reads the report to its end.
+        // The exit code depends on the conditions, even if the reader closes the pipe early.
         Err(error) if !conditions.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
     }
@@ -170,10 +170,10 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
     let words = ["stackline", name, "--"].map(OsStr::new).into_iter();
     let words = words.chain(run.inputs().iter().map(|path| path.as_os_str()));
     let (held, next) = match Cli::try_parse_from(words)?.command {
-        // Which file to go on with is told there.
+        // With several memory files, `memory` suggests the next file itself.
         Command::Memory(args) if !run.memory_files()?.is_empty() => return super::memory::run(&args, common),
         Command::Memory(args) => (super::memory::run(&args, common)?, "view"),
-        // Findings are told by times.
+        // Findings need times, and `calls` returns true if the recording has some.
         Command::Calls(args) => (false, if super::calls::run(&args, common)? { "findings" } else { "view" }),
         _ => return Ok(false),
     };
@@ -189,7 +189,7 @@ fn print_next_instead(next: &str, args: &ReportArgs, common: &Common) -> Result<
 /// which cannot be read again.
 fn print_next_with(next: &str, rank: Option<i64>, args: &ReportArgs, common: &Common) -> Result<()> {
     let is_for_people = common.format == Format::Table && common.tables.is_empty() && common.output.is_none();
-    // What was read of a pipe is gone.
+    // A pipe cannot be read again.
     if !is_for_people || args.inputs.inputs.iter().any(|input| is_read_once(input)) {
         return Ok(());
     }

@@ -133,7 +133,7 @@ impl Exact<'_> {
             _ => &[],
         };
         divide(waits, range).map(move |(start, end, is_wait)| match is_wait {
-            // No record states what the thread waited for.
+            // The object that the thread waited for is not recorded.
             true => HostPart { start, end, category: Category::HostBlocked, evidence: Evidence::Inferred, rule: RULE },
             false => HostPart { start, end, ..whole },
         })

@@ -153,7 +153,7 @@ fn deepest_fitting_runs(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], plac
         }
         runs
     };
-    // Deeper places only split runs, so a few depths with too many lines end the search.
+    // A greater depth only splits runs, so a few depths with too many lines end the search.
     let (mut best, mut refused) = (None, 0);
     for depth in 1..=places.depth() {
         let joined = join_short(&cut(depth), window / SHORT_DIVISOR);
@@ -169,7 +169,7 @@ fn deepest_fitting_runs(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], plac
     if let Some(best) = best {
         return best;
     }
-    // Even the outermost places alternate too often.
+    // Even the outermost frames alternate too often.
     let mut runs = cut(1);
     let mut least = (window / SHORT_DIVISOR).max(1);
     while runs.len() > MAX_LINES {
@@ -208,7 +208,7 @@ fn join_short(runs: &[Run], least: i64) -> Vec<Run> {
                 break;
             }
             last.absorb(run);
-            // The run may now be adjacent to a run of the same place.
+            // The run may now be adjacent to a run of the same frame.
             let Some(grown) = joined.pop() else { break };
             run = grown;
             if joined.last().is_none_or(|before| before.place != run.place) {
@@ -272,8 +272,8 @@ impl LineSums {
             self.longest = (length, event, segment.category);
         }
         if run.place.is_none() {
-            // A call is not a place. The operator around the call is, or the longest-running frame, or the frame around
-            // everything. For built-in functions, such as `<built-in method ... at 0x7f>`, the caller is more
+            // A call does not name a run. The operator around the call does, or the longest-running frame, or the frame
+            // around everything. For built-in functions, such as `<built-in method ... at 0x7f>`, the caller is more
             // informative.
             let is_frame = |e: &EventId| {
                 exact.trace.kind(*e) == EventKind::PythonFunction && !exact.trace.name(*e).starts_with('<')

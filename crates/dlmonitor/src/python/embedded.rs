@@ -60,7 +60,7 @@ impl Embedded {
         let state = unsafe { (python.ensure)() };
         // SAFETY: this thread holds the GIL now.
         let done = unsafe { self.call_locked(python, function) };
-        // SAFETY: as it was acquired.
+        // SAFETY: `state` comes from the matching call of `ensure`.
         unsafe { (python.release)(state) };
         done
     }
@@ -128,8 +128,8 @@ impl Embedded {
 macro_rules! arguments {
     ($tuple:expr, $format:expr, $($place:expr),+) => {{
         let Some(parse) = crate::python::embedded::parse() else { return std::ptr::null_mut() };
-        // SAFETY: the signature of `PyArg_ParseTuple`. The interpreter passes a tuple and holds its lock. The format
-        // of the caller of this macro matches the types of the places.
+        // SAFETY: the signature of `PyArg_ParseTuple`. The interpreter passes a tuple and holds its lock. The format of
+        // the caller of this macro matches the types of the output arguments.
         let parsed = unsafe { parse($tuple, $format.as_ptr(), $($place),+) };
         if parsed == 0 {
             return std::ptr::null_mut();

@@ -212,7 +212,7 @@ impl FrameSampler {
             let previous = word(bytes, layout.frame_previous)?;
             if let Some(mut frame) = frame(layout, address, bytes)? {
                 if frame.code == calls {
-                    // A module is not worth losing a sample: unreadable ones are left out.
+                    // An unreadable module is left out, so that the sample is not lost.
                     self.set_called_module(layout, &mut frame);
                 }
                 let Some(room) = self.frames.get_mut(self.count) else { return Some(Walk::Cut) };

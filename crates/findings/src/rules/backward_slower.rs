@@ -82,8 +82,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         .filter(|(from, to, _)| context.is_in_window(*from) && context.is_in_window(*to))
     {
         let name = trace.name(from);
-        // Indexing has its own rule (SL007), checkpoints repeat their forward pass, and table lookups have a gradient
-        // of the whole table.
+        // SL007 reports indexing, checkpoints repeat their forward pass, and table lookups have a gradient of the whole
+        // table.
         if name == aten::INDEX || name.contains("Checkpoint") || reads_table(name) {
             continue;
         }

@@ -97,7 +97,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let loads_in_main_process = loads_in_main_process(context, &take_calls);
     let capacity = LoaderCapacity::new(context, &take_calls);
     let rest = (context.steps_ns() - on_path).max(1);
-    // Number of workers with which nothing waits.
+    // Number of workers that removes all waits for data.
     let workers = (capacity.workers.max(1) as f64 * on_path as f64 / rest as f64)
         .ceil()
         .clamp(1.0, capacity.max_added_workers()) as u32;

@@ -65,7 +65,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     for kernel in context.kernels() {
         let module = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.module[gpu.index()].some());
         let span = module.or_else(|| context.outermost_operator(kernel));
-        // Optimizers have their own rules (SL015, SL042).
+        // SL015 and SL042 report optimizers.
         if let Some(span) = span.filter(|&span| !trace.name(span).starts_with(OPTIMIZER)) {
             by_span.entry(span).or_default().push(kernel);
         }

@@ -219,7 +219,7 @@ fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
     events.sort_unstable();
     let LoopWork { mut removable, mut runs, mut ns } =
         context.work_of_loops(&events, (context.setting("median_us") * 1e3) as i64);
-    // Their backward vanishes too, with the gradient sums between it.
+    // Backward operators of the loop vanish too, with the gradient sums between them.
     let backward = context.outermost(&context.backward_of(&events));
     let of_backward = context.consecutive_runs(&backward);
     ns += of_backward.ns;

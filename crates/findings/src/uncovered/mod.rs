@@ -112,7 +112,7 @@ pub(super) fn find<'a>(
     let gains_much =
         |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.ns as f64 >= MIN_PERCENT * step_ns as f64);
     let is_small_named = |group: &Group, gain| is_most && (!group.kind.is_of_events() || gains_much(gain));
-    // Removing a large group may still gain little. Small groups fill the remaining places.
+    // Removing a large group may still gain little. Small groups fill the remaining lines.
     let mut room = MAX_GROUPS.saturating_sub(found.iter().filter(|(group, _)| is_large(group)).count());
     let mut has_room = || {
         let has = room > 0;

@@ -66,7 +66,7 @@ fn example(clocks: &Clocks, violations: &BTreeMap<i32, u64>) -> String {
 fn bounds(clock: &DeviceClock) -> String {
     match (clock.least_ns, clock.most_ns) {
         (Some(least), Some(most)) if least > most => {
-            // A launch limits how far the clock is ahead, a wait how far it is behind.
+            // A launch limits how early the clock may be, a wait how late.
             match (least >= 0, most >= 0) {
                 (_, true) => format!(
                     "a launch shows that the device clock is at least {least} ns behind, but a wait shows that it is \

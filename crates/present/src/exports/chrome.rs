@@ -292,10 +292,11 @@ fn time_inside(trace: &Trace, event: EventId, least: i64) -> i64 {
     let order = trace.track_events(trace.events.track[event.index()]);
     let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
     let mut at = start.max(least.min(end));
-    // Where all times are whole microseconds these must be too: HTA rounds traces that have any other.
+    // If all times of the trace are whole microseconds, these times must be whole too, because HTA applies
+    // rounding to all times of a trace with fractions.
     let unit = if trace.meta.fractional_ts { 1 } else { 1000 };
     let after = |t: i64| t.div_euclid(unit).saturating_add(1).saturating_mul(unit);
-    // Walk over what starts later inside: the first point that none of it covers.
+    // Skip later events inside `event`, up to the first time that none of them covers.
     let first = order.partition_point(|e| trace.events.start[e.index()] < start);
     for &other in &order[first..] {
         let (other_start, other_end) = (trace.events.start[other.index()], trace.events.end(other));

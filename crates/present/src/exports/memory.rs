@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
             for at in 0..changes.len() {
                 let (position, change) = changes[at];
                 bytes += change;
-                // What is alive at the end stays so.
+                // Objects that are alive at the end are never freed, so changes after the last call are left out.
                 if position < self.memory.calls.len() && changes.get(at + 1).is_none_or(|next| next.0 > position) {
                     let value = AttrValue::Int(i64::try_from(bytes).unwrap_or(i64::MAX));
                     self.event(track, (self.clock[position], None), Phase::Counter, "in use", &[("bytes", value)]);

@@ -294,7 +294,7 @@ mod tests {
         let kernel = begins.iter().find(|p| p.timestamp == Some(1_003_001)).unwrap();
         let arrow = &kernel.track_event.as_ref().unwrap().terminating_flow_ids;
         assert!(begins.iter().any(|p| p.track_event.as_ref().unwrap().flow_ids == *arrow && !arrow.is_empty()));
-        // The crossing span stands on a lane of its own.
+        // The crossing span has a separate lane.
         let names: Vec<String> =
             packets.iter().filter_map(|p| p.track_descriptor.as_ref().and_then(|d| d.name.clone())).collect();
         assert!(names.iter().any(|n| n.contains("overlap 1")), "{names:?}");

@@ -123,7 +123,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
 
 /// Number of calls of the frame in a row of the call tree view; `None` if it is 0, or in a comparison.
 fn call_count(view: &CallView, row: usize) -> Option<u64> {
-    // Beside another run, lines of one function are one frame: what of its calls went on at another line is not told apart.
+    // In a comparison, the lines of one function are one frame, so calls are not known per line.
     Some(view.nodes[row].calls).filter(|&calls| calls > 0 && view.before.is_none())
 }
 
@@ -192,7 +192,7 @@ impl<'o> ViewRequest<'o> {
         let (rank, part) = (arguments.number("rank")?, arguments.part()?);
         let is_compared = arguments.choice("baseline", &[("before", ())])?.is_some();
         let before = if is_compared { Some(opened.before()?) } else { None };
-        // Where nobody chose steps, a warm-up of either side is left out of both.
+        // If the user selected no steps, the warm-up of either side is excluded from both.
         let own = before
             .filter(|_| opened.is_default_part(rank, part))
             .map_or(part, |before| opened.corresponding_part(rank, part, before));
@@ -236,7 +236,7 @@ impl<'o> ViewRequest<'o> {
     fn view_at_path(&self, metric: CallMetric, labels: &[CallLabel]) -> Option<CallView> {
         let options = ViewOptions { metric, ..self.options.clone() };
         let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
-        // Nobody sees any callers of it.
+        // The view shows no callers of this node.
         let view = || calls::view_upwards(tree, &options, uncounted_calls, labels, f64::INFINITY);
         if self.baseline.is_some() { None } else { view() }
     }
@@ -408,12 +408,12 @@ impl<'a> Labels<'a> {
 
 /// Rows at and below a row that are wide enough to be visible, in order; if there are too many, the widest of them.
 fn visible_rows(view: &CallView, root: usize, least: f64) -> Vec<usize> {
-    // In a comparison, what is gone is seen as well.
+    // In a comparison, frames of the earlier run are visible too.
     let width = |row: usize| view.nodes[row].inclusive.sum.max(view.nodes[row].before.sum);
     let threshold = (width(root) as f64 * least).max(1.0);
     let mut rows: Vec<usize> =
         (root..subtree_end(view, root)).filter(|&row| row == root || width(row) as f64 >= threshold).collect();
-    // A caller is no narrower than what it calls: what is kept never lacks its own.
+    // A caller is at least as wide as its callees, so the callers of all remaining rows remain too.
     if let Some(limit) = super::size_threshold(rows.iter().map(|&row| width(row)), MOST) {
         rows.retain(|&row| row == root || width(row) > limit);
     }

@@ -96,7 +96,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
             launched.into_iter().map(|event| brief(trace, origin, event)).collect()
         }
     };
-    // What launched an operation, or else the operator that it is of, leads to the lines that called it.
+    // The launch of a GPU operation, or otherwise its operator, leads to the calling lines.
     let caller = gpu.and_then(|gpu| trace.gpu.launcher(gpu));
     let callers = caller.map_or_else(Vec::new, |up| trace.ancestors(up).map(|up| brief(trace, origin, up)).collect());
     let owner = |id: Option<EventId>| id.and_then(EventId::some).map(|id| brief(trace, origin, id));
@@ -143,7 +143,7 @@ fn attribute(trace: &Trace, value: AttrValue) -> Attribute {
         return Attribute::Text(shortened(text));
     }
     match value.as_i64() {
-        // Beyond 2^53 a browser would round them.
+        // Browsers lose precision beyond 2^53.
         Some(number) if number.unsigned_abs() > 1 << 53 => Attribute::Text(number.to_string()),
         Some(number) => Attribute::Number(Some(number.into())),
         None => Attribute::Number(value.as_f64().and_then(Number::from_f64)),
@@ -219,7 +219,7 @@ pub(super) fn range(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Q
         let mut names: BTreeMap<StrId, Busy> = BTreeMap::new();
         for &event in trace.track_events(track) {
             let (start, end) = (trace.events.start[event.index()].max(from), trace.events.end(event).min(to));
-            // What annotates work of a GPU is none: steps there last from the first to the last of their kernels.
+            // GPU annotations are not GPU work: those of steps extend from the first to the last of their kernels.
             let is_none = is_gpu && trace.kind(event) == EventKind::GpuAnnotation;
             if start >= to || end <= from || !trace.events.is_timed(event) || is_none {
                 continue;

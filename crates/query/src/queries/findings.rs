@@ -171,9 +171,9 @@ pub(super) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     let finding = found.findings.get(at).ok_or_else(|| {
         QueryError::missing(format!("there is no finding {at}: the run has {} findings", found.findings.len()))
     })?;
-    // Of several ranks its events are those of the one that it is told of.
+    // In a job of several ranks, the events belong to the rank that the finding shows.
     let rank = rank.or_else(|| finding.detail_rank());
-    // What is found in memory has no events, and a file of memory alone no trace.
+    // Memory findings have no events, and a file with only memory data has no trace.
     let events = if finding.events.is_empty() {
         Vec::new()
     } else {

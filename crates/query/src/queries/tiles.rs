@@ -195,7 +195,7 @@ impl Boxes {
         let coarse = coarse.filter(|coarse| coarse.level <= level);
         let mut boxes = Self { origin, level, rows: Vec::new() };
         let deepest = tracks.iter().map(|&track| rows.of_track(track).len()).max().unwrap_or(0);
-        // Row by row over all tracks: what is left out for lack of room is what stands deepest.
+        // Row by row over all tracks, so that the limit drops the deepest rows.
         for depth in 0..deepest {
             for &track in tracks {
                 let Some(events) = rows.of_track(track).get(depth) else { continue };

@@ -74,7 +74,7 @@ fn columns(query: &super::Query) -> String {
 
 impl TypeVisitor for Declarations {
     fn visit<T: TS + 'static + ?Sized>(&mut self) {
-        // What has no file of its own is a type of the language.
+        // Types without a file are built-in types of TypeScript.
         if T::output_path().is_none() {
             return;
         }

@@ -233,7 +233,7 @@ fn full_disks_lose_later_records_and_report_it() {
         let read = program.read();
         assert_eq!(read.sums, Read::sums_of(&program.calls[..before]));
         assert_eq!(read.calls, program.calls[..if trace { before } else { 0 }]);
-        // Space for the end of the recording, or for nothing.
+        // The free space suffices either for the end of the recording, or for no further record.
         assert_eq!((read.ended, read.outages.len()), if room < 100 { (false, 0) } else { (true, 1) });
         assert!(read.outages.iter().all(|&(error, dropped)| error == libc::ENOSPC && dropped > 2000), "{read:?}");
     }

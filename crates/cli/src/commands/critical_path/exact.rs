@@ -51,7 +51,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         all.push(exact::slack_table(&graph.event_slacks(path.window), graph.slack_is_unknown(path.window)));
     }
     let people = common.format == Format::Table && common.tables.is_empty();
-    // Documents have the segments under a key of their own.
+    // JSON documents contain the segments under a separate key.
     if common.format == Format::Csv
         || common.tables.iter().any(|t| t == exact::SEGMENTS) && common.format == Format::Table
     {

@@ -97,13 +97,14 @@ impl Condition {
     /// Check if the condition applies to a row of a table of changes, by table, measure or name.
     fn is_about(&self, table: ChangeTable, change: &Change) -> bool {
         match &self.subject {
-            // A step that is as long as it was may come as much later.
+            // A step of unchanged length may start later, so the time between steps counts too.
             Subject::Step(Measure::Step) => {
                 table == ChangeTable::Steps && matches!(change.measure, Measure::Step | Measure::StepAndBetween)
             }
             Subject::Step(measure) => table == ChangeTable::Steps && change.measure == *measure,
             _ if change.measure == Measure::CpuTotal => false,
-            // New names are often old ones renamed; the step as a whole says what they cost. Of no time there are no percents.
+            // New names are often renamed ones, and the whole step shows their cost. A change from zero has no
+            // percentage.
             Subject::Any(table_name) => table == *table_name && change.percent().is_some(),
             Subject::Named(table_name, name) => {
                 let operator = change.operator.as_ref().is_some_and(|operator| matches(name, operator));
@@ -121,12 +122,12 @@ impl Condition {
         let about = self.subject_rows(diff)?;
         let verdicts = self.verdicts(diff, &about);
         let (mut within, mut held) = (None, None);
-        // Most first: that is what is told.
+        // Select the largest change for the message.
         for (change, verdict) in about.into_iter().zip(verdicts).filter(|(change, _)| self.is_above(diff, change)) {
             let counts = match verdict {
                 Verdict::Slower | Verdict::OnlyAfter => true,
                 Verdict::Untested => !significant,
-                // How often it is called is no chance, and explains the time.
+                // The number of calls is exact, without noise, and explains the time.
                 Verdict::Noise => self.is_called_more(diff, change),
                 _ => false,
             };
@@ -192,7 +193,8 @@ impl Condition {
             }
         }
         if diff.per == Per::Call && !about.is_empty() {
-            // Of wholes that hold other numbers of calls, times of calls alone can be compared, and what is new.
+            // If whole runs have different numbers of calls, only the time per call is comparable. Rows of one run only
+            // remain.
             about.retain(|change| diff.call_ns(self.table(), change).is_some() || is_on_one_side(change));
             if about.is_empty() {
                 let why = diff.warnings.first().map_or("", String::as_str);
@@ -248,7 +250,7 @@ impl Condition {
     fn is_called_more(&self, diff: &Diff, change: &Change) -> bool {
         let has_calls = match self.subject {
             _ if diff.per == Per::Call => false,
-            // Of samples one more is chance.
+            // Sample counts vary randomly by one or more.
             Subject::Named(ChangeTable::Functions, _) => diff.functions_by == Some("calls"),
             Subject::Named(..) => true,
             Subject::Step(_) | Subject::Any(_) => false,
@@ -394,7 +396,7 @@ mod tests {
             assert!(matches!(judge(held), Ok(Outcome::Held(_))), "{held}: {:?}", judge(held));
         }
         assert!(matches!(judge("function:f1>5%"), Ok(Outcome::Within(_))));
-        // Among all of them it may be chance.
+        // Among all functions the change may be random.
         assert!(matches!(judge("functions>5%"), Ok(Outcome::Within(_))));
         assert!(matches!(judge("function:*>5%"), Ok(Outcome::Within(_))));
         let error = |text: &str| judge(text).unwrap_err().to_string();

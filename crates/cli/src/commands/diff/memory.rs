@@ -16,7 +16,7 @@ use stackline_present::human::bytes;
 /// # Errors
 /// If some of them hold only memory, or options are given that only traces have.
 pub(super) fn compare(args: &DiffArgs, common: &Common, (before, after): (&[Run], &[Run])) -> Result<bool> {
-    // What cannot be read is said where it is opened.
+    // Errors of unreadable inputs are reported where the inputs are opened.
     let is_memory = |run: &&Run| run.is_memory_alone().unwrap_or(false);
     let memory = before.iter().chain(after).filter(is_memory).count();
     if memory == 0 {
@@ -56,7 +56,7 @@ fn write(common: &Common, before: &Run, after: &Run) -> Result<()> {
     let session = Session::from_reports(traces.iter().map(described).collect(), common);
     let mut lines = comparison_table(first, second);
     if common.format == Format::Table {
-        // Places need the room.
+        // Source locations need the space.
         lines.columns.retain(|column| !column.name.starts_with("objects") && (column.name != "device" || devices > 1));
     }
     let tables = session.select_tables(vec![peaks, lines])?;

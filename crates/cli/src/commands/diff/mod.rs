@@ -58,7 +58,7 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     }
     let names = [names(before), names(after)];
     match write(args, common, (&opened, &diff), (&names, &held)) {
-        // The exit code answers the conditions even if nobody reads to the end.
+        // The exit code depends on the conditions, even if the reader closes the pipe early.
         Err(error) if !conditions.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
     }
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     for words in held.iter().chain(&within) {
         print_message(&format!("--fail-on {words}"))?;
     }
-    // What held is an answer; what could not be judged beside it is said.
+    // A condition that holds decides the result. Conditions that cannot be judged are then only warnings.
     let mut unjudged = judged.into_iter().filter_map(Result::err);
     if held.is_empty()
         && let Some(error) = unjudged.next()

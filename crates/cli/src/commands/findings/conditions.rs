@@ -71,7 +71,7 @@ impl Condition {
                 Some(format!("new: {} {}", new.rule.code, new.title))
             }
             Self::Gain(limit) => {
-                // That something could be faster is no fault; and what is perhaps nothing comes and goes from run to run.
+                // A missing optimization is no fault, and speculative findings come and go from run to run.
                 let is_sure = |finding: &&Finding| finding.is_repair() && !finding.is_unsure();
                 let repairs = listed.iter().map(|(finding, _)| *finding).filter(is_sure);
                 let most = repairs.max_by_key(|finding| finding.gain_ns())?;

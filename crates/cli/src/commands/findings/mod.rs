@@ -80,13 +80,13 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         more: listed.len() - shown,
     };
     match write(args, common, &session, &view, (&held, &evidence)) {
-        // The exit code answers the conditions even if nobody reads to the end.
+        // The exit code depends on the conditions, even if the reader closes the pipe early.
         Err(error) if !conditions.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
     }
     suppressions.warnings().iter().try_for_each(|text| print_message(text))?;
     held.iter().try_for_each(|text| print_message(&format!("--fail-on: {text}")))?;
-    // What holds for a part is an answer; that nothing holds is none.
+    // On incomplete data a condition can hold, but cannot be excluded.
     let lost = incomplete_part(&session.infos, session.set.traces.iter().map(|trace| &trace.report));
     match lost.or_else(|| failed_rule(&found)).filter(|_| held.is_empty() && !conditions.is_empty()) {
         Some(reason) => Err(anyhow!("--fail-on cannot be judged: {reason}")),

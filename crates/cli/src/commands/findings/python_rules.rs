@@ -151,7 +151,7 @@ impl PythonRules {
                 WorkerEvent::Message(Message::End { code }) => {
                     current = None;
                     self.done.insert(code);
-                    // Threads that a rule left behind would keep the interpreter from ending.
+                    // Threads that a rule started and did not end would keep the interpreter alive.
                     if self.rules().iter().all(|rule| self.done.contains(&rule.code)) {
                         return Ok(None);
                     }

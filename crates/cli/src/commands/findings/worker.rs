@@ -56,7 +56,7 @@ impl Worker {
         if let Some(out) = child.stdout.take() {
             std::thread::spawn(move || {
                 for line in BufReader::new(out).lines() {
-                    // Nobody listens any more once it is stopped.
+                    // The receiver is closed once the worker is stopped.
                     if sender.send(line).is_err() {
                         break;
                     }
@@ -65,7 +65,7 @@ impl Worker {
         }
         if let Some(mut input) = child.stdin.take() {
             let sent = input.write_all(request.to_string().as_bytes());
-            // One that ended before it read tells why by itself.
+            // An interpreter that ended before it read the request reports the reason itself.
             if let Err(error) = sent.or_else(|e| if e.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(e) }) {
                 return Err(error).context("cannot send the Python rules to the Python interpreter");
             }
@@ -101,7 +101,7 @@ impl Worker {
 
     /// Kill the interpreter process, if it still runs, and reap it.
     fn stop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -227,7 +227,7 @@ mod tests {
         assert!(holds("peak>+2%", 1021, Some(&before)) && !holds("peak>+2%", 1020, Some(&before)));
         assert!(holds("peak>+20", 1021, Some(&before)) && !holds("peak>+20", 1020, Some(&before)));
         assert!(holds("peak>1000", 1001, None) && !holds("peak>1000", 1000, None));
-        // What is made again or moved to the host saves more, and is not for nothing.
+        // Recomputation and offloading save more bytes, but these bytes are not waste.
         assert!(holds("waste>9%", 1000, None) && !holds("waste>10%", 1000, None));
         let peaks = [peak(1000, Some(800))];
         let guessed =

@@ -165,7 +165,7 @@ impl Judged {
     /// `written` is the result of the other output.
     pub(super) fn end(&self, written: Result<()>) -> Result<bool> {
         match written {
-            // The exit code answers the conditions even if nobody reads to the end.
+            // The exit code depends on the conditions, even if the reader closes the pipe early.
             Err(error) if !self.held.is_empty() && is_closed_pipe(&error) => {}
             other => other?,
         }

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
         Some(document) => judged.write(document, args, common, &trace),
         None => {
             let mut tables = overview((args, common), &analysis);
-            // People are told of them as waste and suggestions.
+            // The output for people lists these findings as waste and suggestions.
             let gate_text = if people { judged.text() } else { String::new() };
             if !people {
                 tables.extend(judged.tables());
@@ -192,7 +192,7 @@ fn overview((args, common): (&MemoryArgs, &Common), analysis: &MemoryAnalysis<'_
         tables::composition_table(trace, peaks),
         tables::at_peak_table(trace, peaks, args.by()),
     ];
-    // A table that says only that nothing is known is for programs alone.
+    // A table without any known value is printed only on request.
     let is_uninformative = |table: &Table| table.name == "memory_composition" && tables::is_unknown(table);
     all.retain(|table| is_requested(table.name.as_ref()) || !is_uninformative(table));
     if !trace.out_of_memory.is_empty() || is_requested("memory_out_of_memory") {

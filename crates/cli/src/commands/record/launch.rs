@@ -31,7 +31,7 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     let mut signals = SignalsInfo::<WithOrigin>::new(forwarded_signals()).context("cannot install signal handlers")?;
     let mut child = start(program, arguments, environment).map_err(|error| not_started(program, &error))?;
     let pid = Pid::from_raw(child.id().cast_signed());
-    // The command was told to ignore these, too (`nohup`), and may have a handler for them all the same.
+    // The command inherits these ignored signals (`nohup`), but may still install handlers for them.
     for signal in PASSED_ON.into_iter().filter(|&signal| is_ignored(signal)) {
         signals.handle().add_signal(signal).context("cannot install signal handlers")?;
     }
@@ -41,11 +41,11 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     let target = Arc::clone(&alive);
     let forwarder = std::thread::spawn(move || {
         for origin in signals.forever() {
-            // What the terminal sends (Ctrl-C), it sends to the command as well.
+            // The terminal sends its signals (Ctrl-C) to the command as well.
             let sent = matches!(origin.cause, Cause::Sent(_) | Cause::Unknown);
             let target = target.lock().unwrap_or_else(PoisonError::into_inner);
             if let (Some(pid), true, Ok(signal)) = (*target, sent, Signal::try_from(origin.signal)) {
-                // It may be gone, and waits to be waited for.
+                // The command may have ended, but is not reaped yet.
                 let _ = kill(pid, signal);
             }
         }

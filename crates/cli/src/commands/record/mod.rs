@@ -46,7 +46,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
         }
     };
     place.remove_bootstrap();
-    // Best effort: that it was killed, its stream tells as well.
+    // Best effort: the stream of a killed process also shows that the process was killed.
     let (pid, ended) = ended;
     let signaled = launch::signaled(pid, ended);
     let _ = signaled.as_ref().map(|signaled| signaled.note(place.path()));
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let how = how.map_or_else(String::new, |signal| format!("the command was ended by {signal}; "));
     let run = place.shown();
     let running = surviving_processes::sentence(place.path());
-    // The result is the command's, whatever comes of the recording.
+    // The exit code is the command's, even if the recording fails.
     let _ = match stackline_engine::merge_calls(place.path()) {
         Ok(tree) => print_message(&summary(&tree, (&how, &run, next(args, &tree)), (part(args, common), &running))),
         Err(stackline_engine::Error::Ingest(stackline_ingest::Error::NoStreams { .. })) => {
@@ -151,7 +151,7 @@ fn summary(tree: &CallingContextTree, (how, run, next): (&str, &str, &str), (par
         if source.on && !on.contains(&source.name.as_str()) {
             on.push(&source.name);
         }
-        // What a source that is on lacks stands in its details, behind those that it has.
+        // The details of an enabled source list its available data first, then its missing data.
         let lacks = source.detail.split("; ").filter(|part| source.on && part.starts_with("no "));
         let lacking = lacks.map(|part| format!("{}: {part}", source.name));
         let text = (!source.on).then(|| format!("{} off ({})", source.name, source.detail));

@@ -86,14 +86,14 @@ impl RunDirectory {
 
     /// Remove the files of the run directory that only the start of the recorded command needed.
     pub(super) fn remove_bootstrap(&self) {
-        // What stays is part of a run, and does no harm.
+        // Files that cannot be removed are part of a run, and readers ignore them.
         let _ = fs::remove_dir_all(self.inject_directory());
     }
 
     /// Remove the files that inject the recorder, and the run directory if it is empty, because nothing was recorded.
     pub(super) fn give_up(&self) {
         self.remove_bootstrap();
-        // Best effort, and only what is empty: nothing that a process wrote is removed.
+        // Best effort, and only for empty directories: files that a process wrote stay.
         let _ = fs::remove_dir(self.run.join("streams"));
         let _ = fs::remove_dir(&self.run);
     }

@@ -35,7 +35,7 @@ pub(in crate::commands) fn report_calls(run: &Run, common: &Common, source: &Sou
     }
     lines(&tree, &mut out);
     let more = |command| command_line(command, run.inputs(), &options_for(command, common, Some(source)));
-    // Where findings cannot be told, the command for them fails.
+    // Without data for findings, the command `findings` fails, so it is not suggested.
     let findings = if found.is_ok() { format!("{}, ", more("findings")) } else { String::new() };
     Ok(cut(out, &format!("{findings}{} --lines", more("calls"))))
 }

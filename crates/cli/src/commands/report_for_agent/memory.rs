@@ -49,7 +49,7 @@ pub(in crate::commands) fn report_memory(run: &Run, common: &Common) -> Result<S
     let found = stackline_engine::findings_of_memory(&trace, &Options::default(), &|_| true);
     findings_of(&found, &mut out);
     last.into_iter().for_each(|table| rows(table, &mut out));
-    // A rank of several files; `findings` looks at one file alone.
+    // The rank has several files, but `findings` reads only one file.
     let is_of_several = !files.is_empty();
     let options = if is_of_several { options_for("memory", common, None) } else { Vec::new() };
     let mut more = command_line("memory", run.inputs(), &options);

@@ -283,7 +283,7 @@ fn gain(finding: &Finding, found: &Findings) -> String {
     if let Some(saved) = &finding.memory {
         return format!("; predicted saving {}", memory_gain(saved));
     }
-    // What is rounded to nothing has no sign.
+    // A value that is rounded to zero has no sign.
     let percent = |ns: i64| {
         Some(100.0 * ns as f64 / found.step_ns.max(1) as f64).filter(|share| share.abs() >= 0.05).unwrap_or(0.0)
     };

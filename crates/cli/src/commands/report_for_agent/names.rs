@@ -75,7 +75,8 @@ mod tests {
             assert!(shown[0].contains("MT256x128x64") && shown[1].contains("MT256x96x64"), "{shown:?}");
             assert_eq!(shown[2], "attn_fwd");
         }
-        // One name may be the beginning of another one; what C++ names mean tells more than where they differ.
+        // A name may be a prefix of another one. The functor of a C++ name is more informative than the first
+        // difference.
         let begun = ["k".repeat(90), "k".repeat(91)];
         let shown = distinct_short_names(&[&begun[0], &begun[1]], 72);
         assert_ne!(shown[0], shown[1]);
@@ -88,7 +89,7 @@ mod tests {
         let [mul, add] = ["BinaryFunctor<MulFunctor>", "BinaryFunctor<AddFunctor>"].map(functor);
         let shown = distinct_short_names(&[&mul, &add], 40);
         assert!(shown[0].contains("Mul") && shown[1].contains("Add"), "{shown:?}");
-        // A name that stands twice is no other one.
+        // Equal names stay equal.
         assert_eq!(distinct_short_names(&[&begun[0], &begun[0]], 72), [short(&begun[0], 72), short(&begun[0], 72)]);
         assert_eq!(distinct_short_names(&["\u{e9}".repeat(100).as_str(), ""], 10).len(), 2);
     }

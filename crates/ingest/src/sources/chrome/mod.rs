@@ -165,7 +165,7 @@ fn read_text(name: &str, text: &mut impl TextSource, options: &ReadOptions) -> R
             }
         }
     }
-    // A cancelled read breaks the stream, so the remaining work is skipped.
+    // A canceled read breaks the stream, so the remaining work is skipped.
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }

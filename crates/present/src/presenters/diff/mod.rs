@@ -99,14 +99,14 @@ impl Shown<'_> {
         let untested = self.diff.method == Method::None;
         let counts = |change: &&Change| {
             let real = change.verdict.is_change() || untested;
-            // What an operator does with what it calls shows at those.
+            // Total CPU time includes the callees, whose rows show its changes.
             real && self.change_ns(table, change) != 0.0 && change.measure != Measure::CpuTotal
         };
         let real: Vec<&Change> = all.iter().filter(counts).collect();
         let alone = real.iter().filter(|change| !change.verdict.is_tested()).count();
         let alone = if untested { 0 } else { alone };
         let count = ChangeCount { tested: real.len() - alone, alone };
-        // Beside a step, a whole run has no time that could be more or less.
+        // If one side is a whole run and the other a step, total times are not comparable.
         let has_time = |change: &&Change| !self.diff.has_different_bases || self.diff.call_ns(table, change).is_some();
         let is_shown = |change: &&Change| table != ChangeTable::Paths || !self.is_shown_below(change, &real);
         let shown = real.iter().copied().filter(has_time).filter(is_shown);
@@ -127,7 +127,7 @@ impl Shown<'_> {
     fn rows_with_changed_calls(&self, table: ChangeTable) -> Vec<&Change> {
         let all = self.changes(table);
         let row = |change: &&'_ Change| (change.rank, change.name.clone(), change.operator.clone());
-        // Each row once, whatever is measured of it.
+        // List each row once, independent of the number of its measures.
         let mut rows: BTreeSet<_> = all.iter().filter(|change| change.verdict.is_change()).map(|c| row(&c)).collect();
         let recounted = all.iter().filter(|change| change.verdict == Verdict::Noise && change.calls_changed());
         recounted.filter(|change| rows.insert(row(change))).collect()

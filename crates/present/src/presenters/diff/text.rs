@@ -36,7 +36,7 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     out.push_str(&opening_remarks(shown, style));
     out.push_str(&remark(&format!("A: {before}"), style));
     out.push_str(&remark(&format!("B: {after}"), style));
-    // A headline without them would claim what they take back.
+    // The headline follows these warnings, because they restrict its claims.
     let others = shown.diff.warnings.iter().skip(usize::from(shown.first_warning().is_some()));
     let lines = others.map(|warning| remark(&format!("Warning: {warning}"), style)).collect::<String>();
     if !lines.is_empty() {

@@ -28,7 +28,7 @@ impl Evidence {
         let origin = trace.span().map_or(0, |(start, _)| start);
         let kept = self.0.entry(rank).or_default();
         *kept = OfTrace::default();
-        // Beside other ranks those of the whole trace may be taken.
+        // In a job of several ranks, findings of the whole trace may be selected.
         let of_whole = found.whole.iter().flat_map(|whole| &whole.findings);
         for finding in found.findings.iter().chain(of_whole) {
             for &event in finding.events.iter().take(EVENTS) {

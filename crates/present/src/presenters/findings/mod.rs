@@ -118,7 +118,7 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
 /// Text with the bounds of a finding's gain, to append to the gain; empty if both equal the gain as shown.
 fn bounds(found: &Findings, gain: Gain) -> String {
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
-    // Bounds that do not differ from it as far as they are shown tell nothing.
+    // Omit bounds that equal the gain at the shown precision.
     match percent(found, gain.low_ns) {
         _ if bounds_are_unknown(found, gain) => ", bounds unknown".to_owned(),
         least if least == likely && most == likely => String::new(),
@@ -268,7 +268,7 @@ fn gain_difference_note(found: &Findings, together: i64) -> &'static str {
              only one gains little."
         }
         () if !is_beyond(first.gain_ns(), together, found.step_ns) => "",
-        // What is no part of it is told anyway.
+        // The combined gain excludes such a finding, and another note lists it.
         () if !first.is_repair() || first.edits.is_empty() => "",
         () => {
             " The combined gain is less than that of the first finding alone: some changes reduce the gain of other \

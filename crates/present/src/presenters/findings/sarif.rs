@@ -51,7 +51,7 @@ const RUN: &str = "RUN";
 
 /// Convert findings to a SARIF document (JSON).
 pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
-    // Those that are not shown count, too: what is left out must not change what the others are called.
+    // Hidden findings count too, so that fingerprints do not depend on the selection.
     let all: Vec<&Finding> = shown.found.findings.iter().chain(&shown.found.ignored).collect();
     let names: BTreeMap<*const Finding, String> =
         all.iter().map(|finding| ptr::from_ref(*finding)).zip(fingerprints(&all)).collect();
@@ -107,7 +107,7 @@ fn not_checked(level: &str, unchecked: &SkippedRule) -> Value {
 
 /// SARIF descriptor of a rule, with its documentation.
 fn descriptor(rule: &Arc<RuleInfo>, tool: &Tool<'_>) -> Value {
-    // Rules of users need not say why; what they find says it.
+    // Python rules may lack a reason; their summary replaces it.
     let why = if rule.why.is_empty() { &rule.about } else { &rule.why };
     let help = format!("{why} {}", rule.advice).trim().to_owned();
     let page = rules::find(&rule.code).map_or_else(|| help.clone(), Rule::page);

@@ -46,12 +46,12 @@ fn head(found: &Findings) -> String {
 fn line(found: &Findings, group: &LargeGroup) -> String {
     let name = cut(&group.name);
     let place = group.place.text();
-    // A function of the user's own is its place; one of a library is called from there.
+    // The name of a user's function contains its file. For a function of a library, show the calling location.
     let is_its_place = |file: &String| group.kind == LargeKind::Frame && group.name.starts_with(&format!("{file}("));
     let is_place = group.place.file.as_ref().is_some_and(|file| !is_its_place(file));
     let (of_window, of_path) = (group.percent, group.path_percent);
     let all = whole(found);
-    // Of the share that is told first.
+    // Compare with the share that the line shows first.
     let share = if group.is_of_window() { of_window } else { of_path };
     let place = match group.place_percent {
         _ if !is_place => String::new(),
@@ -61,7 +61,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         }
         _ => format!(" at {place}"),
     };
-    // A call that waits is not on the path: what it waits for is.
+    // A waiting call is not on the path; the awaited work is.
     let share = if found.is_of_calls {
         format!("{of_path:.0} % of the thread's time")
     } else if group.is_wait() && group.kind.is_of_events() {

@@ -98,7 +98,7 @@ struct OtherObject(usize, String);
 enum MeasureOf<'a> {
     Touched { touched: u64, largest_hole: u64, fragmentation: f64 },
     Frequency { variation: f64, histogram: &'a [(u32, u64)] },
-    // Without rounds these are parts of the trace, which say nothing about a round.
+    // Without iterations, these are time ranges of the trace, which do not describe an iteration.
     Growth { left_in: u32, rounds: u32, per_round: Option<u64>, round: Option<&'static str> },
     Slices { slices: u32, largest: u64 },
 }

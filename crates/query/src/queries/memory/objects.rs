@@ -139,7 +139,7 @@ fn sort(memory: &Memory, objects: &mut [MemoryObjectId], order: Order) {
     let bytes = |object: &MemoryObjectId| std::cmp::Reverse(memory.trace.objects.bytes[object.index()]);
     match order {
         Order::Size => objects.sort_by_key(bytes),
-        // What is never used comes last.
+        // Objects without any use are last.
         Order::FirstUse => objects.sort_by_key(|object| (memory.uses[object.index()].first_use, bytes(object))),
         Order::Waste => {
             let wasted: FxHashMap<_, f64> = objects.iter().map(|object| (*object, memory.wasted(*object))).collect();

@@ -212,7 +212,7 @@ impl Builder<'_> {
     pub(super) fn injected_kernel(&mut self, name: &'static str, ns: i64) -> usize {
         self.launch(Work::Kernel, name, COMPUTE, ns.max(900));
         let op = self.program.ops.len() - 1;
-        // Its name determines its launch and whether it may overlap, as usual.
+        // The operation's name determines its launch and whether it may overlap, as usual.
         self.program.ops[op].overlap = 0;
         op
     }

@@ -224,7 +224,7 @@ impl Run<'_> {
             return;
         };
         if end > launched.start && *latency <= 0 {
-            // It may start inside the call only if no prerequisite was running then.
+            // The work may start inside the call only if no prerequisite was running then.
             *latency = 301;
         }
         let arrives = returns + *latency;

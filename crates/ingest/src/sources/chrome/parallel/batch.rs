@@ -129,7 +129,7 @@ pub(super) fn run_worker(worker: usize, jobs: &Receiver<Job>, waiting: &AtomicUs
         (batch.block, batch.worker, batch.epoch) = (block, worker, epoch);
         reader.read(&mut batch);
         waiting.fetch_sub(1, Ordering::Relaxed);
-        // After an error, nobody waits for the batch.
+        // After an error, the receiver no longer waits for the batch.
         let _ = done.send(batch);
     }
 }
