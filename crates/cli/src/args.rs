@@ -144,7 +144,7 @@ pub(crate) enum Command {
     /// Compare two runs, or several of each, and separate significant changes from noise.
     #[command(after_help = DIFF_EXAMPLE)]
     Diff(Box<DiffArgs>),
-    /// Find the critical path: the chain of work that determines the time.
+    /// Find the critical path: the sequence of dependent work that determines the time.
     #[command(after_help = CRITICAL_PATH_EXAMPLE)]
     CriticalPath(Box<CriticalPathArgs>),
     /// Predict the speedup of changes, or rank likely changes by predicted speedup.

@@ -29,7 +29,7 @@ pub(in crate::commands) fn report_calls(run: &Run, common: &Common, source: &Sou
     out.push_str(&crate::commands::calls::head_for_agent(&tree, step.as_ref()));
     out.push_str(&how_it_ended(std::iter::once(&tree.report)));
     for problem in tree.report.problems.iter().take(FINDINGS) {
-        let _ = writeln!(out, "Problem when reading the recording: {}, count {}", problem.code, problem.count);
+        let _ = writeln!(out, "Diagnostic of reading the recording: {}, count {}", problem.code, problem.count);
     }
     let found = find_in_calls(&tree, None, &Options::default(), &ExternalRules::default(), &|_| true);
     if let Ok(found) = &found {

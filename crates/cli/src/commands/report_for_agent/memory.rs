@@ -67,7 +67,7 @@ fn report_several_files(run: &Run, files: &[(PathBuf, String)], common: &Common)
         let _ = writeln!(out, "{}", short(&sentence, 4 * TITLE));
     }
     for problem in reports.iter().flat_map(|trace| &trace.report.problems).take(PROBLEMS) {
-        let _ = writeln!(out, "Problem when reading the memory data: {}, count {}", problem.code, problem.count);
+        let _ = writeln!(out, "Diagnostic of reading the memory data: {}, count {}", problem.code, problem.count);
     }
     memories.tables().iter().take(1).for_each(|table| rows(table, &mut out));
     Ok(cut(out, &command_line("memory", run.inputs(), &[])))

@@ -192,7 +192,7 @@ fn head(session: &Session<'_>, (content, are_inferred): (&Content, bool), length
         }
     }
     for (code, count) in problems.into_iter().take(PROBLEMS) {
-        let _ = writeln!(out, "Problem when reading the trace: {code}, count {count}");
+        let _ = writeln!(out, "Diagnostic of reading the trace: {code}, count {count}");
     }
 }
 
