@@ -101,7 +101,7 @@ def costs(stackline: str, kind: str, steps: int, out: Path) -> list[str]:
 
 
 def check(stackline: str, out: Path, kinds: list[str]) -> int:
-    print("| program | options | verdict | exit status alone, recorded | output |\n|---|---|---|---|---|")
+    print("| program | options | verdict | exit status unrecorded, recorded | output |\n|---|---|---|---|---|")
     rows: list[str] = []
     with concurrent.futures.ThreadPoolExecutor(len(KINDS) if (os.cpu_count() or 1) > 8 else 1) as pool:
         for found in concurrent.futures.as_completed(pool.submit(checked, stackline, kind, out) for kind in kinds):

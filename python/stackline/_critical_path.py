@@ -158,7 +158,7 @@ class CriticalPath:
         ``target``: the file to write (compressed if its name ends in ``.gz``), or a directory, in which the file is named
         ``overlaid_critical_path_`` + the original's name. ``source``: the trace file, required if the run was not opened
         from a plain or compressed file. ``only_critical``: leave out complete events that are neither on the path nor
-        annotations nor Python frames. ``all_edges``: draw arrows for the whole graph instead of the path alone.
+        annotations nor Python frames. ``all_edges``: draw arrows for the whole graph instead of only the path.
 
         Raises ``OSError`` if the file cannot be written, :class:`ReadError` if the source is damaged, and :class:`AnalysisError` if
         the source is a different trace, in which events of the path have other names or start times.

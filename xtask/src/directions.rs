@@ -60,7 +60,9 @@ fn circle_fault(folder: &str, imports: &Imports) -> Option<String> {
     let files: Vec<&str> = circle.iter().zip(next).map(|(from, to)| imports[*from][*to].as_str()).collect();
     let path = circle.iter().chain(circle.first()).copied().collect::<Vec<&str>>().join(" -> ");
     let files = files.join(", ");
-    Some(format!("{folder}: modules import each other in a circle: {path} ({files}); move what they share below them"))
+    Some(format!(
+        "{folder}: modules import each other in a circle: {path} ({files}); move the shared items to a module below them"
+    ))
 }
 
 /// Find modules that import each other in a circle, in the order of their imports.
@@ -333,7 +335,7 @@ mod tests {
             ("z.rs", "fn f() { crate::x::g::<u8>() }\n"),
         ]);
         let expected = "a/src: modules import each other in a circle: x -> y -> z -> x \
-                        (a/src/x.rs, a/src/y.rs, a/src/z.rs); move what they share below them";
+                        (a/src/x.rs, a/src/y.rs, a/src/z.rs); move the shared items to a module below them";
         assert_eq!(found.as_deref(), Some(expected));
     }
 

@@ -144,7 +144,7 @@ pub(crate) enum Command {
     /// Compare two runs, or several of each, and separate significant changes from noise.
     #[command(after_help = DIFF_EXAMPLE)]
     Diff(Box<DiffArgs>),
-    /// Find the critical path: the chain of work that determines the time.
+    /// Find the critical path: the sequence of dependent work that determines the time.
     #[command(after_help = CRITICAL_PATH_EXAMPLE)]
     CriticalPath(Box<CriticalPathArgs>),
     /// Predict the speedup of changes, or rank likely changes by predicted speedup.
@@ -227,7 +227,7 @@ pub(crate) struct CriticalPathArgs {
     /// Method that computes the critical path [default: exact; hta if an option is given that only hta supports].
     #[arg(long, value_enum)]
     pub(crate) method: Option<Method>,
-    /// Compute the critical path with each method (exact, hta, ctda), and show the results side by side in one table.
+    /// Compute the critical path with each method (exact, hta, ctda), and compare the results in one table.
     #[arg(long, conflicts_with_all = ["method", "restore", "save", "overlay", "what_if", "phase_rules"])]
     pub(crate) compare: bool,
     /// Analyze the events whose name contains this text, instead of the steps.

@@ -5,10 +5,10 @@ use stackline_model::format::bytes;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Size in bytes up to which a copy is made without a look at the free space, and may be kept in memory.
+/// Size in bytes up to which a copy is made without a check of the free space, and may be kept in memory.
 pub(crate) const UNCHECKED: usize = 1 << 20;
 
-/// Number of bytes between two looks at the free space.
+/// Number of bytes between two checks of the free space.
 const CHECK_EVERY: u64 = 64 << 20;
 
 /// Copy a stream to a temporary file. If the stream ends with an error, that error is returned, and the bytes before it

@@ -214,7 +214,7 @@ mod tests {
         assert_eq!((frames(21, &mut backward), threads.lost_links()), (None, 2));
         assert_eq!(frames(22, &mut backward), Some(vec![8]));
         assert_eq!((frames(23, &mut backward), threads.lost_links()), (None, 2), "it ran no operator that is recorded");
-        // It runs one later.
+        // The thread runs an operator later.
         let mut later = TreeOwner::new(2, 100);
         threads.register(23, &later.shared);
         run(&mut later, 9);

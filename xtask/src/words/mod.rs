@@ -108,7 +108,8 @@ fn check_sentence(path: &str, text: Text, sentence: &Sentence, found: &mut Vec<S
     let words = sentence.words();
     let line = sentence.line;
     let is_comment = matches!(text, Text::DocComments | Text::Help);
-    let is_found = |phrase: &&Phrase| phrases::matches(phrase, &words, sentence.is_first, is_comment);
+    let is_shown = !matches!(text, Text::DocComments | Text::Comments);
+    let is_found = |phrase: &&Phrase| phrases::matches(phrase, &words, sentence.is_first, (is_comment, is_shown));
     for phrase in PHRASES.iter().filter(is_found) {
         found.push(format!("{path}:{line}: \"{}\": say {}", phrase.pattern, phrase.instead));
     }

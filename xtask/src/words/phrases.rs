@@ -19,6 +19,8 @@ pub(super) enum Scope {
     FirstSentence,
     /// In the first sentence of a documentation comment or of help: a noun phrase or an imperative.
     Comment,
+    /// In texts that users read: pages, help, messages. Not in comments.
+    Shown,
 }
 
 /// Phrase to avoid anywhere in a text.
@@ -39,6 +41,11 @@ const fn first(pattern: &'static str, instead: &'static str, except: &'static [&
 /// Phrase to avoid in the first sentence of a documentation comment or of help.
 const fn comment(pattern: &'static str, instead: &'static str) -> Phrase {
     Phrase { pattern, instead, except: &[], scope: Scope::Comment }
+}
+
+/// Phrase to avoid in texts that users read, outside of longer phrases.
+const fn shown(pattern: &'static str, instead: &'static str, except: &'static [&'static str]) -> Phrase {
+    Phrase { pattern, instead, except, scope: Scope::Shown }
 }
 
 /// All phrases to avoid.
@@ -145,7 +152,24 @@ pub(super) const PHRASES: &[Phrase] = &[
         ],
     ),
     phrase("chain|chains of calls|callers|frames|python|operators", "call path, sequence"),
+    shown(
+        "chain|chains",
+        "call path, sequence",
+        &["elementwise chain|chains", "chain|chains of elementwise", "chain rule"],
+    ),
+    shown(
+        "alone",
+        "exclusive (self), only, by itself, without",
+        &[
+            "left|leave|leaves alone",
+            "run|runs|running alone",
+            "change|finding|increase|row alone",
+            "suggestion ` alone",
+        ],
+    ),
     phrase("read|reading problem|problems", "diagnostics"),
+    phrase("problem|problems when|while|in|during reading", "diagnostics"),
+    phrase("problem|problems of|in the input|inputs|file|files|trace|traces|recording|recordings", "diagnostics"),
     phrase("problem|problems of reading", "diagnostics"),
     phrase("problem|problems of the read", "diagnostics"),
     phrase("owner|owners of GPU work", "launch, correlation"),
@@ -157,9 +181,11 @@ pub(super) const PHRASES: &[Phrase] = &[
 ];
 
 /// True if a sentence, given by its words, contains a phrase outside of its exceptions.
-pub(super) fn matches(phrase: &Phrase, words: &[String], is_first: bool, is_comment: bool) -> bool {
+/// `is_comment`: the text is a documentation comment or help; `is_shown`: users read it.
+pub(super) fn matches(phrase: &Phrase, words: &[String], is_first: bool, (is_comment, is_shown): (bool, bool)) -> bool {
     let is_checked = match phrase.scope {
         Scope::Anywhere => true,
+        Scope::Shown => is_shown,
         Scope::FirstSentence => is_first,
         Scope::Comment => is_first && is_comment,
     };
@@ -188,11 +214,12 @@ fn ranges(pattern: &str, words: &[String]) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PHRASES, matches};
+    use super::{PHRASES, Phrase, matches};
 
     fn found(text: &str, is_first: bool) -> Vec<&'static str> {
         let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        PHRASES.iter().filter(|phrase| matches(phrase, &words, is_first, false)).map(|phrase| phrase.pattern).collect()
+        let is_found = |phrase: &&Phrase| matches(phrase, &words, is_first, (false, true));
+        PHRASES.iter().filter(is_found).map(|phrase| phrase.pattern).collect()
     }
 
     #[test]
@@ -206,6 +233,11 @@ mod tests {
         assert!(found("the ground truth is known", false).is_empty());
         assert_eq!(found("the truth is known", false), ["truth"]);
         assert!(found("", true).is_empty());
+        assert_eq!(found("the time of a frame alone", false), ["alone"]);
+        assert!(found("the change alone is left alone", false).is_empty());
+        let words = ["chain"].map(str::to_owned);
+        let of_code = PHRASES.iter().filter(|phrase| matches(phrase, &words, false, (false, false)));
+        assert_eq!(of_code.count(), 0, "comments may have chains");
     }
 
     /// Sentences and terms to avoid in the guide of wording, with its replacements below.
@@ -236,6 +268,10 @@ mod tests {
             "tree of calls",
             "what was called from here",
             "a chain of calls",
+            "the chain below",
+            "the time of the frame alone",
+            "the problems in the file",
+            "problems while reading",
             "real time",
             "held up",
             "an interlude",
@@ -280,6 +316,7 @@ mod tests {
             "non-time metrics launches bytes copied GPU idle time memory",
             "unordered possibly concurrent accesses to an object",
             "check critical-path claims on damaged traces against ground truth",
+            "the elementwise chains run alone",
             "written in place in turn by chance and rounds to ms",
         ];
         for text in better {

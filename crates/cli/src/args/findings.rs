@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 pub(super) const FINDINGS_EXAMPLE: &str =
     "To ignore findings, write lines `CODE [PATH]` to a file and pass it with --ignore, or write the comment
-# stackline: ignore[SL004] at the end of the source line of the finding, or alone in the line above.
+# stackline: ignore[SL004] at the end of the source line of the finding, or in a separate line above.
 An unknown code in the file is an error (exit code 2); in a comment, it is a warning.
 
 Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be judged, because

@@ -185,9 +185,11 @@ fn of_modules(trace: &Trace, has_gpu: bool) -> String {
     let frames = || trace.events.ids().filter(|&e| trace.kind(e) == EventKind::PythonFunction);
     let modules = frames().filter(|&e| trace.name(e).starts_with(names::MODULE_PREFIX)).count();
     match (frames().count(), modules) {
-        (0, _) => "record with with_stack=True to get Python frames, which contain modules (with_modules=True alone \
+        (0, _) => {
+            "record with with_stack=True to get Python frames, which contain modules (with_modules=True by itself \
                    covers only TorchScript)"
-            .to_owned(),
+                .to_owned()
+        }
         (all, 0) => format!(
             "none of the Python frames ({}) is an nn.Module call: record while the model runs in eager mode; \
              compiled models and CUDA graphs have no module calls",

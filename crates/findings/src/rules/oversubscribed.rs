@@ -29,7 +29,7 @@ pub(super) const RULE: Rule = Rule {
     example: ("torch.set_num_threads(16)", "torch.set_num_threads(2)  # \"usable processors\" of the finding"),
     cost: "the change takes one line, or an environment variable",
     false_positives: "Fewer threads do not help if other programs, which are not recorded, use the processors. The \
-         rule analyzes each process alone. The rule misses several processes that share processors if each has as many \
+         rule analyzes each process separately. The rule misses several processes that share processors if each has as many \
          threads as there are processors. The gain comes from a model: it assumes that the time in the OpenMP library \
          vanishes, and that the other CPU time is divided evenly among the processors.",
     source: "common practice; DeepContext paper, section 6.2 (more DataLoader workers than processors, a similar \

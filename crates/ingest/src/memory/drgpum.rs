@@ -44,9 +44,9 @@ pub(super) fn is_liveness(text: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Error for a single file of a DrGPUM folder, which cannot be read alone.
+/// Error for a single file of a DrGPUM folder, which cannot be read by itself.
 pub(super) fn incomplete_folder_error(path: &Path) -> Error {
-    let found = "a single file of a DrGPUM folder, which cannot be read alone".to_owned();
+    let found = "a single file of a DrGPUM folder, which cannot be read by itself".to_owned();
     let advice = format!("give the folder that contains {LIVENESS} and {SIZES}");
     Error::Unsupported { path: path.to_owned(), found, advice }
 }

@@ -1,7 +1,7 @@
 //! Evidence against the lengths of GPU operations on streams where many operations outlast many later ones.
 //!
-//! Such a stream may run operations concurrently, or many of its records may have wrong lengths. Its share of long
-//! operations tells nothing, so each of them needs a contradiction.
+//! Such a stream may run operations concurrently, or many of its records may have wrong lengths. The share
+//! of long operations does not distinguish the two, so an operation is wrong only if something contradicts its length.
 
 use super::plausible::{COVERED, host_span};
 use rustc_hash::FxHashSet;
@@ -25,9 +25,9 @@ pub(super) struct LongOperations {
 
 /// Operations whose lengths are wrong by one of three contradictions:
 ///
-/// - They end after all other events by more than the time that these span.
-/// - A call that waits for them returned long before their end.
-/// - Their stream runs its other operations one after another, and some of these have the same name. A second sequence
+/// - The operation ends after all other events by more than the time that these span.
+/// - A call that waits for the operation returned long before its end.
+/// - The stream runs its other operations one after another, and some of these have the same name. A second sequence
 ///   of operations with that name would overlap the first.
 ///
 /// `excluded` are operations with known wrong lengths.

@@ -4,7 +4,7 @@ use super::{DOCUMENT, PLAIN, TABLES, database, read, sum, tables};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{EventKind, Trace};
 
-/// Each process numbers its dispatches from 1; `Guid` tells whose they are.
+/// Each process numbers its dispatches from 1; `Guid` identifies the process.
 #[test]
 fn counters_belong_to_the_dispatch_of_their_process() {
     let of_processes = |text: &str| {

@@ -104,8 +104,8 @@ fn equal_sets(parts: &[Part], share: f64) -> String {
     let sets: Vec<&Part> = parts.iter().filter(|part| part.purpose == Use::EqualSets).collect();
     let places: Vec<&str> = sets.iter().map(|part| part.place.as_str()).filter(|place| !place.is_empty()).collect();
     format!(
-        "{} sets of tensors with the same sizes are {share:.1} % of the peak ({}). Stackline infers their use from the \
-         sizes alone, so confidence is low. The sets may be parameters, gradients, optimizer state, averaged weights or \
+        "{} sets of tensors with the same sizes are {share:.1} % of the peak ({}). Stackline infers their use only from \
+         the sizes, so confidence is low. The sets may be parameters, gradients, optimizer state, averaged weights or \
          buffers (a ring of inputs, blocks of a KV cache). If the sets belong to the model, shard them over ranks, keep \
          them in bf16 or on the host, or keep fewer copies.",
         sets.len(),

@@ -28,7 +28,7 @@ pub(in crate::commands) fn report_calls(run: &Run, common: &Common, source: &Sou
     let step = step_time(&tree);
     out.push_str(&crate::commands::calls::head_for_agent(&tree, step.as_ref()));
     out.push_str(&how_it_ended(std::iter::once(&tree.report)));
-    problems::write(tree.report.problems.iter(), "the recording", &mut out);
+    diagnostics::write(tree.report.problems.iter(), "the recording", &mut out);
     let found = find_in_calls(&tree, None, &Options::default(), &ExternalRules::default(), &|_| true);
     if let Ok(found) = &found {
         findings_of(found, LENGTHS[0], &mut out);

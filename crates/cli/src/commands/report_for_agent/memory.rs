@@ -66,7 +66,7 @@ fn report_several_files(run: &Run, files: &[(PathBuf, String)], common: &Common)
     for sentence in memories.sentences() {
         let _ = writeln!(out, "{}", short(&sentence, 4 * TITLE));
     }
-    problems::write(reports.iter().flat_map(|trace| &trace.report.problems), "the memory data", &mut out);
+    diagnostics::write(reports.iter().flat_map(|trace| &trace.report.problems), "the memory data", &mut out);
     memories.tables().iter().take(1).for_each(|table| rows(table, &mut out));
     Ok(cut(out, &command_line("memory", run.inputs(), &[])))
 }

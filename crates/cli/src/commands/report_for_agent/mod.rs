@@ -1,9 +1,9 @@
 //! Report for AI agents (`report --for-agent`): a short text for a language model.
 
 mod calls;
+mod diagnostics;
 mod memory;
 mod names;
-mod problems;
 mod ranks;
 
 pub(super) use calls::report_calls;
@@ -182,7 +182,7 @@ fn head(session: &Session<'_>, (content, are_inferred): (&Content, bool), length
     for line in ended.lines().take(lengths.ranks) {
         let _ = writeln!(out, "{}", short(&name(line), lengths.uncovered));
     }
-    problems::write(session.set.traces.iter().flat_map(|trace| &trace.report.problems), "the trace", out);
+    diagnostics::write(session.set.traces.iter().flat_map(|trace| &trace.report.problems), "the trace", out);
 }
 
 /// Write statistics of step times, a line for each rank or process.
