@@ -278,9 +278,9 @@ fn clock_shifts_and_the_number_of_unlisted_problems_are_named() {
     let shift = problems.iter().find(|problem| problem["code"] == "device_clock_shifted").unwrap();
     let shown = stdout(&["report", &file, "--for-agent"]);
     let amount = shift["example"].as_str().unwrap();
-    let line = format!("\nProblem when reading the trace: device_clock_shifted, count 1 ({amount})\n");
+    let line = format!("\nDiagnostic of reading the trace: device_clock_shifted, count 1 ({amount})\n");
     assert!(shown.contains(&line), "{line}: {shown}");
-    let more = format!("\nNot listed: {} more kinds of problems when reading the trace\n", problems.len() - 4);
+    let more = format!("\nNot listed: {} more kinds of diagnostics of reading the trace\n", problems.len() - 4);
     assert!(shown.contains(&more), "{more}: {shown}");
     assert!(shown.len() <= 4096, "{shown}");
 }
