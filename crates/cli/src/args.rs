@@ -227,7 +227,7 @@ pub(crate) struct CriticalPathArgs {
     /// Method that computes the critical path [default: exact; hta if an option is given that only hta supports].
     #[arg(long, value_enum)]
     pub(crate) method: Option<Method>,
-    /// Compute the critical path with each method (exact, hta, ctda), and compare the results in one table.
+    /// Compute the critical path with each method (exact, hta, ctda), and show all results in one table.
     #[arg(long, conflicts_with_all = ["method", "restore", "save", "overlay", "what_if", "phase_rules"])]
     pub(crate) compare: bool,
     /// Analyze the events whose name contains this text, instead of the steps.

@@ -1,6 +1,6 @@
 //! Report for AI agents (`report --for-agent`) on recordings of call trees.
 
-use super::{KERNELS, LENGTHS, NAME, cut, findings_of, problems, short};
+use super::{KERNELS, LENGTHS, NAME, cut, diagnostics, findings_of, short};
 use crate::args::{Common, SourceArgs, options_for};
 use crate::commands::process_ends::how_it_ended;
 use crate::failure::command_line;

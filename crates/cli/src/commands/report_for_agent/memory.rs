@@ -1,6 +1,6 @@
 //! Report for AI agents (`report --for-agent`) on memory files.
 
-use super::{FINDINGS, KERNELS, NAME, TITLE, cut, gain, problems, short};
+use super::{FINDINGS, KERNELS, NAME, TITLE, cut, diagnostics, gain, short};
 use crate::args::{Cli, Command, Common, options_for};
 use crate::commands::memory;
 use crate::failure::command_line;
