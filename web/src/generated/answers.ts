@@ -366,7 +366,7 @@ export type Findings = {
   /** Window of the findings as text; null without a trace. */
   readonly window: string | null;
   /** Combined gain of all findings per step. */
-  readonly together: Gain | null;
+  readonly combined: Gain | null;
   /** Ranks that were analyzed together; empty for one rank. */
   readonly ranks: ReadonlyArray<RankTimes>;
   readonly peaks: ReadonlyArray<DevicePeak>;
@@ -762,7 +762,7 @@ export type PathDocument = {
   /** Names that the column `name` numbers. */
   readonly texts: ReadonlyArray<string>;
   /** Segments of the whole path. */
-  readonly hops: number;
+  readonly segments: number;
   /** Segments that are left out: the shortest. */
   readonly left_out: number;
 };
