@@ -10,6 +10,7 @@
     reason = "print macros panic if the program's output cannot be written"
 )]
 
+mod client_words;
 mod cpu_usage;
 mod description;
 mod descriptors;

@@ -17,6 +17,9 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Default limit of nodes in the tree of a thread.
+pub(crate) const DEFAULT_LIMIT: u32 = 1 << 20;
+
 /// Largest number of distinct frames; further ones share one frame.
 const MAX_FRAMES: usize = 1 << 20;
 

@@ -7,14 +7,13 @@ mod lifetime;
 use crate::cpu_usage::CpuUsage;
 use crate::options::Options;
 use crate::overhead::Change;
-use crate::process::Process;
-use crate::recorder::{DEFAULT_LIMIT, Recorder};
+use crate::process::{DEFAULT_LIMIT, Process};
 use crate::standard_error::print_message;
 use crate::state::State;
 use crate::stream::Stream;
 use crate::tree::NodeId;
 use crate::window::Window;
-use dlmonitor::{SourceState, clock, without_signals};
+use dlmonitor::{Observer, SourceState, clock, without_signals};
 use lifetime::Lifetime;
 use stackline_recording::{Record, Role, Source};
 use std::path::PathBuf;
@@ -111,15 +110,16 @@ impl Session {
         }))
     }
 
-    /// Begin to record this process with these options. No effect while it is being recorded.
+    /// Begin to record this process with these options. No effect while it is being recorded. `observer` records into
+    /// the current session; only the first one in the life of the process is registered with `DLMonitor`.
     ///
     /// # Errors
     /// A sentence with the reason why nothing is recorded.
-    pub(crate) fn begin(options: Options) -> Result<(), String> {
+    pub(crate) fn begin(options: Options, observer: Box<dyn Observer>) -> Result<(), String> {
         if Self::hold().is_some_and(|session| !session.has_ended()) {
             return Ok(());
         }
-        let first = dlmonitor::init(Box::new(Recorder));
+        let first = dlmonitor::init(observer);
         if first {
             IS_OBSERVER.store(true, Ordering::Release);
         } else if !IS_OBSERVER.load(Ordering::Acquire) {

@@ -1,12 +1,13 @@
 //! Per-thread state of the recorder: the tree, its caches, and the senders of single events.
 
+use crate::client_words::SPAN;
 use crate::event_queue::{Call, CallName, EventSender, MAX_CALL_NAME, MemoryAccess};
 use crate::folding::{FOLDED, FoldedNames};
 use crate::forward_links::{ForwardLinks, ForwardThreads};
 use crate::frames::Frames;
 use crate::names::Names;
 use crate::native_frames::NativeFrames;
-use crate::paths::{Paths, SPAN};
+use crate::paths::Paths;
 use crate::process::{ExtraData, Process};
 use crate::samples::OpenOperators;
 use crate::shapes;
