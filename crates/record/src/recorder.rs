@@ -59,10 +59,8 @@ fn release_state(thread: &mut Thread) {
         // SAFETY: `state` leaked this box, and `client` was its only copy.
         let state = unsafe { Box::from_raw(state.cast::<State>().as_ptr()) };
         state.published.enter(0);
-        if let Some(session) = Session::hold()
-            && session.process.leave_thread(state)
-        {
-            session.wake_writer();
+        if let Some(session) = Session::hold() {
+            session.leave_thread(state);
         }
     }
 }

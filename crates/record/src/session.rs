@@ -8,6 +8,7 @@ use crate::cpu_usage::CpuUsage;
 use crate::options::Options;
 use crate::overhead::Change;
 use crate::process::{DEFAULT_LIMIT, Process};
+use crate::spare_states::SpareStates;
 use crate::standard_error::print_message;
 use crate::state::State;
 use crate::stream::Stream;
@@ -56,6 +57,7 @@ static IS_OBSERVER: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) process: Process,
+    states: SpareStates,
     pub(crate) window: Window,
     /// Begin of the recording, from which `--after` and `--duration` count: that of its first process.
     begin_ns: i64,
@@ -89,6 +91,7 @@ impl Session {
         let begin_ns = begin_of(options.begin_ns, clock::monotonic_ns());
         Box::leak(Box::new(Self {
             process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.extra_data()),
+            states: SpareStates::default(),
             window: Window::new(options.window.clone(), options.trace, options.overhead_steps, since(begin_ns)),
             begin_ns,
             options,
@@ -168,7 +171,14 @@ impl Session {
         if let Err(reason) = self.start_writing() {
             self.report_failure(&reason, "the program continues without recording");
         }
-        self.process.enter_thread()
+        self.states.enter_thread(&self.process)
+    }
+
+    /// End or reuse the tree of a thread that ends, and wake the writer if many ended trees wait for it.
+    pub(crate) fn leave_thread(&self, state: Box<State>) {
+        if self.states.leave_thread(&self.process, state) {
+            self.wake_writer();
+        }
     }
 
     /// Count a training step that ended with a span at this node, and open or close the window or pause operators.
