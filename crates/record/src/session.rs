@@ -213,10 +213,9 @@ impl Session {
                 return;
             }
             self.write_usage();
-            self.note_source(SourceState {
-                name: "samples",
-                state: crate::samples::start(&self.process, self.options.samples, &self.options.counters),
-            });
+            let Options { samples: rates, counters, .. } = &self.options;
+            let state = crate::samples::start(&self.process, *rates, counters, Self::records_samples_now);
+            self.note_source(SourceState { name: "samples", state });
             self.spawn_writer();
         });
         result
