@@ -1,4 +1,5 @@
-//! Frames of span names as one thread remembers them: those that names of a template share are found without a lock.
+//! Frames of span names as one thread remembers them. Those that names of a template share are mostly found without a
+//! lock.
 
 use crate::folding::{FOLDED, SeparateFrames, SpanFrame, write_template};
 use crate::process::Process;

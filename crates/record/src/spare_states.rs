@@ -1,4 +1,4 @@
-//! States of threads: created at a thread's begin, and kept after its end for reuse by new threads.
+//! States of threads: created when a thread begins, and kept after its end for reuse by new threads.
 
 use crate::event_queue::channel;
 use crate::process::{Process, Registered, lock};

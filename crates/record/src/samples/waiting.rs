@@ -1,4 +1,4 @@
-//! Waits of a thread, as the system shows them from outside: what the thread does, and when a wait is sampled.
+//! Waits of a thread, as the system shows them from outside: its activity, and the times at which a wait is sampled.
 
 /// A thread that has used less CPU time (ns) since its last sample is still in the same wait; the response itself
 /// takes less.
