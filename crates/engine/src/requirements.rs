@@ -91,8 +91,8 @@ impl Lacks {
         Self { paths, needed, has: has.into(), report, is_one_of_several: false }
     }
 
-    /// True if the parts are those of all inputs, and can still be read: not those of one of several inputs or of a file
-    /// in a folder, and not a profile from a pipe.
+    /// True if the parts are those of the only input, and can still be read. False for one of several inputs, for a
+    /// file in a folder, and for a profile from a pipe.
     pub(crate) fn is_of_all(&self, inputs: &[PathBuf]) -> bool {
         let is_consumed = |path: &PathBuf| self.has == [Part::Profile] && is_read_once(path);
         inputs.len() == 1 && self.paths == inputs && !inputs.iter().any(is_consumed)
