@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from typing import Any, Literal
 
 from . import _native
 from ._read_report import ReadReport, problem
 from ._run import PathLike
+from ._run import open as open_run
 from ._table import Table
 
 By = Literal["place", "path", "kind", "module", "phase", "size", "operator", "dtype", "pool"]
 
 
 class Memory:
-    """Memory of one process over time, returned by :func:`open_memory` or :meth:`Run.memory`. Immutable. Sizes in bytes, times in ns.
+    """Memory of one process over time, returned by :meth:`Run.memory`. Immutable. Sizes in bytes, times in ns.
 
     Calls are numbered from 0 in the order of the host. Columns such as ``call``, ``allocated_by`` and ``freed_by`` contain these
     numbers. The column ``object`` is the number of a row of :attr:`objects`.
@@ -122,7 +124,7 @@ class Memory:
         return Table(self._native.raw(name))
 
     def to_text(self) -> str:
-        """Text form of the memory data, which can be edited and opened by :func:`open_memory`."""
+        """Text form of the memory data, which can be edited and opened by :func:`open`."""
         return self._native.to_text()
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
@@ -144,12 +146,6 @@ def checked_peaks(peaks: int) -> int:
 
 
 def open_memory(path: PathLike, *, peaks: int = 2) -> Memory:
-    """Open memory data: a snapshot of PyTorch, a recording with ``memory=True``, a trace of ``torch.profiler`` with
-    ``profile_memory=True``, a run directory of one of these, or another format that docs/reference/memory.md lists.
-
-    ``peaks``: number of named peaks per device, 1 to 1000.
-
-    Pickles are read without executing code. Releases the GIL; Ctrl-C cancels it. Raises :class:`ReadError` if the input cannot be
-    read or has no memory data.
-    """
-    return Memory(_native.open_memory(os.fspath(path), checked_peaks(peaks)))
+    """Deprecated alias of ``stackline.open(path).memory(peaks=peaks)``."""
+    warnings.warn("open_memory is deprecated; use stackline.open(path).memory()", DeprecationWarning, stacklevel=2)
+    return open_run(path).memory(peaks=peaks)

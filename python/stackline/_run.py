@@ -333,7 +333,7 @@ class Run(AnalysisMethods):
         directory of one of these. Of several traces, the first with memory data is used, or that of ``rank``. ``peaks``: number of
         named peaks per device, 1 to 1000.
 
-        Raises :class:`ReadError` if the run has no memory data.
+        Pickles are read without executing code. Raises :class:`ReadError` if the run has no memory data.
         """
         from ._memory import Memory, checked_peaks
 

@@ -33,7 +33,7 @@ def program(tmp_path: Path) -> Path:
 
 
 def test_memory_in_use(program: Path) -> None:
-    memory = sl.open_memory(program)
+    memory = sl.open(program).memory()
     assert (memory.name, memory.devices) == ("program.memory", ["gpu:0"])
     assert memory.has_accesses and memory.saw_end and memory.read_report.is_clean
     peak = memory.peaks.to_pylist()[0]
@@ -47,7 +47,7 @@ def test_memory_in_use(program: Path) -> None:
 
 
 def test_tables_are_arrow(program: Path) -> None:
-    memory = sl.open_memory(program)
+    memory = sl.open(program).memory()
     calls = pyarrow.table(memory.calls)
     assert calls.column("kind").to_pylist()[:4] == ["allocate"] * 3 + ["copy to device"]
     accesses = pyarrow.table(memory.accesses)
@@ -60,7 +60,7 @@ def test_tables_are_arrow(program: Path) -> None:
 
 
 def test_suggestions_are_replayed(program: Path) -> None:
-    memory = sl.open_memory(program)
+    memory = sl.open(program).memory()
     assert len(memory.waste) > 0
     suggestions = memory.suggestions.to_pylist()
     assert suggestions[0]["number"] == 1 and suggestions[0]["saved_at_p1"] > 0
@@ -75,7 +75,7 @@ def test_suggestions_are_replayed(program: Path) -> None:
 
 
 def test_runs_and_text_files_give_equal_tables(program: Path, tmp_path: Path) -> None:
-    memory = sl.open_memory(program)
+    memory = sl.open(program).memory()
     run = tmp_path / "kept.stackline"
     memory.save(run)
     with pytest.raises(FileExistsError):
@@ -83,7 +83,7 @@ def test_runs_and_text_files_give_equal_tables(program: Path, tmp_path: Path) ->
     memory.save(run, overwrite=True)
     text = tmp_path / "again.memory"
     text.write_text(memory.to_text())
-    for again in (sl.open_memory(run), sl.open_memory(text)):
+    for again in (sl.open(run).memory(), sl.open(text).memory()):
         assert again.to_text() == memory.to_text()
         assert again.suggestions.to_pylist() == memory.suggestions.to_pylist()
         assert again.peaks.to_pylist() == memory.peaks.to_pylist()
@@ -96,10 +96,10 @@ def test_errors_name_unreadable_memory_files(program: Path, tmp_path: Path) -> N
     trick = tmp_path / "trick.pickle"
     trick.write_bytes(b"\x80\x02cos\nsystem\nU\x02ls\x85R.")
     with pytest.raises(sl.ReadError, match="no code was run"):
-        sl.open_memory(trick)
+        sl.open(trick).memory()
     with pytest.raises(sl.ReadError):
-        sl.open_memory(tmp_path / "missing")
+        sl.open(tmp_path / "missing").memory()
     with pytest.raises(ValueError, match="1 to 1000"):
-        sl.open_memory(program, peaks=0)
+        sl.open(program).memory(peaks=0)
     with pytest.raises(sl.AnalysisError, match="P1"):
-        sl.open_memory(program).alive("P9")
+        sl.open(program).memory().alive("P9")

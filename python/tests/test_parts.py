@@ -123,7 +123,9 @@ def test_memory_without_traces_opens(tmp_path: Path) -> None:
     run = sl.open(path)
     assert run.parts == ("memory",)
     memory = run.memory()
-    assert memory.peaks.to_pylist() == sl.open_memory(path).peaks.to_pylist()
+    with pytest.warns(DeprecationWarning, match=r"open\(path\)\.memory\(\)"):
+        alias = sl.open_memory(path)
+    assert memory.peaks.to_pylist() == alias.peaks.to_pylist()
     with pytest.raises(sl.AnalysisError, match=r"only memory data.*Run\.memory\(\)"):
         run.events()
     with pytest.raises(ValueError, match="peaks is 0"):

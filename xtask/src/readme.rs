@@ -1,8 +1,9 @@
-//! Run of the commands that the README shows, so that none of them goes stale.
+//! Run of the commands that the README and other pages show, so that none of them goes stale.
 //!
-//! Every block fenced as `sh` runs, in order, in one shell (`bash -eu`) at the repository's root. Lines that call
-//! `./dev test` are left out: this runs inside it. Where `./dev test` built the programs in another profile, that
-//! profile's folder takes the place of `target/release`.
+//! Every block fenced as `sh` runs, in order, in one shell (`bash -eu`) at the repository's root. A comment that begins
+//! with `<!-- sh` runs as well: it makes the input files of a page, and readers do not see it. Lines that call `./dev
+//! test` are left out: this runs inside it. Where `./dev test` built the programs in another profile, that profile's
+//! folder takes the place of `target/release`.
 
 use std::process::Command;
 
@@ -39,23 +40,29 @@ pub(crate) fn run(file: &str) -> Result<()> {
     Ok(())
 }
 
-/// Find the blocks of a page that are fenced as `sh`: line number and text of each.
+/// Find the blocks of a page that run, also those of list items, which are indented: line number and text of each.
 fn blocks(text: &str) -> Vec<(usize, String)> {
-    let (mut found, mut open): (Vec<(usize, String)>, bool) = (Vec::new(), false);
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut end = None;
     for (number, line) in text.lines().enumerate() {
-        match (open, line.trim_end()) {
-            (false, "```sh") => {
-                found.push((number + 1, String::new()));
-                open = true;
+        match end {
+            None => {
+                end = match line.trim() {
+                    "```sh" => Some("```"),
+                    "<!-- sh" => Some("-->"),
+                    _ => None,
+                };
+                if end.is_some() {
+                    found.push((number + 1, String::new()));
+                }
             }
-            (true, "```") => open = false,
-            (true, line) => {
+            Some(mark) if line.trim() == mark => end = None,
+            Some(_) => {
                 if let Some((_, block)) = found.last_mut() {
-                    block.push_str(line);
+                    block.push_str(line.trim_end());
                     block.push('\n');
                 }
             }
-            _ => {}
         }
     }
     found
@@ -67,5 +74,11 @@ mod tests {
     fn only_sh_blocks() {
         let text = "a\n```sh\nls\npwd\n```\n```text\nno\n```\n```sh\ntrue\n```\n";
         assert_eq!(super::blocks(text), [(2, "ls\npwd\n".to_owned()), (9, "true\n".to_owned())]);
+    }
+
+    #[test]
+    fn comments_and_indented_blocks() {
+        let text = "<!-- sh\ncat <<'END'\n  a\nEND\n-->\n<!-- no -->\n1. a\n\n   ```sh\n   ls\n   ```\n```\nno\n```\n";
+        assert_eq!(super::blocks(text), [(1, "cat <<'END'\n  a\nEND\n".to_owned()), (9, "   ls\n".to_owned())]);
     }
 }

@@ -7,7 +7,8 @@ use findings_support::{Program, find, host_steps as steps, text};
 use serde_json::json;
 use stackline_critical_path::exact::what_if::{Edit, predict};
 use stackline_critical_path::exact::{Category, Exact, WindowChoice};
-use stackline_findings::{Finding, Findings};
+use stackline_findings::{Finding, Findings, LargeKind};
+use stackline_present::findings::uncovered;
 use std::collections::BTreeSet;
 
 const STEPS: usize = 40;
@@ -272,4 +273,34 @@ fn standstill_is_reported() {
     assert!(longest(&with).is_some_and(|ns| (10_000_000_000..10_001_000_000).contains(&ns)), "{:?}", with.uncovered);
     assert!(codes(&without).contains(&"SL002".to_owned()), "{}", text(&without.findings));
     assert!(codes(&with).contains(&"SL002".to_owned()), "{}", text(&with.findings));
+}
+
+/// Launches of which each follows the end of the kernel before, with nothing recorded between them: the kernels that run
+/// during these waits are named, if they take most of the time.
+#[test]
+fn gpu_work_during_waits_is_named() {
+    let with_kernels_of = |us: i64| {
+        let mut program = Program::new();
+        for number in 0..40 {
+            program.kernel(if number % 4 == 0 { "add" } else { "gemm" }, us);
+            program.work(1004);
+        }
+        program.findings()
+    };
+    let waits = |found: &Findings| {
+        let wait = found.uncovered.groups.iter().find(|group| group.kind == LargeKind::Wait).cloned();
+        wait.unwrap_or_else(|| panic!("{:?}", found.uncovered))
+    };
+    let busy = with_kernels_of(990);
+    let work = waits(&busy).concurrent_gpu_work.unwrap();
+    assert!((98.0..99.0).contains(&work.percent), "{work:?}");
+    // 39 waits, 10 of them during `add`.
+    let names: Vec<&str> = work.longest.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["gemm", "add"]);
+    assert!((73.0..74.0).contains(&work.longest[0].1) && (25.0..26.0).contains(&work.longest[1].1), "{work:?}");
+    let lines = uncovered(&busy);
+    let words = "of the critical path; for 99 % of this time, GPU work runs (gemm 73 %, add 25 %). For details: ";
+    assert!(lines.iter().any(|line| line.contains(words)), "{lines:?}");
+    let idle = with_kernels_of(100);
+    assert_eq!(waits(&idle).concurrent_gpu_work, None, "the GPU is mostly idle");
 }

@@ -7,6 +7,8 @@ mod forwarded_options;
 mod memory;
 mod page;
 mod refused_options;
+#[cfg(test)]
+mod shown_commands;
 mod step_range;
 mod what_if;
 

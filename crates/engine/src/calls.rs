@@ -2,6 +2,7 @@
 //! and of profiles.
 
 use crate::open::{is_run, read_options, runs_below};
+use crate::requirements::read_error;
 use crate::{Error, Lacks, OpenOptions, Part, symbols};
 use stackline_calls::ranks_of_calls;
 use stackline_ingest::recording;
@@ -26,19 +27,14 @@ pub(crate) fn is_recording(run: &Path) -> bool {
 /// # Errors
 /// If the input is neither or cannot be read, or if the watch was canceled.
 pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingContextTree, Error> {
-    let lacks = |has: &[Part]| Err(Lacks::new(run, Part::Profile, has).into());
     let is_file_or_pipe = run.exists() && !run.is_dir() || run == Path::new("-");
     if is_file_or_pipe {
-        return match stackline_ingest::read_profile(run, &read_options(options)) {
-            Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
-            Err(stackline_ingest::Error::OnlyMemory { .. }) if run.is_file() => lacks(&[Part::Memory]),
-            Err(stackline_ingest::Error::NoCalls { .. }) => lacks(&[Part::Traces]),
-            other => Ok(other?),
-        };
+        return stackline_ingest::read_profile(run, &read_options(options))
+            .map_err(|error| read_error(error, &[run.to_owned()], Part::Profile));
     }
     if !recording::has_streams(run) {
         let has = if crate::memory::is_memory_only(run).unwrap_or(false) { Part::Memory } else { Part::Traces };
-        return stackline_store::read_calls(run)?.map_or_else(|| lacks(&[has]), Ok);
+        return stackline_store::read_calls(run)?.ok_or_else(|| Lacks::new(run, Part::Profile, [has]).into());
     }
     // A process may have written more since the tables were made, or the writer of the tables may have been killed.
     // Native frames in streams get names, which older tables lack.

@@ -1,10 +1,9 @@
 //! Memory traces of inputs: memory files, and memory data of traces, recordings and runs.
 
 use crate::open::{read_options, runs_below, size};
+use crate::requirements::read_error;
 use crate::{Error, OpenOptions, Part, is_run};
-use stackline_ingest::memory::{
-    as_memory_error, count_memory_files, files_of_memory, from_trace, is_memory_file, one_trace,
-};
+use stackline_ingest::memory::{count_memory_files, files_of_memory, from_trace, is_memory_file, one_trace};
 use stackline_ingest::recording::{has_streams, read_memory};
 use stackline_ingest::{diagnostics, read_traces_and_memory};
 use stackline_memory::curve::curves;
@@ -23,9 +22,8 @@ pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Result<MemoryTr
             Ok(set.traces.iter().find_map(from_trace).ok_or(Part::Traces))
         }
         Ok((_, memory)) => Ok(Ok(one_trace(path, memory)?)),
-        Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
-        Err(stackline_ingest::Error::OnlyCalls { .. }) if path.is_file() => Ok(Err(Part::Profile)),
-        Err(error) => Err(as_memory_error(error).into()),
+        Err(stackline_ingest::Error::OtherContent { content, .. }) if path.is_file() => Ok(Err(content.into())),
+        Err(error) => Err(read_error(error, &[path.to_owned()], Part::Memory)),
     }
 }
 
@@ -100,12 +98,12 @@ pub(crate) fn read_all(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryT
             .map(|all| all.concat());
     }
     options.watch.expect(size(path, 0));
-    match read_traces_and_memory(&[path.to_owned()], &read_options(options)) {
-        Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
-        Ok((_, memory)) if !memory.is_empty() => Ok(memory),
-        Ok(_) => Err(as_memory_error(stackline_ingest::Error::NoTrace { path: path.to_owned() }).into()),
-        Err(error) => Err(as_memory_error(error).into()),
-    }
+    let error = match read_traces_and_memory(&[path.to_owned()], &read_options(options)) {
+        Ok((_, memory)) if !memory.is_empty() => return Ok(memory),
+        Ok(_) => stackline_ingest::Error::NoTrace { path: path.to_owned() },
+        Err(error) => error,
+    };
+    Err(read_error(error, &[path.to_owned()], Part::Memory))
 }
 
 /// Read all memory traces of a file. A single trace gets the file's name in the folder as its label.

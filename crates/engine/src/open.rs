@@ -2,9 +2,9 @@
 
 use crate::cycles::{self, Cycle, CycleRelation, OlderTrace, SeenCycles};
 use crate::ranks::Job;
+use crate::requirements::read_error;
 use crate::{Error, Lacks, Part, Progress, ranks};
 use regex_lite::Regex;
-use stackline_ingest::memory::is_memory_file;
 use stackline_ingest::{ReadOptions, diagnostics, run_of};
 use stackline_model::{MemoryTrace, ReadReport, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
@@ -60,7 +60,7 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
             Input::WithRuns(path, runs) => open_with_runs(path, runs, options)?,
             Input::Files(_) => {
                 let paths: Vec<PathBuf> = now.iter().map(|input| input.path().to_owned()).collect();
-                read(&paths, &[], options).map_err(|error| not_a_trace(&paths, error))?
+                read(&paths, &[], options)?
             }
         };
         // Single files in the command are all wanted, even if a run directory was made from them.
@@ -78,26 +78,6 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
         }
     }
     Ok(set)
-}
-
-/// Refine the error for inputs without a trace: a profile or a memory file is not a broken trace.
-fn not_a_trace(paths: &[PathBuf], error: Error) -> Error {
-    use stackline_ingest::Error as Read;
-    let is_memory = |path: &PathBuf| is_memory_file(path).unwrap_or(false);
-    match (&error, paths) {
-        (Error::Ingest(Read::OnlyCalls { .. }), [path]) if path.is_file() => {
-            Lacks::new(path, Part::Traces, [Part::Profile]).into()
-        }
-        // For a file in a folder, the folder's name is not specific enough.
-        (Error::Ingest(Read::OnlyMemory { path: found, .. }), [path]) if path.is_file() || found == path => {
-            Lacks::new(path, Part::Traces, [Part::Memory]).into()
-        }
-        // In an archive of several memory files, no single one is at fault.
-        (Error::Ingest(Read::OnlyMemory { .. } | Read::NoTrace { .. }), [first, ..]) if paths.iter().all(is_memory) => {
-            Lacks { paths: paths.to_vec(), ..Lacks::new(first, Part::Traces, [Part::Memory]) }.into()
-        }
-        _ => error,
-    }
 }
 
 /// Open the inputs of one job file by file: `take` gets each trace, and memory contains only one file, archive or run
@@ -165,9 +145,15 @@ pub(crate) fn open_group(
     options: &OpenOptions,
     skipped: &mut Vec<String>,
 ) -> Result<Vec<Trace>, Error> {
+    let is_of_one_file = |error: &Error| match error {
+        Error::Lacks(lacks) => lacks.paths.len() == 1,
+        error => matches!(error, Error::Ingest(_)),
+    };
     let opened = match open(&group.paths, options) {
         // An unreadable file must not remove the others of its run.
-        Err(Error::Ingest(_)) if group.paths.len() > 1 => open(&readable(group, options, skipped), options),
+        Err(error) if group.paths.len() > 1 && is_of_one_file(&error) => {
+            open(&readable(group, options, skipped), options)
+        }
         other => other,
     };
     let mut traces = match opened {
@@ -384,10 +370,7 @@ pub fn save_with(set: &TraceSet, memory: &[MemoryTrace], run: &Path, options: &W
 /// Read traces from files and directories, without the paths in `leave_out`.
 fn read(paths: &[PathBuf], leave_out: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
     let options = ReadOptions { leave_out: leave_out.to_vec(), ..read_options(options) };
-    match stackline_ingest::read_paths(paths, &options) {
-        Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
-        other => Ok(other?),
-    }
+    stackline_ingest::read_paths(paths, &options).map_err(|error| read_error(error, paths, Part::Traces))
 }
 
 /// Convert options for opening inputs to options of the readers, with progress and cancel flag.
@@ -420,16 +403,11 @@ fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
 /// Read the traces of a recording with individual calls.
 fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
     use stackline_ingest::recording::{has_streams, is_of_sums, read_traces};
-    let lacks = Lacks::new(path, Part::Traces, [Part::Profile]);
     // A recording without individual calls is not read twice.
     if !has_streams(path) || is_of_sums(path) {
-        return Err(lacks.into());
+        return Err(Lacks::new(path, Part::Traces, [Part::Profile]).into());
     }
-    match read_traces(path, &read_options(options)) {
-        Err(stackline_ingest::Error::NoSingleCalls { report, .. }) => Err(Lacks { report: *report, ..lacks }.into()),
-        Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
-        other => Ok(other?),
-    }
+    read_traces(path, &read_options(options)).map_err(|error| read_error(error, &[path.to_owned()], Part::Traces))
 }
 
 /// Maximum depth of counted directories.

@@ -1,5 +1,9 @@
 //! Parts of a run, and the error message for a part that a command needs and the input lacks.
 
+use crate::Error;
+use crate::run::is_read_once;
+use stackline_ingest::ContentKind;
+use stackline_ingest::memory::{as_memory_error, is_memory_file};
 use stackline_model::ReadReport;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,6 +17,53 @@ pub enum Part {
     Profile,
     /// Objects, allocator calls and accesses.
     Memory,
+}
+
+impl From<ContentKind> for Part {
+    fn from(content: ContentKind) -> Self {
+        match content {
+            ContentKind::Trace => Self::Traces,
+            ContentKind::Profile => Self::Profile,
+            ContentKind::Memory => Self::Memory,
+        }
+    }
+}
+
+/// Convert an error of a reader of one part: inputs with other content lack this part.
+pub(crate) fn read_error(error: stackline_ingest::Error, inputs: &[PathBuf], needed: Part) -> Error {
+    use stackline_ingest::Error as Read;
+    let is_memory = |path: &PathBuf| is_memory_file(path).unwrap_or(false);
+    // Of several memory files, or in an archive of several, no single one is at fault.
+    let is_of_all = match &error {
+        Read::OtherContent { content, .. } => *content == ContentKind::Memory && inputs.len() > 1,
+        error => matches!(error, Read::NoTrace { .. }),
+    };
+    match (error, inputs) {
+        (Read::Cancelled, _) => Error::Cancelled,
+        (_, [first, ..]) if needed == Part::Traces && is_of_all && inputs.iter().all(is_memory) => {
+            Lacks { paths: inputs.to_vec(), ..Lacks::new(first, needed, [Part::Memory]) }.into()
+        }
+        (Read::OtherContent { path, content }, _) => {
+            Lacks::new(&existing(path, inputs), needed, [Part::from(content)]).into()
+        }
+        (Read::NoSingleCalls { path, report }, _) => {
+            Lacks { report: *report, ..Lacks::new(&path, needed, [Part::Profile]) }.into()
+        }
+        (error, _) if needed == Part::Memory => as_memory_error(error).into(),
+        (error, _) => error.into(),
+    }
+}
+
+/// Path for the message about the content at `path`: the only input, or the file of a folder, also if the content is a
+/// member of an archive.
+fn existing(path: PathBuf, inputs: &[PathBuf]) -> PathBuf {
+    match inputs {
+        [input] if !input.is_dir() => input.clone(),
+        _ => {
+            let found = path.ancestors().find(|path| path.exists()).map(Path::to_owned);
+            found.unwrap_or(path)
+        }
+    }
 }
 
 /// Missing part of an input: the parts that the input has, the command that shows them, and how to record the missing
@@ -40,9 +91,19 @@ impl Lacks {
         Self { paths, needed, has: has.into(), report, is_one_of_several: false }
     }
 
+    /// True if the parts are those of the only input, and can still be read. False for one of several inputs, for a
+    /// file in a folder, and for a profile from a pipe.
+    pub(crate) fn is_of_all(&self, inputs: &[PathBuf]) -> bool {
+        let is_consumed = |path: &PathBuf| self.has == [Part::Profile] && is_read_once(path);
+        inputs.len() == 1 && self.paths == inputs && !inputs.iter().any(is_consumed)
+    }
+
     /// Command that shows the content of the input, and the paths to pass to it; `None` for traces, which most commands
-    /// show.
+    /// show, and for standard input.
     pub fn next(&self) -> Option<(&'static str, &[PathBuf])> {
+        if self.paths.iter().any(|path| path == Path::new("-")) {
+            return None;
+        }
         match (self.has.first()?, self.paths.len()) {
             (Part::Traces, _) => None,
             (Part::Profile, _) => Some(("calls", &self.paths)),

@@ -4,8 +4,9 @@ use crate::calls::{self, is_calls, is_recording, open_calls};
 use crate::map::{Mapped, map_few, map_many};
 use crate::open::{only_run, open, open_ranks, runs_below};
 use crate::ranks::select_rank;
+use crate::requirements::read_error;
 use crate::{Error, Lacks, LeftOut, OpenOptions, Part, Progress, RunOptions, is_run, memory, position_of_rank};
-use stackline_ingest::memory::{as_memory_error, from_trace};
+use stackline_ingest::memory::from_trace;
 use stackline_ingest::recording::{has_streams, is_shown_by};
 use stackline_model::{CallingContextTree, EventKind, MemoryTrace, Problem, Severity, Trace, TraceSet};
 use stackline_timeline::Scope;
@@ -143,9 +144,7 @@ impl Run {
         if matches!(*timeline, Timeline::Unread) {
             *timeline = match self.open_traces() {
                 // One input must not represent several, or a directory of runs.
-                Err(Error::Lacks(lacks)) if self.inputs.len() == 1 && lacks.paths == self.inputs => {
-                    Timeline::Lacking(lacks)
-                }
+                Err(Error::Lacks(lacks)) if lacks.is_of_all(&self.inputs) => Timeline::Lacking(lacks),
                 opened => Timeline::Traces(Arc::new(opened?)),
             };
         }
@@ -346,7 +345,7 @@ impl Run {
             }
             _ => {
                 self.read().map_err(|error| match error {
-                    Error::Ingest(error) => as_memory_error(error).into(),
+                    Error::Ingest(error) => read_error(error, &self.inputs, Part::Memory),
                     other => other,
                 })?;
                 return Ok(match &*lock(&self.timeline) {

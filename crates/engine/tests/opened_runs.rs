@@ -96,6 +96,24 @@ fn no_single_input_represents_several() {
     }
 }
 
+/// Of several inputs, or in a folder, the message names the file without a trace.
+#[test]
+fn files_without_a_trace_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = written(folder.path(), "t.json", TRACE);
+    for (name, content, words) in [
+        ("stacks.txt", STACKS, "is a profile (totals per call path, without individual calls)"),
+        ("p.memory", MEMORY, "contains only memory data"),
+    ] {
+        let other = written(folder.path(), name, content);
+        let error = run(&[trace.clone(), other.clone()]).traces().unwrap_err();
+        let message = error.to_string();
+        let expected = format!("{} {words} and has no execution trace; ", other.display());
+        assert!(message.starts_with(&expected) && message.contains("only if all are traces"), "{message}");
+        assert!(error.is_wrong_use() && !error.is_unreadable(), "{message}");
+    }
+}
+
 #[test]
 fn folders_with_a_single_run_open_that_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -74,4 +74,4 @@ pub use rules::call_tree::{StepTime, find_in_calls, place_of_call, step_time, st
 pub use settings::{Setting, Settings};
 pub use skipped_rules::{Reason, SkippedRule};
 pub use tables::{FINDINGS, UNCHECKED, evidence, findings_table, tables};
-pub use uncovered::large_group::{LargeGroup, LargeKind, Uncovered};
+pub use uncovered::large_group::{ConcurrentGpuWork, LargeGroup, LargeKind, Uncovered};

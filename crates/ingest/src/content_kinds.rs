@@ -4,6 +4,34 @@ use crate::Error;
 use crate::runs::PendingFile;
 use stackline_model::{CallingContextTree, MemoryTrace, Trace};
 
+/// Kind of content of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentKind {
+    /// Events with their times.
+    Trace,
+    /// Totals per call path, without events.
+    Profile,
+    /// Memory data, without an execution trace.
+    Memory,
+}
+
+impl ContentKind {
+    /// Error for an input of this kind, although the caller requested other content.
+    pub(crate) fn refusal(self, label: &str) -> Error {
+        Error::OtherContent { path: label.into(), content: self }
+    }
+
+    /// Second part of the error message for an input of this kind.
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            // Callers that request memory get another error.
+            Self::Trace => "the input is a trace, not a profile",
+            Self::Profile => "the input is a profile with totals per call path, not a trace with event times",
+            Self::Memory => "the input contains only memory data, no execution trace",
+        }
+    }
+}
+
 /// Kinds of content to read; other kinds are refused with an error that names them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ContentKinds {
@@ -21,7 +49,7 @@ impl ContentKinds {
 
     /// Error for an input that contains a trace (with these first bytes), although the caller requested other content.
     pub(crate) fn refusal_of_trace(self, label: &str, head: &[u8]) -> Error {
-        if self.calls { Error::NoCalls { path: label.into() } } else { crate::memory::formats::no_memory(label, head) }
+        if self.calls { ContentKind::Trace.refusal(label) } else { crate::memory::formats::no_memory(label, head) }
     }
 }
 

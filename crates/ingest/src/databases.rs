@@ -1,5 +1,6 @@
 //! Reading of SQLite databases, from their files or from copies of streams: tables are read in any order.
 
+use crate::content_kinds::ContentKind;
 use crate::input::{SNIFF, Stream, source};
 use crate::sources::{Content, Reader};
 use crate::unsupported::READS;
@@ -86,7 +87,7 @@ fn read_file(label: &str, path: &Path, broken: Option<&str>, options: &ReadOptio
     };
     match source.read {
         Reader::Traces(read) => read(label, content, options),
-        Reader::Calls(_) => Err(Error::OnlyCalls { path: label.into() }),
-        Reader::Memory(_) => Err(Error::OnlyMemory { path: label.into(), format: source.name }),
+        Reader::Calls(_) => Err(ContentKind::Profile.refusal(label)),
+        Reader::Memory(_) => Err(ContentKind::Memory.refusal(label)),
     }
 }

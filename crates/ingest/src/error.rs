@@ -1,5 +1,6 @@
 //! Errors of inputs that cannot be read at all. Lesser problems are in the read report.
 
+use crate::content_kinds::ContentKind;
 use stackline_model::{Problem, ReadReport, Severity};
 use std::path::{Path, PathBuf};
 
@@ -65,40 +66,17 @@ pub enum Error {
         /// Read report of the streams.
         report: Box<ReadReport>,
     },
-    /// The input is a profile with sums per call path, without a trace.
-    #[error("{}: the input is a profile with totals per call path, not a trace with event times. Open it on its own with `stackline calls`, `diff` or `view`", path.display())]
-    OnlyCalls {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The input contains only memory data, without an execution trace.
-    #[error("{}: {} contains only memory data, no execution trace. Analyze it with `stackline memory`", path.display(), in_words(format))]
-    OnlyMemory {
+    /// The input contains other content than the caller requested.
+    #[error("{}: {}", path.display(), content.in_words())]
+    OtherContent {
         /// The file or folder.
         path: PathBuf,
-        /// Name of its format.
-        format: &'static str,
-    },
-    /// The input is a trace, not a profile.
-    #[error("{}: the input is a trace, but a profile is expected. Give a pprof, speedscope, collapsed-stacks or Firefox Profiler file", path.display())]
-    NoCalls {
-        /// The file.
-        path: PathBuf,
+        /// Kind of its content.
+        content: ContentKind,
     },
     /// The caller stopped the read.
     #[error("cancelled")]
     Cancelled,
-}
-
-/// Name of a format with its article, such as "a memory snapshot", for an error message.
-fn in_words(format: &str) -> String {
-    let article = if format.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
-    match format {
-        "drgpum" => "a DrGPUM folder".to_owned(),
-        "snapshot" => "a memory snapshot".to_owned(),
-        "memory-text" => "a memory text file".to_owned(),
-        _ => format!("{article} {}", format.replace('-', " ")),
-    }
 }
 
 /// Message that explains why a recording has no individual calls: their records are missing, or only totals were
@@ -122,9 +100,7 @@ impl Error {
         | Self::Unsupported { path, .. }
         | Self::TemporaryCopy { path, .. }
         | Self::NoTrace { path }
-        | Self::OnlyCalls { path }
-        | Self::OnlyMemory { path, .. }
-        | Self::NoCalls { path } = &mut self
+        | Self::OtherContent { path, .. } = &mut self
             && let Ok(rest) = path.strip_prefix(label)
         {
             *path = if rest.as_os_str().is_empty() { file.to_owned() } else { file.join(rest) };

@@ -1,6 +1,6 @@
 //! Reading of files, directories, archives and streams. The content determines the format, never the name.
 
-use crate::content_kinds::Found;
+use crate::content_kinds::{ContentKind, Found};
 use crate::runs::PendingFile;
 use crate::sources::{Content, Reader, Source};
 use crate::text::without_byte_order_mark;
@@ -47,9 +47,7 @@ fn read_directory(path: &Path, label: &str, options: &ReadOptions, found: &mut F
             found.memory.push(read(label, content, options)?);
             Ok(())
         }
-        Some(Source { read: Reader::Memory(_), name, .. }) => {
-            Err(Error::OnlyMemory { path: label.into(), format: name })
-        }
+        Some(Source { read: Reader::Memory(_), .. }) => Err(ContentKind::Memory.refusal(label)),
         _ => Err(Error::NoTrace { path: path.to_owned() }),
     }
 }
@@ -141,10 +139,8 @@ fn read_plain(
     let head = bare;
     let read = match source.read {
         Reader::Traces(read) => read,
-        Reader::Calls(_) if !found.requested.calls => return Err(Error::OnlyCalls { path: label.into() }),
-        Reader::Memory(_) if !found.requested.memory => {
-            return Err(Error::OnlyMemory { path: label.into(), format: source.name });
-        }
+        Reader::Calls(_) if !found.requested.calls => return Err(ContentKind::Profile.refusal(label)),
+        Reader::Memory(_) if !found.requested.memory => return Err(ContentKind::Memory.refusal(label)),
         Reader::Calls(read) => {
             found.calls.push(read(label, Content::Bytes { head, stream: &mut stream }, options)?);
             return if options.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) };

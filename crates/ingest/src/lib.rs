@@ -34,6 +34,7 @@ mod text;
 mod unsupported;
 mod window;
 
+pub use content_kinds::ContentKind;
 pub use profile::{is_profile, read_profile, read_profile_bytes};
 pub use resolve::rank::worker_in_name;
 pub use runs::run_of;

@@ -37,7 +37,7 @@ mod _native {
     #[pymodule_export]
     use crate::findings::{finding_words, findings, missing_needs, needs, renaming_notes};
     #[pymodule_export]
-    use crate::memory::{NativeMemory, memory_tables, open_memory};
+    use crate::memory::{NativeMemory, memory_tables};
     #[pymodule_export]
     use crate::page::{NativePage, view};
     #[pymodule_export]

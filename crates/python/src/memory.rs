@@ -1,13 +1,13 @@
 //! Python class for opened memory data: peaks, objects, waste, suggestions.
 
-use crate::errors::{analysis_error, engine_error, save_error};
+use crate::errors::{analysis_error, save_error};
 use crate::run::problem_dict;
 use crate::table::NativeTable;
-use crate::worker::{interruptible, quiet, settled};
+use crate::worker::{quiet, settled};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use stackline_engine::{OpenOptions, Progress, Run, WriteOptions};
+use stackline_engine::{Progress, WriteOptions};
 use stackline_ingest::memory::text;
 use stackline_memory::replay::Combination;
 use stackline_memory::tables::{self, By, NamedPeak, Ranked};
@@ -45,24 +45,6 @@ impl Opened {
 /// Memory of one process over time. Immutable.
 #[pyclass(frozen, name = "Memory", module = "stackline._native")]
 pub(crate) struct NativeMemory(Arc<Opened>);
-
-/// Open memory data. At most `peaks` peaks per device are named.
-#[pyfunction]
-pub(crate) fn open_memory(py: Python<'_>, path: PathBuf, peaks: usize) -> PyResult<NativeMemory> {
-    let watch = Progress::new();
-    let options = OpenOptions { watch: watch.clone(), ..OpenOptions::default() };
-    let place = path.clone();
-    let opened = interruptible(
-        py,
-        &watch,
-        |_| Ok(()),
-        move || {
-            let trace = Run::open(&[path], &options)?.memory(None)?;
-            Ok(NativeMemory::new(Arc::new(trace), peaks))
-        },
-    )?;
-    opened.map_err(|e| engine_error(py, &e, &place))
-}
 
 /// Names of the tables of the memory model, as in run directories, that `Memory.raw` accepts.
 #[pyfunction]

@@ -6,6 +6,7 @@
 mod exec;
 
 use crate::options::Options;
+use crate::recorder::Recorder;
 use crate::session::Session;
 use crate::standard_error::{self, print_message};
 use stackline_recording::{BEGIN, Begin, TensorPart, boot};
@@ -216,7 +217,9 @@ unsafe extern "C" fn begin_text(_module: *mut c_void, _arguments: *mut c_void) -
 
 /// Begin the recording with the options of the environment; nothing happens if recording is off.
 unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
-    begin_recording(|| Options::from_environment().map_or(Ok(()), Session::begin))
+    begin_recording(|| {
+        Options::from_environment().map_or(Ok(()), |options| Session::begin(options, Box::new(Recorder)))
+    })
 }
 
 /// Begin the recording without Python frames, for an interpreter whose frames the recorder cannot read.
@@ -227,7 +230,7 @@ unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut
             "recording without Python frames: the recorder does not support the frame objects of this Python \
              interpreter",
         );
-        Session::begin(Options { python: false, ..options })
+        Session::begin(Options { python: false, ..options }, Box::new(Recorder))
     })
 }
 

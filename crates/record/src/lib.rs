@@ -10,11 +10,13 @@
     reason = "print macros panic if the program's output cannot be written"
 )]
 
+mod client_words;
 mod cpu_usage;
 mod description;
 mod descriptors;
 mod event_queue;
 pub mod extension;
+mod folded_names;
 mod folding;
 mod forward_links;
 mod frames;
@@ -34,6 +36,7 @@ mod samples;
 mod session;
 mod shapes;
 mod slots;
+mod spare_states;
 mod standard_error;
 mod state;
 mod stream;

@@ -1,8 +1,8 @@
 //! Call-tree nodes of the Python frames and modules between the enclosing operator and an operator that begins.
 
+use crate::client_words::{SPAN, START};
 use crate::process::Process;
 use crate::python_path_cache::{Outer, PathCache, PathContext};
-use crate::recorder::START;
 use crate::tree::{NodeId, ROOT, TreeOwner};
 use dlmonitor::{Interpreter, OpenOperator, PythonFrame};
 use rustc_hash::FxHashMap;
@@ -14,10 +14,6 @@ const MAX_PATH_CACHES: usize = 8;
 
 /// Limit of the cache of code objects that are or are not an `__enter__`.
 const MAX_ENTERS: usize = 4096;
-
-/// Mark of an open span among the open operators ([`OpenOperator::client`], first word), which outlives the frame
-/// that opened it.
-pub(crate) const SPAN: u64 = 1 << 32;
 
 /// Path caches of one thread.
 #[derive(Debug)]

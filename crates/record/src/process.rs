@@ -1,21 +1,23 @@
 //! State of the recorder that all threads of a process share.
 
-use crate::event_queue::{Call, CallName, EventReceiver, MemoryAccess, TimedSample, channel};
+use crate::event_queue::{Call, CallName, EventReceiver, MemoryAccess, TimedSample};
 use crate::folding::SpanFrame;
 use crate::forward_links::ForwardThreads;
 use crate::frames::Frames;
 use crate::memory::LiveAllocations;
 use crate::modules::Modules;
-use crate::state::{Outboxes, State};
 use crate::tensors::Tensors;
 use crate::tree::{NodeId, SharedTree, TreeOwner};
-use dlmonitor::Interpreter;
+use dlmonitor::{Interpreter, PythonLine, Scope};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Thread};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Default limit of nodes in the tree of a thread.
+pub(crate) const DEFAULT_LIMIT: u32 = 1 << 20;
 
 /// Largest number of distinct frames; further ones share one frame.
 const MAX_FRAMES: usize = 1 << 20;
@@ -25,10 +27,6 @@ const WRITER_WAKE_ENDED: usize = 64;
 
 /// Largest number of ended threads that wait for the writer while the disk is full.
 const MAX_ENDED: usize = 1024;
-
-/// Number of ended threads that keep their trees. Beyond it, new threads continue the trees of ended ones, so that
-/// memory is bounded by the number of concurrent threads.
-const MAX_UNWRITTEN_TREES: usize = 64;
 
 /// Largest number of stored thread names.
 const MAX_THREAD_NAMES: usize = 1 << 12;
@@ -55,7 +53,7 @@ pub(crate) struct Registered {
 
 impl Registered {
     /// Entry of a thread's call tree for the list of trees, without receivers of single events.
-    fn new(thread: Thread, owner: &TreeOwner) -> Self {
+    pub(crate) fn new(thread: Thread, owner: &TreeOwner) -> Self {
         let (tree, overflows) = (Arc::clone(&owner.shared), Arc::clone(&owner.overflows));
         Self { thread, tree, overflows, inbox: None, touches: None, names: None }
     }
@@ -63,16 +61,29 @@ impl Registered {
 
 /// Registered trees by their ids, which are never reused. In `trace` mode, ended and written trees are removed.
 #[derive(Debug, Default)]
-struct Trees {
+pub(crate) struct Trees {
     by_id: BTreeMap<u32, Registered>,
     next: u32,
 }
 
 impl Trees {
-    /// Add a tree, whose id must be `next`.
-    fn add(&mut self, registered: Registered) {
+    /// Id of the tree that is added next.
+    pub(crate) fn next_id(&self) -> u32 {
+        self.next
+    }
+
+    /// Add a tree, whose id must be [`Self::next_id`].
+    pub(crate) fn add(&mut self, registered: Registered) {
         self.next += 1;
         self.by_id.insert(registered.tree.id, registered);
+    }
+
+    /// Set the thread that continues a tree of ended threads.
+    pub(crate) fn continue_tree(&mut self, id: u32, tid: u32, name: &str) {
+        if let Some(registered) = self.by_id.get_mut(&id) {
+            let name = format!("{name}{REUSED_SUFFIX}");
+            registered.thread = Thread { id, tid, torch_id: 0, name };
+        }
     }
 }
 
@@ -112,9 +123,6 @@ pub(crate) struct Process {
     number: usize,
     frames: Mutex<Frames>,
     trees: Mutex<Trees>,
-    /// Trees of ended threads, for reuse by new threads.
-    #[expect(clippy::vec_box, reason = "threads receive the boxes as pointers")]
-    free: Mutex<Vec<Box<State>>>,
     ended: Mutex<EndedThreads>,
     pub(crate) forward_threads: ForwardThreads,
     pub(crate) modules: Modules,
@@ -123,7 +131,7 @@ pub(crate) struct Process {
     /// Frame for calls that don't fit into a tree.
     pub(crate) overflow: u32,
     /// Largest number of nodes of a tree.
-    limit: u32,
+    pub(crate) limit: u32,
     extra_data: ExtraData,
     /// Single samples that wait for the writer, in `trace` mode.
     samples: Mutex<Vec<TimedSample>>,
@@ -136,7 +144,7 @@ pub(crate) struct Process {
 }
 
 /// Lock a mutex whose holders never panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -151,7 +159,6 @@ impl Process {
             number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             frames: Mutex::new(frames),
             trees: Mutex::default(),
-            free: Mutex::default(),
             ended: Mutex::default(),
             forward_threads: ForwardThreads::default(),
             modules: Modules::default(),
@@ -177,6 +184,46 @@ impl Process {
         }
         let key = key(&mut frames);
         frames.frame(key)
+    }
+
+    /// Intern the frame of an operator, backward node or span with this name.
+    #[cold]
+    pub(crate) fn operator_frame(&self, full: bool, scope: Scope, name: &CStr) -> u32 {
+        self.intern(full, |frames| {
+            let name = frames.text(&name.to_string_lossy());
+            match scope {
+                Scope::Backward => FrameKey::Backward { name },
+                Scope::User => FrameKey::Span { name },
+                Scope::Function | Scope::Unknown => FrameKey::Operator { name },
+            }
+        })
+    }
+
+    /// Intern the call-path frame of a Python line.
+    #[cold]
+    pub(crate) fn python_frame(&self, full: bool, line: &PythonLine) -> u32 {
+        self.intern(full, |frames| FrameKey::Python {
+            function: frames.text(&line.function),
+            file: frames.text(&line.file),
+            line: line.line,
+            first_line: line.first_line,
+        })
+    }
+
+    /// Frame of a call of an `nn.Module`, interned by the module's path and class.
+    pub(crate) fn module_frame(
+        &self,
+        full: bool,
+        (module, class): (usize, usize),
+        name: impl FnOnce() -> String,
+    ) -> u32 {
+        let frame = self.modules.frame(module, class, |path| {
+            let class = name();
+            let key = |frames: &mut Frames| FrameKey::Module { path: frames.text(path), class: frames.text(&class) };
+            // Another tree may have space for it.
+            Some(self.intern(full, key)).filter(|&frame| frame != self.overflow)
+        });
+        frame.unwrap_or(self.overflow)
     }
 
     /// Frame of a span: its own, or the one that names of its template share (`None`: its name has no number). A full
@@ -205,39 +252,9 @@ impl Process {
         lock(&self.trees).by_id.values().cloned().collect()
     }
 
-    /// State for the calling thread: a new one with a registered tree or, after many threads have ended, a reused one.
-    pub(crate) fn enter_thread(&self) -> Box<State> {
-        let tid = current_tid();
-        let name = self.python_name(tid).unwrap_or_else(current_name);
-        let mut trees = lock(&self.trees);
-        let mut free = lock(&self.free);
-        // The main thread is never merged with others, because users search for it.
-        if free.len() >= MAX_UNWRITTEN_TREES
-            && tid != std::process::id()
-            && let Some(mut state) = free.pop()
-        {
-            drop(free);
-            if let Some(registered) = trees.by_id.get_mut(&state.tree.shared.id) {
-                let name = format!("{name}{REUSED_SUFFIX}");
-                registered.thread = Thread { id: state.tree.shared.id, tid, torch_id: 0, name };
-            }
-            drop(trees);
-            state.forget_forward(&self.forward_threads);
-            state.enter(tid);
-            return state;
-        }
-        drop(free);
-        let id = trees.next;
-        let (outbox, inbox) = self.extra_data.trace.then(channel).unzip();
-        let (touch, touches) = self.records_memory_events().then(channel).unzip();
-        let (call_name, names) = self.extra_data.trace.then(channel).unzip();
-        let owner = TreeOwner::new(id, self.limit);
-        let outboxes = Outboxes { calls: outbox, touches: touch, names: call_name };
-        let state = Box::new(State::new(self.number, owner, outboxes, self.extra_data));
-        let registered = Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree);
-        trees.add(Registered { inbox, touches, names, ..registered });
-        state.published.enter(tid);
-        state
+    /// Lock the registered call trees, to add one or to assign one to another thread.
+    pub(crate) fn lock_trees(&self) -> MutexGuard<'_, Trees> {
+        lock(&self.trees)
     }
 
     /// Register a call tree for a thread that another thread fills, such as the tree of its samples.
@@ -283,22 +300,6 @@ impl Process {
     #[inline]
     pub(crate) fn number(&self) -> usize {
         self.number
-    }
-
-    /// End or reuse the tree of a thread that ends; `true` if the writer should be woken.
-    pub(crate) fn leave_thread(&self, mut state: Box<State>) -> bool {
-        if state.process != self.number {
-            // The state belongs to an ended recording.
-            return false;
-        }
-        // The tree of a single call identifies its thread.
-        if self.extra_data.trace {
-            self.forward_threads.forget(&state.tree.shared);
-            return self.end_tree(state.tree.shared.id);
-        }
-        state.leave();
-        lock(&self.free).push(state);
-        false
     }
 
     /// Mark a tree as ended, in `trace` mode; `true` if so many wait for the writer that it should be woken.
@@ -444,39 +445,5 @@ impl Process {
         let count = |registered: &Registered| registered.overflows.load(Ordering::Relaxed);
         let alive: u64 = lock(&self.trees).by_id.values().map(count).sum();
         alive + lock(&self.ended).overflows
-    }
-}
-
-/// System id of the calling thread.
-fn current_tid() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::gettid() }.cast_unsigned()
-}
-
-/// System name of the calling thread.
-fn current_name() -> String {
-    let mut name = [0_u8; 16];
-    // SAFETY: PR_GET_NAME writes at most 16 bytes, the last of them null.
-    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-    String::from_utf8_lossy(&name[..length]).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{ExtraData, Process};
-
-    #[test]
-    fn written_ended_threads_leave_no_data() {
-        let process = Process::new(100, ExtraData { trace: true, ..ExtraData::default() });
-        for id in 0..3 {
-            let state = process.enter_thread();
-            assert_eq!(state.tree.shared.id, id, "numbers are never used again");
-            process.leave_thread(state);
-            assert_eq!(process.trees().len(), 1);
-            process.remove_trees(&process.take_ended_trees());
-            assert!(process.trees().is_empty());
-        }
-        assert_eq!(process.add_tree(7, "samples".into()).shared.id, 3);
     }
 }

@@ -1,7 +1,7 @@
 //! The observer of DLMonitor: adds each operator to the call tree of its thread.
 
+use crate::client_words::{CALLEES_TIME, IS_COLLECTION, NODE, SEQUENCE, SPAN, START, STEP};
 use crate::event_queue::{Call, MemoryAccess, Sequence};
-use crate::paths::SPAN;
 use crate::session::Session;
 use crate::state::State;
 use crate::tree::NodeId;
@@ -10,25 +10,6 @@ use dlmonitor::{Compilation, Input, Observer, OpenOperator, Operator, Scope, Ten
 use stackline_recording::{Metric, TouchKind};
 use std::ffi::c_void;
 use std::ptr::NonNull;
-
-/// Default limit of nodes in the tree of a thread.
-pub(crate) const DEFAULT_LIMIT: u32 = 1 << 20;
-
-/// Index of the node in [`OpenOperator::client`].
-const NODE: usize = 0;
-/// Index of the operator's begin ([`State::now`]) in [`OpenOperator::client`].
-pub(crate) const START: usize = 1;
-/// Index of the time of its callees, in the unit of `START`.
-const CALLEES_TIME: usize = 2;
-/// Index of autograd's numbers, or of the number of a span's name in `trace` mode, or for spans in other modes of
-/// [`Window::paused`] at its begin.
-const SEQUENCE: usize = 3;
-
-/// Bit of a span whose end ends a training step, in the word of its node.
-const STEP: u64 = 1 << 33;
-
-/// Bit of a garbage collection, in the word of its node.
-const IS_COLLECTION: u64 = 1 << 34;
 
 /// The observer, registered with `DLMonitor` for the life of the process, which records into the current [`Session`].
 #[derive(Debug)]
@@ -78,10 +59,8 @@ fn release_state(thread: &mut Thread) {
         // SAFETY: `state` leaked this box, and `client` was its only copy.
         let state = unsafe { Box::from_raw(state.cast::<State>().as_ptr()) };
         state.published.enter(0);
-        if let Some(session) = Session::hold()
-            && session.process.leave_thread(state)
-        {
-            session.wake_writer();
+        if let Some(session) = Session::hold() {
+            session.leave_thread(state);
         }
     }
 }

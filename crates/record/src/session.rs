@@ -7,14 +7,14 @@ mod lifetime;
 use crate::cpu_usage::CpuUsage;
 use crate::options::Options;
 use crate::overhead::Change;
-use crate::process::Process;
-use crate::recorder::{DEFAULT_LIMIT, Recorder};
+use crate::process::{DEFAULT_LIMIT, Process};
+use crate::spare_states::SpareStates;
 use crate::standard_error::print_message;
 use crate::state::State;
 use crate::stream::Stream;
 use crate::tree::NodeId;
 use crate::window::Window;
-use dlmonitor::{SourceState, clock, without_signals};
+use dlmonitor::{Observer, SourceState, clock, without_signals};
 use lifetime::Lifetime;
 use stackline_recording::{Record, Role, Source};
 use std::path::PathBuf;
@@ -57,6 +57,7 @@ static IS_OBSERVER: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) process: Process,
+    states: SpareStates,
     pub(crate) window: Window,
     /// Begin of the recording, from which `--after` and `--duration` count: that of its first process.
     begin_ns: i64,
@@ -90,6 +91,7 @@ impl Session {
         let begin_ns = begin_of(options.begin_ns, clock::monotonic_ns());
         Box::leak(Box::new(Self {
             process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.extra_data()),
+            states: SpareStates::default(),
             window: Window::new(options.window.clone(), options.trace, options.overhead_steps, since(begin_ns)),
             begin_ns,
             options,
@@ -111,15 +113,16 @@ impl Session {
         }))
     }
 
-    /// Begin to record this process with these options. No effect while it is being recorded.
+    /// Begin to record this process with these options. No effect while it is being recorded. `observer` records into
+    /// the current session; only the first one in the life of the process is registered with `DLMonitor`.
     ///
     /// # Errors
     /// A sentence with the reason why nothing is recorded.
-    pub(crate) fn begin(options: Options) -> Result<(), String> {
+    pub(crate) fn begin(options: Options, observer: Box<dyn Observer>) -> Result<(), String> {
         if Self::hold().is_some_and(|session| !session.has_ended()) {
             return Ok(());
         }
-        let first = dlmonitor::init(Box::new(Recorder));
+        let first = dlmonitor::init(observer);
         if first {
             IS_OBSERVER.store(true, Ordering::Release);
         } else if !IS_OBSERVER.load(Ordering::Acquire) {
@@ -168,7 +171,14 @@ impl Session {
         if let Err(reason) = self.start_writing() {
             self.report_failure(&reason, "the program continues without recording");
         }
-        self.process.enter_thread()
+        self.states.enter_thread(&self.process)
+    }
+
+    /// End or reuse the tree of a thread that ends, and wake the writer if many ended trees wait for it.
+    pub(crate) fn leave_thread(&self, state: Box<State>) {
+        if self.states.leave_thread(&self.process, state) {
+            self.wake_writer();
+        }
     }
 
     /// Count a training step that ended with a span at this node, and open or close the window or pause operators.
@@ -203,10 +213,9 @@ impl Session {
                 return;
             }
             self.write_usage();
-            self.note_source(SourceState {
-                name: "samples",
-                state: crate::samples::start(&self.process, self.options.samples, &self.options.counters),
-            });
+            let Options { samples: rates, counters, .. } = &self.options;
+            let state = crate::samples::start(&self.process, *rates, counters, Self::records_samples_now);
+            self.note_source(SourceState { name: "samples", state });
             self.spawn_writer();
         });
         result

@@ -1,19 +1,20 @@
 //! Per-thread state of the recorder: the tree, its caches, and the senders of single events.
 
+use crate::client_words::SPAN;
 use crate::event_queue::{Call, CallName, EventSender, MAX_CALL_NAME, MemoryAccess};
-use crate::folding::{FOLDED, FoldedNames};
+use crate::folded_names::FoldedNames;
+use crate::folding::FOLDED;
 use crate::forward_links::{ForwardLinks, ForwardThreads};
-use crate::frames::Frames;
 use crate::names::Names;
 use crate::native_frames::NativeFrames;
-use crate::paths::{Paths, SPAN};
+use crate::paths::Paths;
 use crate::process::{ExtraData, Process};
 use crate::samples::OpenOperators;
 use crate::shapes;
 use crate::tree::{Key, NodeId, TreeOwner};
 use dlmonitor::{Compilation, OpenOperator, Operator, OperatorName, PythonFrame, Scope, clock};
 use rustc_hash::FxHashMap;
-use stackline_recording::{FrameKey, Metric};
+use stackline_recording::Metric;
 use std::ffi::CStr;
 
 /// The recorder's state of one thread: its tree, caches, and event senders.
@@ -275,47 +276,5 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         self.published.release_entry();
-    }
-}
-
-impl Process {
-    /// Intern the frame of an operator, backward node or span with this name.
-    #[cold]
-    fn operator_frame(&self, full: bool, scope: Scope, name: &CStr) -> u32 {
-        self.intern(full, |frames| {
-            let name = frames.text(&name.to_string_lossy());
-            match scope {
-                Scope::Backward => FrameKey::Backward { name },
-                Scope::User => FrameKey::Span { name },
-                Scope::Function | Scope::Unknown => FrameKey::Operator { name },
-            }
-        })
-    }
-
-    /// Intern the call-path frame of a Python line.
-    #[cold]
-    pub(crate) fn python_frame(&self, full: bool, line: &dlmonitor::PythonLine) -> u32 {
-        self.intern(full, |frames| FrameKey::Python {
-            function: frames.text(&line.function),
-            file: frames.text(&line.file),
-            line: line.line,
-            first_line: line.first_line,
-        })
-    }
-
-    /// Frame of a call of an `nn.Module`, interned by the module's path and class.
-    pub(crate) fn module_frame(
-        &self,
-        full: bool,
-        (module, class): (usize, usize),
-        name: impl FnOnce() -> String,
-    ) -> u32 {
-        let frame = self.modules.frame(module, class, |path| {
-            let class = name();
-            let key = |frames: &mut Frames| FrameKey::Module { path: frames.text(path), class: frames.text(&class) };
-            // Another tree may have space for it.
-            Some(self.intern(full, key)).filter(|&frame| frame != self.overflow)
-        });
-        frame.unwrap_or(self.overflow)
     }
 }

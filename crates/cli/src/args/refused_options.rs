@@ -3,6 +3,7 @@
 use super::{Cli, Common};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, CommandFactory, Error, FromArgMatches};
+use std::ffi::OsString;
 
 /// Common options without effect, by command.
 const REFUSED: &[(&str, &[&str])] = &[
@@ -56,9 +57,14 @@ pub(crate) fn command() -> Command {
 
 /// Parse the command line. The error is a message for the terminal, or the requested help.
 pub(crate) fn parse() -> Result<Cli, Error> {
+    parse_words(std::env::args_os())
+}
+
+/// Parse the words of a command line, the first of which is the program.
+pub(super) fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Error> {
     let mut command = command();
     let parse_cli = |matches: &ArgMatches| Cli::from_arg_matches(matches);
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(words)?;
     let cli = parse_cli(&matches).map_err(|error| error.format(&mut command))?;
     match without_effect(cli.command.name(), &cli.common) {
         Some(message) => Err(command.error(ErrorKind::UnknownArgument, message)),

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<(
     let [input] = &args.inputs.inputs[..] else { return export_trace(args, common, run, write) };
     if run.is_read_once() {
         let lacks_profile = |error: anyhow::Error| match error.downcast_ref::<stackline_engine::Error>() {
-            Some(stackline_engine::Error::Lacks(_)) => wrong_use(format!(
+            Some(stackline_engine::Error::Lacks(lacks)) if lacks.has == [Part::Traces] => wrong_use(format!(
                 "{}: a trace that is read from a pipe cannot be exported in this format; give the trace as a file",
                 input.display()
             )),

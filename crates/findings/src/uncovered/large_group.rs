@@ -87,6 +87,15 @@ impl LargeKind {
     }
 }
 
+/// GPU work that runs during a group's time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConcurrentGpuWork {
+    /// Part of the group's time in which GPU work runs, in percent.
+    pub percent: f64,
+    /// Names of the work with most of that time, longest first, and their parts of the group's time in percent.
+    pub longest: Vec<(String, f64)>,
+}
+
 /// Events of one name with much time and no finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LargeGroup {
@@ -113,6 +122,8 @@ pub struct LargeGroup {
     /// For time without recorded calls: the operator or annotation of other threads of the process that runs for most
     /// of the time, and its share in percent.
     pub concurrent_span: Option<(String, f64)>,
+    /// For waits: the GPU work that runs for most of the time.
+    pub concurrent_gpu_work: Option<ConcurrentGpuWork>,
     /// For time without recorded calls: the longest gap in ns, if it is most of several gaps.
     pub longest_gap_ns: Option<i64>,
     /// Advice how to record the time; empty if it is recorded.

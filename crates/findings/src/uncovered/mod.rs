@@ -4,6 +4,7 @@
 //! Rules cover known kinds of problems. Other causes may take most of a step, so a list without them misleads.
 
 mod annotated_gaps;
+mod concurrent_gpu_work;
 mod concurrent_spans;
 mod covered_events;
 mod covered_gaps;
@@ -207,6 +208,7 @@ fn large_group(context: &RuleContext<'_>, (group, path_ns): (&Group, i64), gain:
         wait_percent: of_path(group.wait_ns),
         concurrent_span: concurrent_spans::longest_span(context, group)
             .map(|(name, percent)| (context.trace().strings.get(name).to_owned(), percent)),
+        concurrent_gpu_work: concurrent_gpu_work::during_waits(context, group),
         longest_gap_ns: longest_gap(group),
         advice: "",
         gain,

@@ -243,6 +243,8 @@ struct LargeGroup {
     path_percent: f64,
     wait_percent: f64,
     meanwhile: Option<Meanwhile>,
+    /// Of waits the GPU work that runs for most of their time.
+    gpu_work: Option<GpuWorkMeanwhile>,
     /// Of time without recorded calls its longest gap, in ns, if that is most of several.
     longest_gap_ns: Option<i64>,
     advice: String,
@@ -250,7 +252,15 @@ struct LargeGroup {
     edits: Vec<String>,
 }
 
-/// Concurrent work of another thread during a group of events, and its share of their time in percent.
+/// GPU work during a group of waits: its share of their time in percent, and the names with most of it.
+#[derive(Debug, Deserialize, Serialize, TS)]
+#[serde(deny_unknown_fields)]
+struct GpuWorkMeanwhile {
+    percent: f64,
+    longest: Vec<Meanwhile>,
+}
+
+/// Concurrent work during a group of events, and its share of their time in percent.
 #[derive(Debug, Deserialize, Serialize, TS)]
 #[serde(deny_unknown_fields)]
 struct Meanwhile {

@@ -9,7 +9,6 @@ use super::Sampler;
 use super::record::ThreadRecord;
 use super::signal;
 use super::timer::Clock;
-use crate::session::Session;
 use dlmonitor::native::Registers;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -147,7 +146,7 @@ fn write(sampler: &Sampler, record: &ThreadRecord, clock: Clock, at: Registers) 
     if sampler.paused.load(Ordering::SeqCst) {
         return false;
     }
-    if Session::hold().is_some_and(|session| session.window.is_sampled()) {
+    if (sampler.records_now)() {
         // SAFETY: the record is the one of this thread's handler.
         unsafe { record.write_sample(clock, sampler, at) }
     } else {

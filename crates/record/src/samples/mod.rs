@@ -18,9 +18,12 @@ mod ring;
 mod scratch;
 mod signal;
 mod timer;
+mod waiting;
 mod waits;
 mod wall;
+mod wall_time;
 mod watch;
+mod watched;
 
 pub(crate) use open::OpenOperators;
 
@@ -32,7 +35,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use watch::Watched;
+use watched::Watched;
 
 /// Largest number of threads that are sampled at the same time.
 const MAX_THREADS: usize = 1024;
@@ -88,6 +91,8 @@ struct WatcherTask {
 pub(crate) struct Sampler {
     /// Id of its process. A forked child has its parent's sampler until it creates its own.
     process: u32,
+    /// True if samples are recorded now. Signal-safe, and never panics.
+    records_now: fn() -> bool,
     /// Signal number of the timers; 0 until the watcher thread has installed the handler, and if no number is free.
     signal: AtomicI32,
     records: Box<[AtomicPtr<ThreadRecord>]>,
@@ -122,10 +127,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Start to sample all threads of this process for one recording, and return a description of the sampling.
+/// `records_now`: true if samples are recorded now. Signal handlers call it, so it must be signal-safe and must not
+/// panic. All recordings of a process must pass the same function.
 ///
 /// # Errors
 /// A sentence with the reason why nothing is sampled.
-pub(crate) fn start(process: &Process, rates: Rates, counters: &[u16]) -> Result<String, String> {
+pub(crate) fn start(
+    process: &Process,
+    rates: Rates,
+    counters: &[u16],
+    records_now: fn() -> bool,
+) -> Result<String, String> {
     OpenOperators::forget_all();
     let own = Sampler::current_of_this_process();
     if own.is_none() {
@@ -137,7 +149,7 @@ pub(crate) fn start(process: &Process, rates: Rates, counters: &[u16]) -> Result
     if rates == Rates::default() {
         return Err("off".into());
     }
-    let can_see_waits = rates.waits == 0 || waits::can_read_system_calls();
+    let can_see_waits = rates.waits == 0 || waiting::can_read_system_calls();
     let rates = if can_see_waits { rates } else { Rates { waits: 0, ..rates } };
     let counters::Available { counters, mut remarks } = counters::available(counters);
     if !can_see_waits {
@@ -145,7 +157,7 @@ pub(crate) fn start(process: &Process, rates: Rates, counters: &[u16]) -> Result
     }
     let ExtraData { python, native, .. } = process.extra_data();
     let settings = Arc::new(Settings { rates, counters, remarks, python, native });
-    let sampler = own.unwrap_or_else(Sampler::create);
+    let sampler = own.unwrap_or_else(|| Sampler::create(records_now));
     sampler.begin_recording(process, &settings).map_err(|error| format!("cannot start a thread: {error}"))?;
     Ok(sampler.describe(&settings))
 }
@@ -217,9 +229,10 @@ pub(crate) fn forget(process: &Process) {
 
 impl Sampler {
     /// Create the sampler of this process, and make it current. Nothing is sampled yet.
-    fn create() -> &'static Self {
+    fn create(records_now: fn() -> bool) -> &'static Self {
         let sampler: &'static Self = Box::leak(Box::new(Self {
             process: std::process::id(),
+            records_now,
             signal: AtomicI32::new(0),
             records: (0..MAX_THREADS).map(|_| AtomicPtr::default()).collect(),
             codes: Codes::new(),

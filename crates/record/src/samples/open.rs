@@ -1,7 +1,7 @@
 //! Open operators of each thread in memory that its signal handler can read; the recorder writes them with plain
 //! stores.
 
-use crate::paths::SPAN;
+use crate::client_words::SPAN;
 use dlmonitor::OpenOperator;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 

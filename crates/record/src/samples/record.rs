@@ -7,7 +7,7 @@ use super::open::{InterruptedOperator, OpenOperators};
 use super::ring::Ring;
 use super::scratch::ScratchStack;
 use super::timer::Clock;
-use super::wall::WallTime;
+use super::wall_time::WallTime;
 use dlmonitor::native::{self, MAX_NATIVE, NativeStack, Registers, WalkEnd};
 use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, Memory, SampledFrame, Walk};
 use stackline_recording::MAX_COUNTERS;

@@ -5,15 +5,16 @@
 
 use super::open::OpenOperators;
 use super::record::ThreadRecord;
-use super::timer::{Clock, Timer};
-use super::waits::{self, Waiting};
-use super::wall::WallRequest;
-use super::{Sampler, Settings, handler, lock, signal};
+use super::timer::Clock;
+use super::waiting::{self, Waiting};
+use super::wall_time::WallRequest;
+use super::watched::{Thread, Watched, count_unless_ended};
+use super::{Sampler, handler, lock, signal};
 use dlmonitor::native;
 use std::collections::HashSet;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Interval of the checks for new threads.
@@ -33,42 +34,6 @@ const STACK_BYTES: usize = 1 << 20;
 
 /// Prefix of the names of the recorder's threads.
 const THREAD_PREFIX: &str = "stackline";
-
-/// A sampled thread as the watcher thread sees it: its record, requests, signal mask and timer.
-#[derive(Debug)]
-pub(super) struct Thread {
-    pub(super) tid: u32,
-    pub(super) record: usize,
-    /// CPU time at the last check: a thread that used less is another one with the same number.
-    used: u64,
-    pub(super) waiting: Waiting,
-    pub(super) request: WallRequest,
-    /// Number of checks since it blocks its signals, 0 while it does not. It has no timer then.
-    closed: u32,
-    timer: Option<Timer>,
-    /// True if it was counted as a thread without timer.
-    is_refused: bool,
-}
-
-/// The watcher thread's list of sampled threads and of records for new ones.
-#[derive(Debug, Default)]
-pub(super) struct Watched {
-    pub(super) threads: Vec<Thread>,
-    recorder_threads: HashSet<u32>,
-    /// Threads without record, because all records are in use. A number in this set cannot belong to a later thread:
-    /// no system starts as many threads as it has numbers between two checks.
-    refused: HashSet<u32>,
-    /// Records of ended threads whose samples were not taken yet.
-    pub(super) ended: Vec<usize>,
-    /// Records for new threads.
-    pub(super) free: Vec<usize>,
-    pub(super) stopped: bool,
-    /// Settings of the current recording.
-    settings: Arc<Settings>,
-    /// Signal number of the timers.
-    signal: i32,
-    checks: u32,
-}
 
 /// True for the file name of an OpenMP library.
 fn is_openmp(file: &str) -> bool {
@@ -99,19 +64,6 @@ impl Schedule {
     }
 }
 
-impl Thread {
-    /// True if the thread blocked the sampler's signals at its last check.
-    pub(super) fn blocks_signals(&self) -> bool {
-        self.closed > 0
-    }
-
-    /// Replace a thread's CPU timer by a new one with this signal and rate.
-    pub(super) fn renew_timer(&mut self, sampler: &Sampler, signal: i32, hz: u32) {
-        self.timer = None;
-        self.timer = sampler.make_timer(signal, hz, self);
-    }
-}
-
 /// Tasks of the watcher thread in one recording, with their schedules.
 struct WatcherTasks {
     recording: usize,
@@ -119,32 +71,6 @@ struct WatcherTasks {
     last_update: Option<Instant>,
     waits: Schedule,
     wall_time: Schedule,
-}
-
-impl Watched {
-    /// Begin another recording, in which no thread has a record yet.
-    pub(super) fn begin(&mut self, settings: Arc<Settings>) {
-        *self = Self { settings, signal: self.signal, ..Self::default() };
-    }
-
-    /// Stop sampling for this recording: delete the timers of all threads, and forget the threads.
-    pub(super) fn stop(&mut self) {
-        self.stopped = true;
-        self.threads.clear();
-    }
-
-    /// Pause sampling of all threads: no requests and no timers.
-    pub(super) fn pause_all(&mut self) {
-        self.stopped = true;
-        self.threads.iter_mut().for_each(|thread| thread.timer = None);
-    }
-
-    /// Resume sampling after [`Self::pause_all`], with new timers for all threads.
-    pub(super) fn resume_all(&mut self, sampler: &Sampler) {
-        self.stopped = false;
-        let (signal, hz) = (self.signal, self.settings.rates.cpu);
-        self.threads.iter_mut().for_each(|thread| thread.renew_timer(sampler, signal, hz));
-    }
 }
 
 impl Sampler {
@@ -286,7 +212,7 @@ impl Sampler {
                 return true;
             }
             let before = thread.closed;
-            thread.closed = if waits::blocks_signals(thread.tid, *signal) { before.saturating_add(1) } else { 0 };
+            thread.closed = if waiting::blocks_signals(thread.tid, *signal) { before.saturating_add(1) } else { 0 };
             if (before == 0) != (thread.closed == 0) {
                 thread.renew_timer(self, *signal, settings.rates.cpu);
             }
@@ -316,25 +242,12 @@ impl Sampler {
         record.assign(tid, name, interpreter, watched.settings.native);
         let without_file = record.counters.start(&watched.settings.counters, tid);
         count_unless_ended(&self.without_file, without_file, tid);
-        let closed = u32::from(waits::blocks_signals(tid, watched.signal));
+        let closed = u32::from(waiting::blocks_signals(tid, watched.signal));
         let (waiting, request) = (Waiting::default(), WallRequest::default());
         let mut thread =
             Thread { tid, record: index, used: 0, waiting, request, closed, timer: None, is_refused: false };
         thread.renew_timer(self, watched.signal, watched.settings.rates.cpu);
         Some(thread)
-    }
-
-    /// Create the timer of a thread's CPU time; `None` without signal or rate, for a thread that blocks its signals, or
-    /// if the system refuses the timer, which is counted.
-    fn make_timer(&self, signal: i32, hz: u32, thread: &mut Thread) -> Option<Timer> {
-        let is_sampled = hz > 0 && signal != 0 && !thread.blocks_signals();
-        let record = self.record(thread.record).filter(|_| is_sampled)?;
-        let value = handler::value(thread.record, record.serial.load(Ordering::Relaxed), Clock::Cpu);
-        let timer = Timer::start(thread.tid, signal, value, hz);
-        if timer.is_err() && !thread.is_refused {
-            thread.is_refused = count_unless_ended(&self.refused, 1, thread.tid);
-        }
-        timer.ok()
     }
 
     /// Create another thread record, and return its number; `None` at the limit of [`super::MAX_THREADS`].
@@ -356,15 +269,6 @@ impl Sampler {
             }
         }
     }
-}
-
-/// Add `refused` failures for a thread to `count`, unless the thread has ended. Returns true if it was counted.
-fn count_unless_ended(count: &AtomicU64, refused: u64, tid: u32) -> bool {
-    let counts = refused > 0 && Clock::Cpu.now(tid).is_some();
-    if counts {
-        count.fetch_add(refused, Ordering::Relaxed);
-    }
-    counts
 }
 
 /// Name of a thread of this process, `None` if it has ended.
@@ -389,7 +293,7 @@ mod tests {
         while Clock::Cpu.now(gone).is_some() {
             std::thread::yield_now();
         }
-        let sampler = Sampler::create();
+        let sampler = Sampler::create(|| false);
         let rates = Rates { cpu: 99, ..Rates::default() };
         let settings = Settings { rates, counters: counters::parse("page-faults"), ..Settings::default() };
         let mut watched = Watched { settings: Arc::new(settings), signal: libc::SIGRTMAX(), ..Watched::default() };
@@ -407,7 +311,7 @@ mod tests {
         const NO_SIGNAL: i32 = 1000;
         // SAFETY: takes nothing and cannot fail.
         let tid = unsafe { libc::gettid() }.cast_unsigned();
-        let sampler = Sampler::create();
+        let sampler = Sampler::create(|| false);
         let rates = Rates { cpu: 99, ..Rates::default() };
         let settings = Arc::new(Settings { rates, ..Settings::default() });
         let mut watched = Watched { settings, signal: libc::SIGRTMAX(), ..Watched::default() };

@@ -95,6 +95,11 @@ impl Session {
         Some(HeldSession { session, _inside: inside })
     }
 
+    /// True if samples are recorded now, into the session of this process. Signal-safe, and never panics.
+    pub(super) fn records_samples_now() -> bool {
+        Self::hold().is_some_and(|session| session.window.is_sampled())
+    }
+
     /// Create the guard for the writer thread. The caller must be a valid user of the session.
     pub(super) fn writer(&self) -> Writer {
         self.lifetime.writers.fetch_add(1, Ordering::SeqCst);

@@ -2,6 +2,7 @@ use super::{CHUNK, MAX_WAITING, Stream};
 use crate::event_queue::{Call, Sequence};
 use crate::output::{Output, Target};
 use crate::process::{ExtraData, Process};
+use crate::spare_states::SpareStates;
 use crate::state::State;
 use crate::tree::{Key, NodeId, ROOT};
 use crate::window::{Selection, Window};
@@ -70,7 +71,7 @@ struct Recorded {
 impl Recorded {
     fn new(trace: bool, room: usize) -> Self {
         let process = Process::new(1 << 20, ExtraData { trace, ..ExtraData::default() });
-        let state = process.enter_thread();
+        let state = SpareStates::default().enter_thread(&process);
         let disk = Disk::new(room);
         let output = Output::new(Box::new(disk.clone()));
         // Longer than the end of a stream.

@@ -100,6 +100,7 @@ fn large(context: &CallRuleContext<'_>, kind: LargeKind, name: String, group: Gr
         path_percent: percent,
         wait_percent: 0.0,
         concurrent_span: None,
+        concurrent_gpu_work: None,
         longest_gap_ns: None,
         advice: "",
         gain: Some(limit_to_step(gain_per_step(all, per), context.per_step(context.window_ns()))),

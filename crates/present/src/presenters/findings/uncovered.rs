@@ -3,7 +3,7 @@
 use super::{base_of_percent, bounds, percent};
 use crate::presenters::human::{count, duration};
 use serde_json::{Value, json};
-use stackline_findings::{Findings, LargeGroup, LargeKind, RankTimes};
+use stackline_findings::{ConcurrentGpuWork, Findings, LargeGroup, LargeKind, RankTimes};
 
 /// Part of the time at one source location from which on the part is left out.
 const NEARLY_ALL: f64 = 0.9;
@@ -81,7 +81,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         let name = cut(name);
         format!("; for {percent:.0} % of this time, {name} runs on another thread")
     });
-    let share = share + &meanwhile.unwrap_or_default();
+    let share = share + &meanwhile.unwrap_or_default() + &gpu_work_words(group);
     let gain = match group.gain {
         _ if !group.kind.is_of_events() => String::new(),
         Some(gain) if group.is_wait() => {
@@ -113,6 +113,13 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     format!("{name} ({} {words}{longest}{place}{rank}): {share}{gain}{advice}", count(group.count as u64))
 }
 
+/// Words for the GPU work that runs during a group of waits; empty if the GPU is mostly idle.
+fn gpu_work_words(group: &LargeGroup) -> String {
+    let Some(ConcurrentGpuWork { percent, longest }) = &group.concurrent_gpu_work else { return String::new() };
+    let names: Vec<String> = longest.iter().map(|(name, part)| format!("{} {part:.0} %", cut(name))).collect();
+    format!("; for {percent:.0} % of this time, GPU work runs ({})", names.join(", "))
+}
+
 /// Words that name the slowest of several ranks; empty for a single rank.
 fn slowest_rank_suffix(found: &Findings) -> String {
     let slowest = RankTimes::slowest(&found.ranks);
@@ -138,6 +145,12 @@ fn cut(name: &str) -> String {
     if kept.len() < name.len() { format!("{kept}…") } else { kept }
 }
 
+/// GPU work during a group of waits as a JSON document.
+fn gpu_work_document(work: &ConcurrentGpuWork) -> Value {
+    let named = |(name, percent): &(String, f64)| json!({"name": name, "percent": percent});
+    json!({"percent": work.percent, "longest": work.longest.iter().map(named).collect::<Vec<_>>()})
+}
+
 /// Time not covered by findings as a JSON document for programs.
 pub(super) fn document(found: &Findings) -> Value {
     let gain = |group: &LargeGroup| {
@@ -160,6 +173,7 @@ pub(super) fn document(found: &Findings) -> Value {
                 .concurrent_span
                 .as_ref()
                 .map(|(name, percent)| json!({"name": name, "percent": percent})),
+            "gpu_work": group.concurrent_gpu_work.as_ref().map(gpu_work_document),
             "longest_gap_ns": group.longest_gap_ns,
             "advice": group.advice,
             "gain": gain(group),

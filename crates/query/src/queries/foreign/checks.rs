@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use stackline_critical_path::exact::what_if::Gain;
-use stackline_findings::{DevicePeak, LargeGroup, LargeKind, RankTimes, Uncovered};
+use stackline_findings::{ConcurrentGpuWork, DevicePeak, LargeGroup, LargeKind, RankTimes, Uncovered};
 use stackline_timeline::source_location::SourceLocation;
 
 fn is_read_by<T: DeserializeOwned + Serialize>(value: &Value) {
@@ -74,6 +74,7 @@ fn keys_of_findings_match_their_declarations() {
         path_percent: 1.5,
         wait_percent: 0.5,
         concurrent_span: Some(("g".to_owned(), 0.5)),
+        concurrent_gpu_work: Some(ConcurrentGpuWork { percent: 1.5, longest: vec![("h".to_owned(), 0.5)] }),
         longest_gap_ns: None,
         advice: "",
         gain,
