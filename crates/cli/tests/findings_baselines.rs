@@ -118,14 +118,14 @@ fn ignored_findings_are_listed() {
     case.file("train.py", &program.join("\n"));
     let source = case.folder.path().to_str().unwrap();
     let shown = stdout(&["findings", &case.waits, "--source-root", source]);
-    assert!(shown.contains("(comment at\n  train.py:10)"), "{shown}");
+    assert!(shown.contains("\n  (comment at train.py:10)"), "{shown}");
     // In the line above, with a code that no rule has, which several findings at the line meet.
     program[8] = "# stackline: ignore[SL004, SL005, SL998]";
     program[9] = "def step():";
     case.file("train.py", &program.join("\n"));
     let output = run(&[&case.waits, "--source", source]);
     assert!(text(&output.stderr).contains("--source was renamed to --source-root"));
-    assert!(text(&output.stdout).contains("(comment at\n  train.py:9)"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("\n  (comment at train.py:9)"), "{}", text(&output.stdout));
     let stderr = text(&output.stderr);
     assert_eq!(stderr.matches("SL998").count(), 1, "{stderr}");
     assert!(stderr.contains("train.py:9: the comment ignores an unknown finding code: \"SL998\""), "{stderr}");
