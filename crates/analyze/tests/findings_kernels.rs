@@ -144,7 +144,9 @@ fn zeroed_gradients() {
     let found = of_module.found("SL042");
     assert_eq!(
         found.iter().map(|found| found.title.as_str()).collect::<Vec<_>>(),
-        ["Zeroed gradients: Module.zero_grad fills 40 gradients with zeros (400.0 µs per step on the host), and the backward pass adds to them"]
+        [
+            "Zeroed gradients: Module.zero_grad fills 40 gradients with zeros (400.0 µs per step on the host), and the backward pass adds to them"
+        ]
     );
     // Traces of 2021 and before have it among the operators, where it is no operator to be compiled.
     let old = zeroed(fill, true);

@@ -63,8 +63,8 @@ impl Answer<'_> {
         let mut text = truncation_warnings(&self.session.set) + &shifted_clocks(&self.session.set);
         text.push_str(&match self.command {
             "report" | "findings" => failed_checks(self.session),
-            "critical-path" | "what-if" => named(FailedCheck::run(&self.session.set.traces, CHECKS_OF_PATHS)),
-            "collectives" => named(FailedCheck::run(&self.session.set.traces, CHECKS_OF_COLLECTIVES)),
+            "critical-path" | "what-if" => named(self.session.run_checks().failed(CHECKS_OF_PATHS)),
+            "collectives" => named(self.session.run_checks().failed(CHECKS_OF_COLLECTIVES)),
             _ => String::new(),
         });
         text.push_str(&self.head);
@@ -102,7 +102,7 @@ fn shifted_clocks(set: &TraceSet) -> String {
 /// Failed consistency checks on which the results of tables and findings depend.
 pub(crate) fn checks_that_failed(session: &Session<'_>) -> Vec<FailedCheck> {
     let operations = session.infos.iter().map(|info| info.gpu_operations as u64).sum();
-    FailedCheck::all(&session.set.traces, operations)
+    FailedCheck::all(&session.set.traces, &session.run_checks(), operations)
 }
 
 /// Line with the failed consistency checks and their consequences; empty if all passed.

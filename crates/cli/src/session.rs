@@ -10,6 +10,7 @@ use stackline_analyze::Analysis;
 use stackline_engine::{Error, Job, Mapped, OpenOptions, Progress, Run, RunOptions};
 use stackline_model::{ReadReport, Severity, Table, Trace, TraceMeta, TraceSet};
 use stackline_present::{TraceInfo, human};
+use stackline_query::RunChecks;
 use stackline_timeline::Scope;
 use stackline_timeline::steps::{StepSelection, default_window};
 use std::path::{Path, PathBuf};
@@ -74,6 +75,8 @@ pub(crate) struct Session<'a> {
     pub(crate) infos: Vec<TraceInfo>,
     pub(crate) scope: Scope,
     pub(crate) common: &'a Common,
+    /// Counts of the checks that need events, if the session doesn't keep the events of its traces.
+    run_checks: Option<RunChecks>,
     watch: Progress,
 }
 
@@ -98,7 +101,7 @@ impl<'a> Session<'a> {
         let scope = common.scope();
         stackline_engine::check_steps(&set.traces, &scope)?;
         set.traces.iter().try_for_each(|trace| stackline_engine::check_cycles(trace, &scope))?;
-        Ok(Self { set, infos, scope, common, watch: run.options().watch.clone() })
+        Ok(Self { set, infos, scope, common, run_checks: None, watch: run.options().watch.clone() })
     }
 
     /// Read the traces of a run one by one, apply a function to each, and keep only descriptions of the traces.
@@ -117,18 +120,21 @@ impl<'a> Session<'a> {
         let progress = ProgressDisplay::start(&watch);
         let described = |trace: &Trace, options: &RunOptions| {
             stackline_engine::check_cycles(trace, &scope)?;
-            Ok((TraceInfo::new(trace, 0), map(trace, options)?))
+            Ok(((TraceInfo::new(trace, 0), RunChecks::of_trace(trace)), map(trace, options)?))
         };
         let mapped: Result<Mapped<_>> = run.map_traces(scope, &described);
         drop(progress);
         let Mapped { set, results } = mapped?;
         stackline_engine::check_steps(&set.traces, &scope)?;
-        let (mut infos, results): (Vec<TraceInfo>, Vec<T>) = results.into_iter().unzip();
+        let (described, results): (Vec<_>, Vec<T>) = results.into_iter().unzip();
+        let (mut infos, checks): (Vec<TraceInfo>, Vec<RunChecks>) = described.into_iter().unzip();
+        let mut run_checks = RunChecks::default();
+        checks.iter().for_each(|of_trace| run_checks.add(of_trace));
         for ((info, trace), rank) in infos.iter_mut().zip(&set.traces).zip(stackline_engine::ranks(&set)) {
             info.rank = rank;
             info.rank_from_file = trace.meta.rank == Some(rank);
         }
-        Ok((Self { set: Arc::new(set), infos, scope, common, watch }, results))
+        Ok((Self { set: Arc::new(set), infos, scope, common, run_checks: Some(run_checks), watch }, results))
     }
 
     /// Create a session from descriptions and read reports of traces, without their events.
@@ -143,6 +149,16 @@ impl<'a> Session<'a> {
         Self { infos: infos.to_vec(), ..Self::from_reports(infos.iter().zip(reports).map(describe).collect(), common) }
     }
 
+    /// Set the counts of the checks that need events, for a session without the events of its traces.
+    pub(crate) fn with_run_checks(self, run_checks: RunChecks) -> Self {
+        Self { run_checks: Some(run_checks), ..self }
+    }
+
+    /// Counts of the checks that need the events of the traces.
+    pub(crate) fn run_checks(&self) -> RunChecks {
+        self.run_checks.clone().unwrap_or_else(|| RunChecks::of_traces(&self.set.traces))
+    }
+
     /// Create a session from traces that contain only read reports, for commands whose results come from other data.
     pub(crate) fn from_reports(traces: Vec<Trace>, common: &'a Common) -> Self {
         Self { set: Arc::new(TraceSet { traces }), ..Self::empty(common) }
@@ -151,7 +167,7 @@ impl<'a> Session<'a> {
     /// Create a session without traces, for commands whose results come from other data.
     pub(crate) fn empty(common: &'a Common) -> Self {
         let (set, infos, scope) = (Arc::default(), Vec::new(), Scope::default());
-        Self { set, infos, scope, common, watch: Progress::new() }
+        Self { set, infos, scope, common, run_checks: None, watch: Progress::new() }
     }
 
     /// Run analyses over all traces of the session and return their tables.

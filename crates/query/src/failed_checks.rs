@@ -1,6 +1,6 @@
 //! Failed checks of traces with their consequences for a report and findings.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use stackline_analyze::checks::{self, Check};
 use stackline_model::{ReadReport, Trace};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ const WITHOUT_GPU: (&str, &str) = ("no_device_record", "launch_without_record");
 const WITHOUT_LAUNCH: (&str, &str) = ("no_launch", "record_without_launch");
 /// Check of which few breaches are usual: waits at the start of a trace are for CUDA events recorded before it. It is
 /// named if it fails for one in this number of waits.
-const WITH_USUAL_BREACHES: (&str, usize) = ("wait_without_record", 50);
+const WITH_USUAL_BREACHES: (&str, u64) = ("wait_without_record", 50);
 
 /// Checks without a code in the read report on which critical paths depend.
 pub const CHECKS_OF_PATHS: &[&str] = &["wait_on_future_record", "wait_without_record"];
@@ -31,29 +31,13 @@ pub struct FailedCheck {
 }
 
 impl FailedCheck {
-    /// Failed checks of traces, by name, with counts and consequences: those of the read reports, and those that need a
-    /// run.
+    /// Failed checks, by name, with counts and consequences: those of the read reports, and those that `run` counted.
     #[must_use]
-    pub fn all(traces: &[Trace], gpu_operations: u64) -> Vec<Self> {
+    pub fn all(traces: &[Trace], run: &RunChecks, gpu_operations: u64) -> Vec<Self> {
         let mut failed = Self::of_reports(|| traces.iter().map(|trace| &trace.report), gpu_operations);
-        failed.extend([CHECKS_OF_PATHS, CHECKS_OF_COLLECTIVES].into_iter().flat_map(|names| Self::run(traces, names)));
+        failed.extend([CHECKS_OF_PATHS, CHECKS_OF_COLLECTIVES].into_iter().flat_map(|names| run.failed(names)));
         failed.sort_by_key(|failed| failed.check);
         failed
-    }
-
-    /// Run the named checks on traces; those that failed, with counts and consequences.
-    #[must_use]
-    pub fn run(traces: &[Trace], names: &[&str]) -> Vec<Self> {
-        let failed = |check: &Check| {
-            let outcomes = traces.iter().map(check.run);
-            let (breaches, checked) =
-                outcomes.fold((0, 0), |(breaches, all), one| (breaches + one.breaches.len(), all + one.checked));
-            let (name, one_in) = WITH_USUAL_BREACHES;
-            let is_usual = check.name == name && breaches * one_in < checked;
-            let count = breaches as u64;
-            (breaches > 0 && !is_usual).then(|| Self { check: check.name, count, consequence: consequence(check.name) })
-        };
-        checks::ALL.iter().filter(|check| names.contains(&check.name)).filter_map(failed).collect()
     }
 
     /// Failed checks of read reports, by name, with counts and consequences.
@@ -69,6 +53,57 @@ impl FailedCheck {
         }
         let failed = by_check.into_iter().filter(|(_, count)| *count > 0);
         failed.map(|(check, count)| Self { check, count, consequence: consequence(check) }).collect()
+    }
+}
+
+/// Breaches and checked events of the checks without a code in the read report, summed over traces. Such checks need the
+/// events of a trace, which a report on many ranks doesn't keep.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunChecks(BTreeMap<String, (u64, u64)>);
+
+impl RunChecks {
+    /// Run the checks on one trace.
+    #[must_use]
+    pub fn of_trace(trace: &Trace) -> Self {
+        let is_run =
+            |check: &&Check| CHECKS_OF_PATHS.contains(&check.name) || CHECKS_OF_COLLECTIVES.contains(&check.name);
+        let counts = checks::ALL.iter().filter(is_run).map(|check| {
+            let outcome = (check.run)(trace);
+            (check.name.to_owned(), (outcome.breaches.len() as u64, outcome.checked as u64))
+        });
+        Self(counts.collect())
+    }
+
+    /// Run the checks on several traces.
+    #[must_use]
+    pub fn of_traces(traces: &[Trace]) -> Self {
+        let mut sums = Self::default();
+        traces.iter().for_each(|trace| sums.add(&Self::of_trace(trace)));
+        sums
+    }
+
+    /// Add the counts of another trace.
+    pub fn add(&mut self, other: &Self) {
+        for (name, (breaches, checked)) in &other.0 {
+            let sums = self.0.entry(name.clone()).or_default();
+            *sums = (sums.0.saturating_add(*breaches), sums.1.saturating_add(*checked));
+        }
+    }
+
+    /// Failed checks among the named ones, with counts and consequences.
+    #[must_use]
+    pub fn failed(&self, names: &[&str]) -> Vec<FailedCheck> {
+        let failed = |check: &Check| {
+            let &(breaches, checked) = self.0.get(check.name)?;
+            let (name, one_in) = WITH_USUAL_BREACHES;
+            let is_usual = check.name == name && breaches.saturating_mul(one_in) < checked;
+            (breaches > 0 && !is_usual).then(|| FailedCheck {
+                check: check.name,
+                count: breaches,
+                consequence: consequence(check.name),
+            })
+        };
+        checks::ALL.iter().filter(|check| names.contains(&check.name)).filter_map(failed).collect()
     }
 }
 

@@ -36,7 +36,7 @@ pub use answer::{Answer, Column};
 pub use arguments::Arguments;
 pub use cache::Source;
 pub use error::QueryError;
-pub use failed_checks::{CHECKS_OF_COLLECTIVES, CHECKS_OF_PATHS, FailedCheck};
+pub use failed_checks::{CHECKS_OF_COLLECTIVES, CHECKS_OF_PATHS, FailedCheck, RunChecks};
 pub use memory::memory_summary;
 pub use queries::{ALL, Query, READ_FILES, run_query};
 pub use report::{Content, INSTEAD_OF_OPERATORS, OfTrace, PathOptions, PathSummary};

@@ -1,5 +1,6 @@
 //! Content of a report, independent of its format: computed from traces, or loaded from the run directory of `import`.
 
+use crate::RunChecks;
 use crate::critical_path::{AfterStepsTime, CriticalPath, ExactSummary, FoundPath, StartUpTime, hta_json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,6 +43,9 @@ pub struct Content {
     /// Reason why the traces are not ranks of one job, by the ranks that their files name; none without a contradiction.
     #[serde(default)]
     pub rank_conflict: Option<String>,
+    /// Counts of the checks that need the events of the traces.
+    #[serde(default)]
+    pub run_checks: RunChecks,
 }
 
 /// Content of a report about one trace, before its rank is known.
@@ -53,6 +57,7 @@ pub struct OfTrace {
     tables: Vec<Table>,
     /// Tables that replace operators if no trace has any.
     instead: Vec<Table>,
+    run_checks: RunChecks,
     path: PathOfTrace,
     /// The path of the whole trace, for a rank with inferred steps: other ranks may have other steps.
     whole: Option<Box<PathOfTrace>>,
@@ -121,7 +126,9 @@ impl Content {
         let many = infos.len() > 1;
         let rank_conflict = stackline_engine::rank_conflict(all.iter().map(|of_trace| &of_trace.meta));
         let (mut read_reports, mut per_rank, mut paths) = (Vec::new(), Vec::new(), Vec::new());
+        let mut run_checks = RunChecks::default();
         for (tables_of_trace, info) in all.into_iter().zip(infos) {
+            run_checks.add(&tables_of_trace.run_checks);
             let instead = if has_operators { Vec::new() } else { tables_of_trace.instead };
             read_reports.push(tables_of_trace.read_report);
             per_rank.push((info.rank, tables_of_trace.tables, instead));
@@ -133,7 +140,7 @@ impl Content {
         let (tables, instead) = per_rank.into_iter().map(|(rank, tables, more)| ((rank, tables), (rank, more))).unzip();
         let mut tables = stackline_engine::concatenate(tables);
         tables.extend(stackline_engine::concatenate(instead));
-        Self { infos: infos.to_vec(), read_reports, tables, paths, rank_conflict }
+        Self { infos: infos.to_vec(), read_reports, tables, paths, rank_conflict, run_checks }
     }
 
     /// Load the report that `import` stored in a run directory; `None` if it is missing or outdated.
@@ -176,7 +183,8 @@ impl OfTrace {
         let path = of_window(&looked);
         let TraceMeta { name, rank, world_size, .. } = &trace.meta;
         let meta = TraceMeta { name: name.clone(), rank: *rank, world_size: *world_size, ..TraceMeta::default() };
-        Ok(Self { read_report: trace.report.clone(), meta, tables, instead, path, whole })
+        let run_checks = RunChecks::of_trace(trace);
+        Ok(Self { read_report: trace.report.clone(), meta, tables, instead, run_checks, path, whole })
     }
 }
 

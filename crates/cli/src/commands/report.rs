@@ -36,7 +36,10 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let inputs = &args.inputs.inputs;
     let known = if args.for_agent { None } else { load_cached(inputs, common) };
     let (session, content) = match known {
-        Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
+        Some(content) => {
+            let session = Session::described(&content.infos, &content.read_reports, common);
+            (session.with_run_checks(content.run_checks.clone()), content)
+        }
         None => {
             let mut run = run_of(inputs, common)?;
             if !reading(&run, Run::parts)?.contains(&Part::Traces) {

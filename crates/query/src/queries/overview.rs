@@ -2,7 +2,7 @@
 //! computed fastest.
 
 use crate::prefetch::{Part, Stage, alone, chosen, one_empty_set};
-use crate::{Answer, Arguments, FailedCheck, OpenRun, QueryError};
+use crate::{Answer, Arguments, FailedCheck, OpenRun, QueryError, RunChecks};
 use serde::Serialize;
 use serde_json::Value;
 use stackline_model::Table;
@@ -36,7 +36,8 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let content = opened.content(part)?;
     let critical_path = Some(content.paths.iter().map(|path| &path.json).collect());
     let operations = opened.infos.iter().map(|info| info.gpu_operations as u64).sum();
-    let failed_checks = Some(FailedCheck::all(&opened.set.traces, operations));
+    let failed_checks =
+        Some(FailedCheck::all(&opened.set.traces, &RunChecks::of_traces(&opened.set.traces), operations));
     let rank_conflict = content.rank_conflict.as_deref();
     printed(opened, &content.tables, &OverviewKeys { critical_path, failed_checks, rank_conflict })
 }

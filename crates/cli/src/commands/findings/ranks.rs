@@ -13,6 +13,7 @@ use stackline_findings as findings;
 use stackline_findings::{ExternalRules, Finding, Findings, Options};
 use stackline_model::{MemoryTrace, ReadReport, Trace};
 use stackline_present::TraceInfo;
+use stackline_query::RunChecks;
 
 /// Options, and Python rules that are running.
 type How<'o> = (&'o Options, &'o mut Option<PythonRules>);
@@ -46,8 +47,8 @@ pub(super) fn find_in_one_rank<'a>(
 /// Results of the ranks analyzed so far.
 #[derive(Default)]
 struct RankResults {
-    infos: Vec<TraceInfo>,
-    reports: Vec<ReadReport>,
+    /// Description, read report and checks of each trace.
+    traces: Vec<(TraceInfo, ReadReport, RunChecks)>,
     found: Vec<(i64, Findings)>,
     /// Ranks in which nothing can be looked for, and why.
     failed: Vec<(i64, CriticalPathError)>,
@@ -57,14 +58,12 @@ impl RankResults {
     /// Add the description and read report of a rank's trace. A newer profiler cycle of a process replaces the older
     /// one and its findings.
     fn add_trace(&mut self, trace: &Trace, rank: i64, takes_place_of: Option<usize>) {
-        let (info, report) = (TraceInfo::new(trace, rank), trace.report.clone());
-        let place = takes_place_of.and_then(|at| Some((self.infos.get_mut(at)?, self.reports.get_mut(at)?)));
-        let Some((known, known_report)) = place else {
-            self.infos.push(info);
-            self.reports.push(report);
+        let added = (TraceInfo::new(trace, rank), trace.report.clone(), RunChecks::of_trace(trace));
+        let Some(known) = takes_place_of.and_then(|at| self.traces.get_mut(at)) else {
+            self.traces.push(added);
             return;
         };
-        (*known, *known_report) = (info, report);
+        *known = added;
         self.found.retain(|(described, _)| *described != rank);
         self.failed.retain(|(described, _)| *described != rank);
     }
@@ -83,7 +82,7 @@ pub(super) fn find_in_all_ranks<'a>(
     let options = &Options { is_alone: run.is_one_trace(), ..options.clone() };
     let (has_own, mut known) = (own.is_some(), None);
     let left_out = run.each_rank(&mut |trace: Trace, takes_place_of: Option<usize>| -> Result<()> {
-        if has_own && takes_place_of.is_none() && !looked.infos.is_empty() {
+        if has_own && takes_place_of.is_none() && !looked.traces.is_empty() {
             return Err(wrong_use(
                 "Python rules analyze only one rank, and the input has several; select one with --rank",
             ));
@@ -106,12 +105,15 @@ pub(super) fn find_in_all_ranks<'a>(
     })?;
     let memory = run.find_memory(None)?;
     drop(progress);
-    let RankResults { infos, mut reports, found, failed } = looked;
+    let RankResults { traces, found, failed } = looked;
+    let mut run_checks = RunChecks::default();
+    traces.iter().for_each(|(_, _, of_trace)| run_checks.add(of_trace));
+    let (infos, mut reports): (Vec<_>, Vec<_>) = traces.into_iter().map(|(info, report, _)| (info, report)).unzip();
     if let Some(first) = reports.first_mut() {
         stackline_engine::note_left_out(first, &left_out);
     }
     let merged = combined((found, failed), memory.as_ref(), (options, keep))?;
-    Ok((Session::described(&infos, &reports, common), merged))
+    Ok((Session::described(&infos, &reports, common).with_run_checks(run_checks), merged))
 }
 
 /// Findings of a session's traces: all ranks of a job, merged, with memory. Traces that are not ranks of one job give
