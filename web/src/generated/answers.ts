@@ -466,6 +466,12 @@ export type Gpu = {
   readonly multiprocessors: number | null;
 };
 
+/** GPU work during a group of waits: its share of their time in percent, and the names with most of it. */
+export type GpuWorkMeanwhile = {
+  readonly percent: number;
+  readonly longest: ReadonlyArray<Meanwhile>;
+};
+
 /** Flags for the kinds of data that the run has. */
 export type Has = {
   readonly timeline: boolean;
@@ -548,6 +554,8 @@ export type LargeGroup = {
   readonly path_percent: number;
   readonly wait_percent: number;
   readonly meanwhile: Meanwhile | null;
+  /** Of waits the GPU work that runs for most of their time. */
+  readonly gpu_work: GpuWorkMeanwhile | null;
   /** Of time without recorded calls its longest gap, in ns, if that is most of several. */
   readonly longest_gap_ns: number | null;
   readonly advice: string;
@@ -564,7 +572,7 @@ export type Lost = {
   readonly count: number;
 };
 
-/** Concurrent work of another thread during a group of events, and its share of their time in percent. */
+/** Concurrent work during a group of events, and its share of their time in percent. */
 export type Meanwhile = {
   readonly name: string;
   readonly percent: number;

@@ -187,7 +187,7 @@ fn candidate(
     Some(Candidate {
         title: format!(
             "Launch-bound: GPU idle {idle:.0} % of the time, host launching on {share:.0} % of the critical path, \
-                 {per_step} kernels{} of {mean_us:.1} µs",
+                 {per_step} kernels{}, mean {mean_us:.1} µs",
             context.words().per_step_suffix()
         ),
         place,

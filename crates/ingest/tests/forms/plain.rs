@@ -220,13 +220,13 @@ fn non_traces_report_the_reason() {
         (b" \n\t ", "the file is empty"),
         (b"hello", "the format of the input is unknown (it starts with \"hello\")"),
         (br#"{"a": 1}"#, "a JSON object without \"traceEvents\""),
-        (br#"{"schema": "1.1.1", "nodes": []}"#, "an execution trace"),
+        (br#"{"schema": "1.1.1", "nodes": []}"#, "only memory data"),
         (br#"{"rocprofiler-sdk-tool": []}"#, "rocprofv3"),
         (b"SQLite format 3\0", "SQLite"),
         (b"PAR1", "Parquet"),
         (b"<!DOCTYPE html>", "web page"),
         (b"\x7fELF", "binary file"),
-        (b"\x80\x04\x95", "a memory snapshot"),
+        (b"\x80\x04\x95", "only memory data"),
     ] {
         let reason = reason(bytes);
         assert!(reason.starts_with("x.json: ") && reason.contains(part), "{reason}");
