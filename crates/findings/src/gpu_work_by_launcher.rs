@@ -42,7 +42,7 @@ impl<'a> RuleContext<'a> {
         !self.named(&[EventKind::Operator], |name| name.starts_with(JAX_CALL)).is_empty()
     }
 
-    /// Event and its ancestors, innermost first; for GPU work its launch and the launch's ancestors.
+    /// Event and its ancestors, innermost first; for GPU work instead its launch and the launch's ancestors.
     pub(crate) fn stack(&self, event: EventId) -> impl Iterator<Item = EventId> + use<'a> {
         let trace = self.trace();
         let first = launch_of(trace, event);

@@ -1,4 +1,4 @@
-//! Recording options, passed as environment variables so that child processes inherit them.
+//! Recording options of a recorded process, read from environment variables, which child processes inherit.
 
 use crate::process::ExtraData;
 use crate::samples::Rates;

@@ -168,7 +168,8 @@ impl Cutter<'_> {
                 .any(|&n| n == number)
     }
 
-    /// True if a new node must begin at the call with this position in the marks.
+    /// True if a new node must begin at the call with this position in the marks: a launch to another stream, or a
+    /// synchronization. Changes of phase are handled before.
     fn requires_cut(&self, mark: usize) -> bool {
         let call = &self.source.marks[mark];
         let mut own = Vec::new();

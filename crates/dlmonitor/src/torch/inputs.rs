@@ -181,7 +181,7 @@ impl<'a> Inputs<'a> {
         defined.then_some(Tensor { tensor: value.payload as *const u8, layout: self.layout, call: PhantomData })
     }
 
-    /// Decode an input that is a list: tensors, tensors or None, numbers, or other values.
+    /// Classify an input that is a list: tensors (or None) are decoded, of numbers only the kind is kept.
     #[inline]
     fn list(&self, value: &'a Value) -> Input<'a> {
         let elements = self.elements(value);

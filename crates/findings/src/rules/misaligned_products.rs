@@ -54,7 +54,8 @@ const MAX_SCALE: f64 = 2.4;
 /// Required multiple of dimensions for aligned loads.
 const MULTIPLE: i64 = 8;
 
-/// Find matrix products on tensor cores with misaligned dimensions; at most one candidate for all.
+/// Find matrix products on tensor cores with misaligned dimensions, by kernel names (`align1`, `align2`); at most one
+/// candidate for all.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let kernels = context.named(&[EventKind::Kernel], is_misaligned);
     candidate(context, kernels).into_iter().collect()

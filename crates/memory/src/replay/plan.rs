@@ -92,7 +92,7 @@ impl<'a> Plan<'a> {
         self.applied.get(&object).map_or(&[], Vec::as_slice)
     }
 
-    /// Apply a suggestion (by index) to its object, or undo it.
+    /// Mark a suggestion (by index) of its object as applied, or as not applied. Blocks are computed on request.
     pub(super) fn set_applied(&mut self, suggestion: usize, apply: bool) {
         let Suggestion { object, action, .. } = self.suggestions[suggestion];
         let applied = self.applied.entry(*object).or_default();

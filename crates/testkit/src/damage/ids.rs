@@ -104,7 +104,7 @@ fn rename_thread(doc: &mut Doc<'_>, rng: &mut Rng, new: &[&str]) -> Out {
     None
 }
 
-/// Replace the id of one host thread by a negative, zero or very large number.
+/// Replace the id of one host thread by a negative, zero or very large number, as edits of the document.
 pub(super) fn odd_thread_id(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
     rename_thread(doc, rng, &["-9223372036854775808", "-1", "-549452224", "18446744073709551615", "0"])
 }
