@@ -92,8 +92,8 @@ impl WarningCode {
                  duration of 0 for them"
             }
             Self::ChainCut => {
-                "some GPU operations have no recorded launch, wait or earlier kernel that they depend on, so a critical \
-                 path that reaches them cannot continue to earlier work"
+                "some GPU operations have no recorded launch, wait or earlier kernel that they depend on, so a \
+                 critical path that reaches them cannot continue to earlier work"
             }
             Self::UnevenQueue => {
                 "launch calls and launched GPU operations differ in number, so queue lengths may be wrong"

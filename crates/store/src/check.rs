@@ -15,8 +15,8 @@ pub(crate) fn trace(trace: &Trace) -> Result<(), String> {
     rows(trace)
 }
 
-/// Check the row references of events, GPU operations, links, stacks and steps of a trace, because files may contain wrong
-/// ones. Text handles come from the reader.
+/// Check the row references of events, GPU operations, links, stacks and steps of a trace, because files may contain
+/// wrong ones. Text handles come from the reader.
 pub(crate) fn rows(trace: &Trace) -> Result<(), String> {
     let events = trace.events.len();
     trace.events.check()?;

@@ -8,8 +8,8 @@ use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{EventId, EventTable, Trace, TrackKind, flags};
 
-/// Fill the parents of all events on CPU threads, and report events that cross with their byte offset. Requires the time
-/// order.
+/// Fill the parents of all events on CPU threads, and report events that cross with their byte offset. Requires the
+/// time order.
 pub(super) fn nest(trace: &mut Trace, places: &ByteOffsets) {
     let mut crossings = ProblemTally::default();
     let mut stack: Vec<(EventId, i64)> = Vec::new();

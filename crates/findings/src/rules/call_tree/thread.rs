@@ -216,8 +216,8 @@ impl Thread {
     }
 }
 
-/// Share of recorded steps among all steps: spans are counted in all steps, operators only in recorded ones. All steps are
-/// the most calls of an optimizer step.
+/// Share of recorded steps among all steps: spans are counted in all steps, operators only in recorded ones. The number
+/// of all steps is the most calls of an optimizer step.
 fn recorded_part(tree: &CallingContextTree, calls: &[u64], unrecorded: u64) -> f64 {
     let mut steps: BTreeMap<FrameId, u64> = BTreeMap::new();
     for node in tree.nodes.ids().filter(|node| is_span(tree, *node, OPTIMIZER_STEP)) {
