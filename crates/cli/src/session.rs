@@ -120,21 +120,18 @@ impl<'a> Session<'a> {
         let progress = ProgressDisplay::start(&watch);
         let described = |trace: &Trace, options: &RunOptions| {
             stackline_engine::check_cycles(trace, &scope)?;
-            Ok(((TraceInfo::new(trace, 0), RunChecks::of_trace(trace)), map(trace, options)?))
+            Ok((TraceInfo::new(trace, 0), map(trace, options)?))
         };
         let mapped: Result<Mapped<_>> = run.map_traces(scope, &described);
         drop(progress);
         let Mapped { set, results } = mapped?;
         stackline_engine::check_steps(&set.traces, &scope)?;
-        let (described, results): (Vec<_>, Vec<T>) = results.into_iter().unzip();
-        let (mut infos, checks): (Vec<TraceInfo>, Vec<RunChecks>) = described.into_iter().unzip();
-        let mut run_checks = RunChecks::default();
-        checks.iter().for_each(|of_trace| run_checks.add(of_trace));
+        let (mut infos, results): (Vec<TraceInfo>, Vec<T>) = results.into_iter().unzip();
         for ((info, trace), rank) in infos.iter_mut().zip(&set.traces).zip(stackline_engine::ranks(&set)) {
             info.rank = rank;
             info.rank_from_file = trace.meta.rank == Some(rank);
         }
-        Ok((Self { set: Arc::new(set), infos, scope, common, run_checks: Some(run_checks), watch }, results))
+        Ok((Self { set: Arc::new(set), infos, scope, common, run_checks: None, watch }, results))
     }
 
     /// Create a session from descriptions and read reports of traces, without their events.

@@ -65,9 +65,7 @@ impl RunChecks {
     /// Run the checks on one trace.
     #[must_use]
     pub fn of_trace(trace: &Trace) -> Self {
-        let is_run =
-            |check: &&Check| CHECKS_OF_PATHS.contains(&check.name) || CHECKS_OF_COLLECTIVES.contains(&check.name);
-        let counts = checks::ALL.iter().filter(is_run).map(|check| {
+        let counts = checks::ALL.iter().filter(|check| is_run(check)).map(|check| {
             let outcome = (check.run)(trace);
             (check.name.to_owned(), (outcome.breaches.len() as u64, outcome.checked as u64))
         });
@@ -77,17 +75,18 @@ impl RunChecks {
     /// Run the checks on several traces.
     #[must_use]
     pub fn of_traces(traces: &[Trace]) -> Self {
-        let mut sums = Self::default();
-        traces.iter().for_each(|trace| sums.add(&Self::of_trace(trace)));
-        sums
+        Self::sum(&traces.iter().map(Self::of_trace).collect::<Vec<_>>())
     }
 
-    /// Add the counts of another trace.
-    pub fn add(&mut self, other: &Self) {
-        for (name, (breaches, checked)) in &other.0 {
-            let sums = self.0.entry(name.clone()).or_default();
-            *sums = (sums.0.saturating_add(*breaches), sums.1.saturating_add(*checked));
+    /// Add up the counts of several traces.
+    #[must_use]
+    pub fn sum<'c>(of_traces: impl IntoIterator<Item = &'c Self>) -> Self {
+        let mut sums = Self::default();
+        for (name, (breaches, checked)) in of_traces.into_iter().flat_map(|counts| &counts.0) {
+            let sum = sums.0.entry(name.clone()).or_default();
+            *sum = (sum.0.saturating_add(*breaches), sum.1.saturating_add(*checked));
         }
+        sums
     }
 
     /// Failed checks among the named ones, with counts and consequences.
@@ -105,6 +104,11 @@ impl RunChecks {
         };
         checks::ALL.iter().filter(|check| names.contains(&check.name)).filter_map(failed).collect()
     }
+}
+
+/// True for a check without a code in the read report, which must be run to know its breaches.
+fn is_run(check: &Check) -> bool {
+    [CHECKS_OF_PATHS, CHECKS_OF_COLLECTIVES].iter().any(|names| names.contains(&check.name))
 }
 
 /// Consequence of a failed check: the first clause of the check's own text.
@@ -130,10 +134,8 @@ mod tests {
     #[test]
     fn every_check_is_named_by_a_code_or_a_run() {
         let by_code = |check: &&Check| !check.read_codes.is_empty() || check.name == WITHOUT_LAUNCH.1;
-        let by_run =
-            |check: &&Check| CHECKS_OF_PATHS.contains(&check.name) || CHECKS_OF_COLLECTIVES.contains(&check.name);
         let unnamed: Vec<&str> =
-            checks::ALL.iter().filter(|check| !by_code(check) && !by_run(check)).map(|check| check.name).collect();
+            checks::ALL.iter().filter(|check| !by_code(check) && !is_run(check)).map(|check| check.name).collect();
         // The shift of a clock has a line of its own.
         assert_eq!(unnamed, ["device_clock"]);
         assert!(checks::ALL.iter().any(|check| check.name == WITH_USUAL_BREACHES.0));

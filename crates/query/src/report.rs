@@ -126,9 +126,8 @@ impl Content {
         let many = infos.len() > 1;
         let rank_conflict = stackline_engine::rank_conflict(all.iter().map(|of_trace| &of_trace.meta));
         let (mut read_reports, mut per_rank, mut paths) = (Vec::new(), Vec::new(), Vec::new());
-        let mut run_checks = RunChecks::default();
+        let run_checks = RunChecks::sum(all.iter().map(|of_trace| &of_trace.run_checks));
         for (tables_of_trace, info) in all.into_iter().zip(infos) {
-            run_checks.add(&tables_of_trace.run_checks);
             let instead = if has_operators { Vec::new() } else { tables_of_trace.instead };
             read_reports.push(tables_of_trace.read_report);
             per_rank.push((info.rank, tables_of_trace.tables, instead));

@@ -36,10 +36,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let inputs = &args.inputs.inputs;
     let known = if args.for_agent { None } else { load_cached(inputs, common) };
     let (session, content) = match known {
-        Some(content) => {
-            let session = Session::described(&content.infos, &content.read_reports, common);
-            (session.with_run_checks(content.run_checks.clone()), content)
-        }
+        Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
         None => {
             let mut run = run_of(inputs, common)?;
             if !reading(&run, Run::parts)?.contains(&Part::Traces) {
@@ -56,7 +53,8 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
             (session, content)
         }
     };
-    let Content { tables, paths, rank_conflict, .. } = content;
+    let Content { tables, paths, rank_conflict, run_checks, .. } = content;
+    let session = session.with_run_checks(run_checks);
     let gpu_time = tables.iter().find(|t| t.name == "gpu_time");
     let gpu_rows = gpu_time.map_or(0, Table::rows);
     let has_operators = tables.iter().any(|table| table.name == "operators" && table.rows() > 0);

@@ -13,7 +13,7 @@ use stackline_engine::{CollectiveEnds, RunOptions, is_read_once};
 use stackline_model::{Table, Trace};
 use stackline_present::json::Extra;
 use stackline_present::terminal;
-use stackline_query::INSTEAD_OF_OPERATORS;
+use stackline_query::{INSTEAD_OF_OPERATORS, RunChecks};
 use stackline_timeline::steps::StepSelection;
 use stackline_timeline::{Scope, step_marks};
 use std::path::PathBuf;
@@ -31,6 +31,8 @@ struct OfTrace {
     marks: Option<String>,
     /// For `collectives`, to compare clocks.
     ends: Option<CollectiveEnds>,
+    /// For `collectives`, checks that need the events.
+    run_checks: Option<RunChecks>,
 }
 
 impl OfTrace {
@@ -45,6 +47,7 @@ impl OfTrace {
             looked: OF_STEPS.contains(&command).then(|| StepSelection::select(trace, &Scope::default())),
             marks: if command == TableCommand::Steps { step_marks::note(trace) } else { None },
             ends: (command == TableCommand::Collectives).then(|| CollectiveEnds::from_trace(trace)),
+            run_checks: (command == TableCommand::Collectives).then(|| RunChecks::of_trace(trace)),
         })
     }
 }
@@ -84,6 +87,7 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
         analyses_for(command).partition(|analysis| analysis.display != Display::OnRequest || is_named(analysis));
     let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, (command, &default_analyses), options);
     let (session, of_traces) = Session::map(session::run_of(&inputs.inputs, common)?, common, &of_trace)?;
+    let session = session.with_run_checks(RunChecks::sum(of_traces.iter().filter_map(|t| t.run_checks.as_ref())));
     let OfRun { tables, window, marks } = OfRun::merge(of_traces, command, &session);
     let tables = session.select_tables(tables)?;
     let (mut head, mut shown) = (String::new(), None);

@@ -106,8 +106,7 @@ pub(super) fn find_in_all_ranks<'a>(
     let memory = run.find_memory(None)?;
     drop(progress);
     let RankResults { traces, found, failed } = looked;
-    let mut run_checks = RunChecks::default();
-    traces.iter().for_each(|(_, _, of_trace)| run_checks.add(of_trace));
+    let run_checks = RunChecks::sum(traces.iter().map(|(_, _, of_trace)| of_trace));
     let (infos, mut reports): (Vec<_>, Vec<_>) = traces.into_iter().map(|(info, report, _)| (info, report)).unzip();
     if let Some(first) = reports.first_mut() {
         stackline_engine::note_left_out(first, &left_out);
