@@ -11,6 +11,7 @@ const FOLDERS: &[&str] = &[
     "crates/calls/src/build",
     "crates/critical-path/src",
     "crates/critical-path/src/ctda",
+    "crates/critical-path/src/exact",
     "crates/critical-path/src/exact/what_if",
     "crates/critical-path/src/hta",
     "crates/findings/src/rules/call_tree",

@@ -4,73 +4,10 @@ use super::Exact;
 use super::category::{Categories, Category, lag_category};
 use super::graph::{Dependency, InEdge, NONE, NodeKind};
 use super::sampled_waits::HostPart;
-use super::segment_list::PathSegments;
+use super::segment_list::PathSegment;
 use super::window::Window;
 use crate::gpu_dependency::Evidence;
 use stackline_model::{EventId, GpuOpId, TrackId};
-use std::collections::BTreeMap;
-
-/// Segment of the critical path: a time range with one cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathSegment {
-    /// Start in ns since the trace's base.
-    pub start: i64,
-    /// End in ns since the trace's base.
-    pub end: i64,
-    /// Cause.
-    pub category: Category,
-    /// Thread or stream; none for unexplained time.
-    pub track: TrackId,
-    /// Event that ran; for lags, the event after the lag. None in gaps of a thread.
-    pub event: EventId,
-    /// Evidence of the cause.
-    pub evidence: Evidence,
-    /// Rule of the segment: `innermost_span`, `gap`, `wait_samples` and `unrecorded_steps` for host time, `record` for
-    /// GPU work, otherwise that of the dependency.
-    pub rule: &'static str,
-    /// Node of the graph; for lags, the node after the lag.
-    pub node: u32,
-}
-
-/// Critical path: segments without gap or overlap, from the start to the end of the window.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ExactPath {
-    /// The window.
-    pub window: Window,
-    /// Segments in time order.
-    pub segments: PathSegments,
-}
-
-impl ExactPath {
-    /// Length of the path in ns, equal to that of its window.
-    pub fn length_ns(&self) -> i64 {
-        self.segments.iter().map(|h| h.end - h.start).sum()
-    }
-
-    /// Time on the path per cause in ns, in the order of [`Category::ALL`], including causes without time.
-    pub fn by_category(&self) -> [(Category, i64); 14] {
-        let mut sums = Category::ALL.map(|c| (c, 0));
-        for segment in self.segments.iter() {
-            sums[segment.category as usize].1 += segment.end - segment.start;
-        }
-        sums
-    }
-
-    /// Time on the path whose cause is inferred, not recorded, in ns.
-    pub fn inferred_ns(&self) -> i64 {
-        self.segments.iter().filter(|h| h.evidence == Evidence::Inferred).map(|h| h.end - h.start).sum()
-    }
-
-    /// Time on the path whose cause is inferred, by inference rule, in ns. Unexplained time is excluded.
-    pub(crate) fn inferred_by_rule(&self) -> BTreeMap<&'static str, i64> {
-        let mut sums = BTreeMap::new();
-        let is_assumed = |h: &PathSegment| h.evidence == Evidence::Inferred && h.category != Category::Unknown;
-        for segment in self.segments.iter().filter(is_assumed) {
-            *sums.entry(segment.rule).or_default() += segment.end - segment.start;
-        }
-        sums
-    }
-}
 
 /// State of the backward pass.
 struct BackwardPass<'a, 'b, 'c, F> {

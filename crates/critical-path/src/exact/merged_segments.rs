@@ -1,7 +1,8 @@
 //! Merged critical-path segments for reports: adjacent segments of one event become one, with operator and frame.
 
-use super::backward_pass::{ExactPath, PathSegment};
 use super::category::Category;
+use super::path::ExactPath;
+use super::segment_list::PathSegment;
 use super::{Exact, NONE};
 use crate::PathPoint;
 use crate::gpu_dependency::Evidence;

@@ -14,6 +14,7 @@ mod merged_segments;
 mod names;
 mod other_streams;
 mod overlay;
+mod path;
 mod reliability;
 mod report;
 mod sampled_waits;
@@ -24,17 +25,19 @@ mod summary;
 mod tables;
 mod thread_timelines;
 mod wakeups;
+mod warning;
 pub mod what_if;
 mod window;
+mod work_ends;
 mod workers;
 mod xla_pool;
 
-pub use backward_pass::{ExactPath, PathSegment};
 pub use category::Category;
 pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
 pub use merged_segments::{MergedSegment, SegmentReport, SegmentReports};
-pub use report::{ExactReport, ExactWarning, reasons_in_words};
-pub use segment_list::PathSegments;
+pub use path::ExactPath;
+pub use report::ExactReport;
+pub use segment_list::{PathSegment, PathSegments};
 pub use slack::{EventSlack, FalseHotspot};
 pub use stackline_timeline::window_choice::WindowChoice;
 pub use steps::{StepPath, StepSpread, spread};
@@ -44,6 +47,7 @@ pub use tables::{
     without_empty_optional,
 };
 pub use wakeups::ThreadRule;
+pub use warning::{ExactWarning, reasons_in_words};
 pub use window::Window;
 pub use workers::{LoaderWorker, LoaderWorkers};
 

@@ -1,7 +1,8 @@
 //! Marks and arrows that show the critical path of method "exact" in a copy of the trace file.
 
-use super::backward_pass::{ExactPath, PathSegment};
 use super::graph::NONE;
+use super::path::ExactPath;
+use super::segment_list::PathSegment;
 use super::{Exact, NodeKind};
 use crate::events::TrackKey;
 use crate::{FlowEnd, FlowPair, Mark, Overlay};

@@ -1,8 +1,8 @@
 //! Reasons why the causes of a critical path are unreliable, decided in one place for all outputs.
 
 use super::Window;
-use super::report::ExactWarning;
 use super::thread_timelines::ThreadTimeline;
+use super::warning::ExactWarning;
 use stackline_model::launch_times::LaunchTimes;
 use stackline_model::{GpuOpId, Trace};
 

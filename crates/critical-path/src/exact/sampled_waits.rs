@@ -1,8 +1,8 @@
 //! Waits of threads that samples of blocked threads show ([`SampleMetric::WaitTime`]), used to divide host time.
 
 use super::Exact;
-use super::backward_pass::ExactPath;
 use super::category::Category;
+use super::path::ExactPath;
 use super::thread_timelines::ThreadTimeline;
 use crate::gpu_dependency::Evidence;
 use rustc_hash::FxHashMap;

@@ -1,9 +1,30 @@
-//! Packed list of critical-path segments, because a long path has more segments than the trace has events.
+//! Segments of the critical path in a packed list, because a long path has more segments than the trace has events.
 
-use super::backward_pass::PathSegment;
 use super::category::Category;
 use crate::gpu_dependency::Evidence;
 use stackline_model::{EventId, TrackId};
+
+/// Segment of the critical path: a time range with one cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathSegment {
+    /// Start in ns since the trace's base.
+    pub start: i64,
+    /// End in ns since the trace's base.
+    pub end: i64,
+    /// Cause.
+    pub category: Category,
+    /// Thread or stream; none for unexplained time.
+    pub track: TrackId,
+    /// Event that ran; for lags, the event after the lag. None in gaps of a thread.
+    pub event: EventId,
+    /// Evidence of the cause.
+    pub evidence: Evidence,
+    /// Rule of the segment: `innermost_span`, `gap`, `wait_samples` and `unrecorded_steps` for host time, `record` for
+    /// GPU work, otherwise that of the dependency.
+    pub rule: &'static str,
+    /// Node of the graph; for lags, the node after the lag.
+    pub node: u32,
+}
 
 /// Packed critical-path segments without gap or overlap: 10 bytes each, plus 24 for each run of segments of one node.
 #[derive(Clone, Debug, PartialEq)]

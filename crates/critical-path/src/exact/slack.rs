@@ -1,7 +1,7 @@
 //! Slack: time by which an event may take longer without moving the end of a window.
 
-use super::backward_pass::ExactPath;
 use super::graph::NONE;
+use super::path::ExactPath;
 use super::thread_timelines::is_span;
 use super::{Exact, NodeKind, Window};
 use rustc_hash::FxHashMap;

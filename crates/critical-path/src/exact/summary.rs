@@ -1,10 +1,10 @@
 //! Summary of the critical path in a few lines: consecutive segments of one module are merged.
 
 use super::Exact;
-use super::backward_pass::ExactPath;
 use super::category::Category;
 use super::enclosing::{DEPTH, Spans};
 use super::merged_segments::MergedSegment;
+use super::path::ExactPath;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stackline_model::names::module_name;

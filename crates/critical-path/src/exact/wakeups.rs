@@ -3,6 +3,7 @@
 use super::gil_holders::GilHolders;
 use super::names::{Names, bits};
 use super::thread_timelines::{Piece, ThreadTimeline};
+use super::work_ends::{Ends, burst_ends, frame_ends, latest_end};
 use super::xla_pool::XlaPool;
 use crate::gpu_dependency::Evidence;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -76,9 +77,6 @@ pub(super) enum Gap {
     /// Unknown.
     Unseen,
 }
-
-/// Times at which work of threads ended, sorted by (end, lane).
-pub(super) type Ends = Vec<(i64, usize)>;
 
 /// Search for the thread that ended each gap and each wait of a host thread.
 struct HandoverFinder<'a> {
@@ -213,46 +211,6 @@ fn is_engine_node(trace: &Trace, event: EventId) -> bool {
         && std::iter::once(event).chain(trace.ancestors(event)).any(|e| {
             trace.kind(e) == EventKind::Operator && stackline_timeline::vocabulary::autograd::is_node(trace.name(e))
         })
-}
-
-/// Times at which the top-level work of each lane pauses, with the lane, in time order.
-fn burst_ends(lanes: &[ThreadTimeline]) -> Ends {
-    let mut ends: Ends = Vec::new();
-    for (i, lane) in lanes.iter().enumerate() {
-        ends.extend(lane.pieces.iter().filter(|p| p.event.is_none()).map(|p| (p.start, i)));
-    }
-    ends.sort_unstable();
-    ends
-}
-
-/// Ends of the innermost frames whose names have one of the classification bits, with their lanes, in time order.
-fn frame_ends(trace: &Trace, lanes: &[ThreadTimeline], names: &Names, bits: u16) -> Ends {
-    let mut ends: Ends = Vec::new();
-    if !names.any(bits) {
-        return ends;
-    }
-    for (i, lane) in lanes.iter().enumerate() {
-        let mut seen = EventId::NONE;
-        for piece in lane.pieces.iter().filter(|p| p.event.is_some()) {
-            if piece.event != seen && names.flags(trace, piece.event) & bits != 0 {
-                ends.push((trace.events.end(piece.event), i));
-                seen = piece.event;
-            }
-        }
-    }
-    ends.sort_unstable();
-    ends
-}
-
-/// Latest entry of `ends` in `(after, until]` on a lane that `is_candidate` accepts, as time and lane.
-pub(super) fn latest_end(
-    ends: &Ends,
-    after: i64,
-    until: i64,
-    is_candidate: impl Fn(usize) -> bool,
-) -> Option<(i64, usize)> {
-    let to = ends.partition_point(|&(end, _)| end <= until);
-    ends[..to].iter().rev().take_while(|(end, _)| *end > after).find(|(_, lane)| is_candidate(*lane)).copied()
 }
 
 impl HandoverFinder<'_> {

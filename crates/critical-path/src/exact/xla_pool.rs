@@ -4,7 +4,7 @@
 //! tasks.
 
 use super::thread_timelines::ThreadTimeline;
-use super::wakeups::{Ends, latest_end};
+use super::work_ends::{Ends, latest_end};
 use stackline_model::{EventId, Trace};
 
 /// Prefix of the names of the pool's threads.

@@ -5,8 +5,8 @@ use super::cancellation::Stop;
 use super::lags::Mode;
 use super::path::NewPath;
 use super::{Measured, WhatIf};
-use crate::exact::backward_pass::PathSegment;
 use crate::exact::graph::{NONE, NodeKind};
+use crate::exact::segment_list::PathSegment;
 use crate::exact::{ExactWarning, reasons_in_words};
 
 /// Maximum gain in percent of the removed path time that requires an explanation.

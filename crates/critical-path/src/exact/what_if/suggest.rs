@@ -1,7 +1,7 @@
 //! Choice of the edits that a sweep tries, from the events on the critical path.
 
-use super::super::backward_pass::ExactPath;
 use super::super::category::Category;
+use super::super::path::ExactPath;
 use super::super::wakeups::is_annotation;
 use super::WhatIf;
 use super::cancellation::Stop;

@@ -1,6 +1,6 @@
 //! Sweep: likely edits, each tried alone and ranked by predicted gain.
 
-use super::super::backward_pass::ExactPath;
+use super::super::path::ExactPath;
 use super::cancellation::Stop;
 use super::edit::Edit;
 use super::suggest::{Planned, Suggestion, differ, merge_equal_parts, select_fairly};
