@@ -4,10 +4,8 @@
 use crate::support::{read_file, read_json};
 use serde_json::Value;
 use stackline_critical_path::hta;
-use stackline_critical_path::hta::{HtaOptions, Instances};
-use stackline_critical_path::{
-    Change, CriticalPath, CriticalPathError, EdgeKind, Edit, NO_EVENT, OverlayMode, Resource, Selector, WarningCode,
-};
+use stackline_critical_path::hta::{CriticalPath, HtaOptions, NO_EVENT, OverlayMode};
+use stackline_critical_path::{Change, CriticalPathError, EdgeKind, Edit, Instances, Resource, Selector, WarningCode};
 use stackline_model::Trace;
 use stackline_present::exports::overlay::write_overlay;
 use stackline_testkit::corpus;

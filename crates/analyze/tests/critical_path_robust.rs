@@ -6,10 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_critical_path::hta;
-use stackline_critical_path::hta::{HtaOptions, Instances};
-use stackline_critical_path::{
-    CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, TrackKey, WarningCode,
-};
+use stackline_critical_path::hta::{CriticalPath, CriticalPathReport, HtaOptions, OverlayMode};
+use stackline_critical_path::{CriticalPathError, Edit, Instances, TrackKey, WarningCode};
 use stackline_present::exports::overlay::write_overlay;
 use stackline_testkit::corpus::{self, unpacked};
 use stackline_testkit::mini::MiniTrace;

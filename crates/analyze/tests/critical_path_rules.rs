@@ -2,8 +2,8 @@
 
 use crate::support::{mini, read, read_file};
 use stackline_critical_path::hta;
-use stackline_critical_path::hta::{HtaOptions, Instances};
-use stackline_critical_path::{CriticalPath, EdgeKind, NO_EVENT, WarningCode};
+use stackline_critical_path::hta::{CriticalPath, Edge, HtaOptions, NO_EVENT};
+use stackline_critical_path::{EdgeKind, Instances, WarningCode};
 use stackline_testkit::corpus;
 use stackline_testkit::mini::MiniTrace;
 use stackline_timeline::hta_view::{HtaView, NO_ROW};
@@ -20,7 +20,7 @@ fn edges(cp: &CriticalPath) -> Vec<Plain> {
         let event = cp.graph.nodes.event[n as usize];
         (cp.events.index[event as usize], if cp.graph.nodes.is_start[n as usize] { 's' } else { 'e' })
     };
-    let plain = |e: &stackline_critical_path::Edge| {
+    let plain = |e: &Edge| {
         let ((a, x), (b, y)) = (point(e.from), point(e.to));
         let charged = (e.attributed != NO_EVENT).then(|| cp.events.index[e.attributed as usize]);
         (a, x, b, y, e.kind, e.weight_us, charged)

@@ -3,7 +3,6 @@
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use stackline_model::{EventId, Key, Trace, TrackKind};
-use stackline_timeline::hta_view::HtaView;
 
 /// Process or thread number or name, as in the source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -133,7 +132,7 @@ const NONE: u32 = u32::MAX;
 pub(super) struct EventsBuilder<'a> {
     trace: &'a Trace,
     device: stackline_model::AttrColumn<'a>,
-    /// Row in the result, per row of the view, per name and per track of the trace.
+    /// Row in the result, per number of the caller, per name and per track of the trace.
     row: Vec<u32>,
     name: FxHashMap<u32, u32>,
     track: Vec<u32>,
@@ -141,21 +140,16 @@ pub(super) struct EventsBuilder<'a> {
 }
 
 impl<'a> EventsBuilder<'a> {
-    /// Create an empty table, for events that the caller numbers from 0 to below `view_rows`.
-    pub(super) fn new(trace: &'a Trace, view_rows: usize) -> Self {
+    /// Create an empty table, for events that the caller numbers from 0 to below `numbers`.
+    pub(super) fn new(trace: &'a Trace, numbers: usize) -> Self {
         Self {
             trace,
             device: trace.attr("device"),
-            row: vec![NONE; view_rows],
+            row: vec![NONE; numbers],
             name: FxHashMap::default(),
             track: vec![NONE; trace.tracks.len()],
             events: PathEvents::default(),
         }
-    }
-
-    /// Row of the event at a row of HTA's view; the event is added if it is new.
-    pub(super) fn row_of(&mut self, view_row: u32, view: &HtaView) -> u32 {
-        self.row_for(view_row, view.event[view_row as usize], view.stream[view_row as usize])
     }
 
     /// Row of an event in the table of events. The caller numbers its events; the first call with a number adds the

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use stackline_critical_path::exact::large_calls::LargeCall;
 use stackline_critical_path::exact::{ExactReport, ExactWarning, reasons_in_words};
 use stackline_critical_path::hta;
-use stackline_critical_path::large_calls::LargeCall;
 use stackline_model::Trace;
 use stackline_timeline::steps::StepSelection;
 use std::collections::BTreeMap;

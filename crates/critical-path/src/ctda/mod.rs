@@ -35,8 +35,7 @@ pub use stackline_timeline::phase_rules::{
     BUILT_IN as BUILT_IN_RULES, LinkSide, Phase, PhaseRule, PhaseRules, RuleKind,
 };
 
-use super::hta::Instances;
-use super::{CriticalPathError, Warning, WarningCode};
+use super::{CriticalPathError, Instances, Warning, WarningCode};
 use gil::has_gil;
 use gpu::Gpu;
 use serde::{Deserialize, Serialize};

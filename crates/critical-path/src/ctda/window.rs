@@ -1,9 +1,8 @@
 //! Selection of the time window that method `ctda` analyzes: whole trace, steps or annotation.
 
 use super::CtdaOptions;
-use crate::CriticalPathError;
-use crate::hta::Instances;
 use crate::nearest::nearest_annotations;
+use crate::{CriticalPathError, Instances};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
 use stackline_timeline::steps::host_window_of;

@@ -10,6 +10,7 @@ mod category;
 mod enclosing;
 mod gil_holders;
 mod graph;
+pub mod large_calls;
 mod merged_segments;
 mod names;
 mod other_streams;

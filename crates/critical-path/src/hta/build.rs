@@ -1,10 +1,10 @@
 //! Construction of the graph of method `hta`: nodes (section 2.3), and the list of edges that all passes extend.
 
 use super::HtaOptions;
+use super::graph::{Edge, NO_EVENT, NodeTable};
 use super::names::{BLOCKING, DATA_LOAD, LOCK, Names};
 use super::sort::by_time;
-use crate::graph::{Edge, EdgeKind, NO_EVENT, NodeTable};
-use crate::{Warning, WarningCode};
+use crate::{EdgeKind, Warning, WarningCode};
 use stackline_model::{EventKind, StrId, Trace};
 use stackline_timeline::hta_view::HtaView;
 

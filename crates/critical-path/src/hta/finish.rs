@@ -2,11 +2,12 @@
 
 use super::RULE_SET;
 use super::build::Builder;
+use super::graph::{Graph, NO_EVENT};
+use super::longest_path::{LongestPath, longest_path};
+use super::result::CriticalPath;
 use super::roi::Roi;
 use crate::events::EventsBuilder;
-use crate::graph::{Graph, NO_EVENT};
-use crate::longest_path::longest_path;
-use crate::{CriticalPath, CriticalPathError, Warning, WarningCode};
+use crate::{CriticalPathError, Warning, WarningCode};
 
 impl Builder<'_> {
     /// Find the longest path of the finished graph, and create the result.
@@ -22,14 +23,16 @@ impl Builder<'_> {
         let has_kernels = self.kept.iter().any(|&row| self.view.stream[row as usize] != -1);
         self.warn(WarningCode::NoGpuWork, usize::from(!has_kernels));
         let mut warnings = std::mem::take(&mut self.warnings);
-        let mut events = EventsBuilder::new(self.trace, self.view.len());
+        let view = self.view;
+        let mut events = EventsBuilder::new(self.trace, view.len());
+        let mut row_of = |row: u32| events.row_for(row, view.event[row as usize], view.stream[row as usize]);
         let mut nodes = std::mem::take(&mut self.nodes);
         for event in &mut nodes.event {
-            *event = events.row_of(*event, self.view);
+            *event = row_of(*event);
         }
         let mut edges = std::mem::take(&mut self.edges);
         for edge in edges.iter_mut().filter(|e| e.attributed != NO_EVENT) {
-            edge.attributed = events.row_of(edge.attributed, self.view);
+            edge.attributed = row_of(edge.attributed);
         }
         let mut graph = Graph::from_insertions(nodes, edges);
         let negative = graph.edges.iter().filter(|e| e.weight_us < 0.0).count();
@@ -51,7 +54,7 @@ impl Builder<'_> {
 }
 
 /// Find the longest path. Cycles, on which HTA fails, are broken first, with a warning.
-fn search(graph: &mut Graph, warnings: &mut Vec<Warning>) -> crate::LongestPath {
+fn search(graph: &mut Graph, warnings: &mut Vec<Warning>) -> LongestPath {
     match longest_path(graph.nodes.len(), &graph.edges) {
         Ok(path) => path,
         Err(reached) => {

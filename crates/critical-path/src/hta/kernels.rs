@@ -1,12 +1,12 @@
 //! Edges of the graph for GPU work and synchronization (section 2.5 D of the HTA specification).
 
 use super::build::{Builder, NO_NODE};
+use super::graph::NO_EVENT;
 use super::names::{CONTEXT_SYNC, EVENT_SYNC, STREAM_SYNC, STREAM_WAIT};
 use super::queue::QueueLengths;
 use super::sort::by_time;
 use super::waits::Waits;
-use crate::WarningCode;
-use crate::graph::EdgeKind;
+use crate::{EdgeKind, WarningCode};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, StrId};
 
@@ -173,7 +173,7 @@ impl Builder<'_> {
             self.warn(WarningCode::LaunchWithoutNode, 1);
             return false;
         }
-        self.timed_edge(from, to, EdgeKind::KernelLaunchDelay, crate::graph::NO_EVENT);
+        self.timed_edge(from, to, EdgeKind::KernelLaunchDelay, NO_EVENT);
         true
     }
 

@@ -1,7 +1,7 @@
 //! Edges by the order in which calls acquired the lock of the CUDA runtime (HTA specification, section 2.5 A).
 
 use super::build::Builder;
-use crate::graph::EdgeKind;
+use crate::EdgeKind;
 
 impl Builder<'_> {
     /// Add edges between overlapping calls that acquire the lock of the CUDA runtime. The call that ends first had the

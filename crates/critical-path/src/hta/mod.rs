@@ -2,35 +2,43 @@
 //!
 //! If HTA's result depends on an unstable sort, the order here is (time, launch before kernel, event index). If HTA aborts,
 //! the analysis continues with a [`Warning`](super::Warning).
+//!
+//! The result is a [`CriticalPath`]: a graph, its longest path, and the data to present both. It is independent of the
+//! trace, so breakdown, what-if, overlay and saving work on a restored result as well.
 
+mod breakdown;
 mod build;
 mod finish;
+mod graph;
 mod kernels;
 mod locks;
+mod longest_path;
 mod names;
+mod overlay;
 mod queue;
+mod report;
+mod result;
 mod roi;
+mod save;
 mod sort;
 mod stacks;
 mod waits;
+mod what_if;
 
-use super::{CriticalPath, CriticalPathError};
+pub use breakdown::{Breakdown, Share, Step};
+pub use graph::{Edge, Graph, NO_EVENT, NodeTable};
+pub use longest_path::LongestPath;
+pub use overlay::OverlayMode;
+pub use report::CriticalPathReport;
+pub use result::CriticalPath;
+
+use super::{CriticalPathError, Instances};
 use serde::{Deserialize, Serialize};
 use stackline_model::Trace;
 use stackline_timeline::hta_view::HtaView;
 
 /// Version of HTA whose rules are reproduced.
 pub(crate) const RULE_SET: &str = "0.6.1";
-
-/// Instances of an annotation, counted from 0 in HTA's row order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Instances {
-    /// One instance.
-    One(usize),
-    /// Range of instances, both ends included.
-    Range(usize, usize),
-}
 
 /// Settings of method `hta`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -59,7 +67,7 @@ pub struct HtaOptions {
 /// assert_eq!(result.err(), Some(CriticalPathError::NoTimedEvents));
 /// ```
 pub fn analyze(trace: &Trace, options: &HtaOptions) -> Result<CriticalPath, CriticalPathError> {
-    super::breakdown::data_load_patterns(&options.data_load_events)?;
+    breakdown::data_load_patterns(&options.data_load_events)?;
     let view = HtaView::load(trace, options.include_last_profiler_step);
     if view.is_empty() {
         return Err(CriticalPathError::NoTimedEvents);

@@ -1,9 +1,9 @@
 //! Region of interest: the analyzed time window and its rows of HTA's view (section 2.2 of the specification).
 
+use super::HtaOptions;
 use super::names::{ANNOTATION, Names, STREAM_WAIT};
-use super::{HtaOptions, Instances};
-use crate::CriticalPathError;
 use crate::nearest::nearest_annotations;
+use crate::{CriticalPathError, Instances};
 use stackline_model::{EventId, Trace};
 use stackline_timeline::hta_view::HtaView;
 

@@ -5,9 +5,10 @@
 //! and ends with a stack gives the same result without tree and recursion.
 
 use super::build::{Builder, NO_NODE};
+use super::graph::NO_EVENT;
 use super::names::{AUTOGRAD, FORWARD};
 use super::sort::by_time;
-use crate::graph::{EdgeKind, NO_EVENT};
+use crate::EdgeKind;
 use stackline_model::{EventKind, Key, StrId};
 
 impl Builder<'_> {

@@ -1,7 +1,8 @@
 //! Breakdown of the time on the critical path by cause (section 2.6 of the HTA specification).
 
-use super::graph::{Edge, EdgeKind};
-use super::{CriticalPath, CriticalPathError};
+use super::graph::Edge;
+use super::result::CriticalPath;
+use crate::{CriticalPathError, EdgeKind};
 use regex_lite::Regex;
 use stackline_model::{Table, Unit};
 

@@ -1,10 +1,12 @@
 //! Save a critical path as JSON and restore it. Reading executes nothing from the file, and checks the graph before
 //! use.
 
-use super::graph::{Edge, EdgeKind, Graph, NO_EVENT, NodeTable};
-use super::hta::HtaOptions;
+use super::HtaOptions;
+use super::breakdown::data_load_patterns;
+use super::graph::{Edge, Graph, NO_EVENT, NodeTable};
 use super::longest_path::{LongestPath, longest_path};
-use super::{CriticalPath, CriticalPathError, PathEvents, Warning};
+use super::result::CriticalPath;
+use crate::{CriticalPathError, EdgeKind, PathEvents, Warning};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -111,8 +113,8 @@ impl CriticalPath {
         out.flush()
     }
 
-    /// Restore a critical path from a file of [`Self::save`]. All functions of [`super`] work on the result; only the
-    /// trace is missing.
+    /// Restore a critical path from a file of [`Self::save`]. All functions of [`CriticalPath`] work on the result; only
+    /// the trace is missing.
     pub fn restore(input: impl Read) -> Result<Self, CriticalPathError> {
         Self::restore_with::<Value>(input).map(|(path, _)| path)
     }
@@ -165,7 +167,7 @@ impl CriticalPath {
     /// Check that columns, references and path of a restored result are consistent, and that the graph has no cycle.
     fn check(&self) -> Result<(), String> {
         self.events.check()?;
-        super::breakdown::data_load_patterns(&self.options.data_load_events).map_err(|e| e.to_string())?;
+        data_load_patterns(&self.options.data_load_events).map_err(|e| e.to_string())?;
         let (nodes, edges) = (&self.graph.nodes, &self.graph.edges);
         if nodes.time_ns.len() != nodes.len() || nodes.is_start.len() != nodes.len() {
             return Err("the columns of the table of graph nodes differ in length".to_owned());

@@ -1,6 +1,6 @@
 //! Runtime and driver calls that take a large share of a window, by name, for reports.
 
-use crate::exact::ExactPath;
+use super::path::ExactPath;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, StrId, Trace, TrackId};
