@@ -1,6 +1,6 @@
 //! Critical paths: the sequence of host and GPU work that determines the length of a window.
 //!
-//! Three methods find them: [`hta`], [`ctda`] and [`exact`]. No method uses another one; the other modules are what
+//! Three methods find them, independent of each other: [`hta`], [`ctda`] and [`exact`]. The other modules are what
 //! several methods or callers share.
 #![forbid(unsafe_code)]
 
