@@ -108,10 +108,10 @@ fn combined_gain_is_replayed() {
     });
     let found = program.findings();
     let alone: i64 = found.findings.iter().map(findings::gain).sum();
-    let together = found.combined.unwrap().ns;
+    let together = found.combined.unwrap().likely_ns;
     assert!(found.findings.len() >= 2 && together < alone, "{together} of {alone}");
     assert_eq!(found.findings.iter().filter_map(|f| f.on_top_ns).sum::<i64>(), together);
-    assert!(found.findings.iter().all(|f| f.gain.is_none_or(|g| g.low_ns <= g.ns && g.ns <= g.high_ns)));
+    assert!(found.findings.iter().all(|f| f.gain.is_none_or(|g| g.low_ns <= g.likely_ns && g.likely_ns <= g.high_ns)));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn hidden_host_work_gains_little() {
     let found = waits.found("SL004");
     let gain = found[0].gain.unwrap();
     // The last step has no next one.
-    assert!((gain.ns - truth).abs() < 1_500 && truth < 60_000, "{gain:?}, truth {truth}");
+    assert!((gain.likely_ns - truth).abs() < 1_500 && truth < 60_000, "{gain:?}, truth {truth}");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn ignored_findings_are_excluded_from_the_combined_gain() {
     let keep = |f: &Finding| f.rule.code != "SL004";
     let found = find_with(&program.trace(), &Options::default(), &ExternalRules::default(), &keep).unwrap();
     assert!(found.ignored.iter().any(|f| f.rule.code == "SL004"));
-    assert!(found.combined.is_none_or(|all| all.ns < 50_000), "{:?}", found.combined);
+    assert!(found.combined.is_none_or(|all| all.likely_ns < 50_000), "{:?}", found.combined);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn equal_changes_of_several_findings_count_once() {
         let is_own = |finding: &Finding| finding.rule.code.starts_with("MY");
         let found = find_with(&trace, &Options::default(), &others, &is_own).unwrap();
         assert_eq!(found.findings.len(), codes.len());
-        found.combined.unwrap().ns
+        found.combined.unwrap().likely_ns
     };
     let one = combined(&["MY001"]);
     // Half of 400 µs; applied twice it would be three quarters.

@@ -42,7 +42,7 @@ fn additions_to_zeroed_gradients() {
         let [only] = &found[..] else { panic!("{}", text(&found)) };
         assert!(only.title.contains(title), "{}", only.title);
         let gain = only.gain.unwrap();
-        assert!((gain.ns - saved).abs() <= 30_000 && gain.low_ns <= 110_000, "{saved}: {}", text(&found));
+        assert!((gain.likely_ns - saved).abs() <= 30_000 && gain.low_ns <= 110_000, "{saved}: {}", text(&found));
     }
 }
 
@@ -64,7 +64,7 @@ fn chains_in_an_eager_program() {
     let [only] = &of[..] else { panic!("{}", text(&of)) };
     assert_eq!(only.title, "Not compiled: 3 elementwise kernels per step (300.0 µs) could be fused");
     let gain = only.gain.unwrap();
-    assert!((gain.ns - 300_000).abs() <= 5_000 && (gain.high_ns - 400_000).abs() <= 5_000, "{gain:?}");
+    assert!((gain.likely_ns - 300_000).abs() <= 5_000 && (gain.high_ns - 400_000).abs() <= 5_000, "{gain:?}");
     assert_eq!(chains(&[eager, eager, "gemm", eager, eager]).found("SL036"), [], "two are there by chance");
     let mostly_products: &[&str] = &[eager, eager, eager, "gemm"];
     let little = steps(|p| {

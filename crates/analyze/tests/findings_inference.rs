@@ -4,7 +4,7 @@ use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
-use stackline_findings::{Finding, SPECULATIVE};
+use stackline_findings::{Finding, GainMethod};
 use stackline_timeline::confidence::Confidence;
 
 /// A module of one product of 1 ms on the host; its number is that of its node, none where autograd does not record.
@@ -51,7 +51,7 @@ fn evaluations_in_each_step() {
     assert!(found[0].facts.iter().all(|fact| !fact.name.contains("GPU")), "{}", text(&found));
     // 1 ms of 3; in every tenth step it gains a tenth less.
     let gain = found[0].gain.unwrap();
-    assert!((995_000..=1_010_000).contains(&gain.ns) && (890_000..=912_000).contains(&gain.low_ns), "{gain:?}");
+    assert!((995_000..=1_010_000).contains(&gain.likely_ns) && (890_000..=912_000).contains(&gain.low_ns), "{gain:?}");
     // With autograd switched on no backward pass follows either.
     assert_eq!(evaluation("evaluate", true).len(), 1);
 }
@@ -59,7 +59,12 @@ fn evaluations_in_each_step() {
 #[test]
 fn untrained_networks_have_a_speculative_gain() {
     let found = evaluation("teacher_logits", false);
-    assert_eq!((found[0].method, found[0].confidence), (SPECULATIVE, Confidence::Low), "{}", text(&found));
+    assert_eq!(
+        (found[0].gain_method(), found[0].confidence),
+        (GainMethod::Speculative, Confidence::Low),
+        "{}",
+        text(&found)
+    );
     assert!(found[0].title.starts_with("Forward pass without a backward pass in each step"));
 }
 
@@ -147,7 +152,12 @@ fn helpers_of_modules_are_no_forward_passes() {
 fn partial_words_do_not_mark_an_evaluation() {
     for name in ["retrieval", "latest_logits", "attention_scores", "invalidate"] {
         let found = evaluation(name, false);
-        assert_eq!((found[0].method, found[0].confidence), (SPECULATIVE, Confidence::Low), "{name}: {}", text(&found));
+        assert_eq!(
+            (found[0].gain_method(), found[0].confidence),
+            (GainMethod::Speculative, Confidence::Low),
+            "{name}: {}",
+            text(&found)
+        );
     }
     for name in ["run_test", "Trainer.validate", "evalModel"] {
         assert!(evaluation(name, false)[0].title.starts_with("Evaluation"), "{name}");
@@ -183,7 +193,7 @@ fn autograd_in_inference() {
     // 19 or 20 nodes of 2.4 µs (0.8 to 5) a step.
     let gain = found[0].gain.unwrap();
     let near = |ns: i64, us: i64| (ns - us * 1000).abs() < 2_500;
-    assert!(near(gain.ns, 48) && near(gain.low_ns, 16) && near(gain.high_ns, 99), "{gain:?}");
+    assert!(near(gain.likely_ns, 48) && near(gain.low_ns, 16) && near(gain.high_ns, 99), "{gain:?}");
 }
 
 /// Numbers go on while nothing is recorded, and may be anything in damaged traces: an operator makes one node at most.

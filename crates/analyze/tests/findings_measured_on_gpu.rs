@@ -20,7 +20,7 @@ fn misaligned_products() {
     assert!(found[0].title.contains("40 % of GPU time, dimension 50257 is not a multiple of 8"), "{}", found[0].title);
     // 400 µs become 100; at least 240 are left, at most 50 go by more.
     let gain = found[0].gain.expect("replayed");
-    assert!((gain.ns - 300_000).abs() < 2_000, "{gain:?}");
+    assert!((gain.likely_ns - 300_000).abs() < 2_000, "{gain:?}");
     assert!((gain.low_ns - 160_000).abs() < 3_000 && (gain.high_ns - 350_000).abs() < 3_000, "{gain:?}");
     for kernel in
         ["cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_tn_align8", "cutlass_80_simt_sgemm_64x64_8x5_nn_align1"]
@@ -47,7 +47,7 @@ fn copies_on_the_critical_path() {
     let title = &found[0].title;
     assert!(title.starts_with("Copies of 23.84 MiB per step (Memcpy HtoD (Pinned -> Device)): 8"), "{title}");
     let gain = found[0].gain.expect("replayed");
-    assert!((850_000..=905_000).contains(&gain.ns) && gain.low_ns == 0, "{gain:?}");
+    assert!((850_000..=905_000).contains(&gain.likely_ns) && gain.low_ns == 0, "{gain:?}");
     assert_eq!(offloaded(8, 2000).found("SL064"), [], "the product takes longer than the copy beside it");
 }
 
@@ -75,7 +75,7 @@ fn multi_pass_optimizers() {
         found[0].title
     );
     let gain = found[0].gain.expect("replayed");
-    assert!(gain.low_ns < gain.ns && gain.ns < gain.high_ns, "{gain:?}");
+    assert!(gain.low_ns < gain.likely_ns && gain.likely_ns < gain.high_ns, "{gain:?}");
     // Few passes, and optimizers that have no version of one pass.
     assert_eq!(optimizer("Optimizer.step#AdamW.step", 3).found("SL015"), []);
     assert_eq!(optimizer("Optimizer.step#Lamb.step", 9).found("SL015"), []);

@@ -13,16 +13,18 @@ const END: &str = "<!-- table: end -->\n";
 
 /// A row of the table.
 fn row(trace: &str, finding: &Finding, step_ns: i64) -> String {
-    let gain =
-        finding.gain.map_or_else(String::new, |gain| format!("{:.1}", 100.0 * gain.ns as f64 / step_ns.max(1) as f64));
+    let gain = finding
+        .gain
+        .map_or_else(String::new, |gain| format!("{:.1}", 100.0 * gain.likely_ns as f64 / step_ns.max(1) as f64));
     let title = finding.title.replace('|', "\\|").replace('<', "&lt;");
     format!("| {trace} | {} | {gain} | {title} |\n", finding.rule.code)
 }
 
 /// A row of the table of time without findings.
 fn uncovered_row(trace: &str, group: &LargeGroup, step_ns: i64) -> String {
-    let gain =
-        group.gain.map_or_else(String::new, |gain| format!("{:.1}", 100.0 * gain.ns as f64 / step_ns.max(1) as f64));
+    let gain = group
+        .gain
+        .map_or_else(String::new, |gain| format!("{:.1}", 100.0 * gain.likely_ns as f64 / step_ns.max(1) as f64));
     let name: String = group.name.replace('|', "\\|").replace('<', "&lt;").chars().take(60).collect();
     let (kind, calls) = (group.kind.name().replace('_', " "), group.count);
     let (window, path, waits) = (group.percent, group.path_percent, group.wait_percent);

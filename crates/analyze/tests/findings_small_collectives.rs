@@ -23,7 +23,7 @@ fn many_small_collectives() {
     // 99 of 100 collectives of 30 µs.
     let saved = many.findings().step_ns - reduces(1, 100_000, 30).findings().step_ns;
     let gain = found[0].gain.unwrap();
-    assert!((gain.ns - saved).abs() < saved / 20, "{saved}: {}", text(&found));
+    assert!((gain.likely_ns - saved).abs() < saved / 20, "{saved}: {}", text(&found));
     assert!(gain.low_ns < saved && saved < gain.high_ns + saved / 20, "{saved}: {gain:?}");
     assert_eq!(reduces(100, 4_000_000, 900).found("SL044"), [], "they are large");
     assert_eq!(reduces(10, 1000, 30).found("SL044"), [], "they are few");
@@ -84,7 +84,7 @@ fn launches_of_small_collectives() {
         let saved = many.findings().step_ns - reduces(1, us, pause_us).findings().step_ns;
         let [only] = &found[..] else { panic!("{us}, {pause_us}: {}", text(&found)) };
         let gain = only.gain.unwrap();
-        assert!((gain.ns - saved).abs() < saved / 20, "{us}, {pause_us}: {saved}: {}", text(&found));
+        assert!((gain.likely_ns - saved).abs() < saved / 20, "{us}, {pause_us}: {saved}: {}", text(&found));
         assert!(gain.low_ns < saved && saved <= gain.high_ns, "{us}, {pause_us}: {saved}: {gain:?}");
     }
 }

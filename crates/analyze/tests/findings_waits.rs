@@ -72,7 +72,7 @@ fn sampled_waits_are_a_cause_of_the_path() {
     let predicted = predict(&trace, &WindowChoice::Whole, &[Edit::parse("remove category:host_blocked").unwrap()]);
     let predicted = predicted.unwrap();
     assert_eq!(predicted.before.by_category, causes);
-    assert_eq!((predicted.gain.ns, of(&predicted.after.by_category, Category::HostBlocked)), (32_000_000, 0));
+    assert_eq!((predicted.gain.likely_ns, of(&predicted.after.by_category, Category::HostBlocked)), (32_000_000, 0));
     let computes = steps(|p| p.work(9000)).trace();
     let computes = Exact::new(&computes);
     let path = computes.path(&WindowChoice::Whole).unwrap();
@@ -144,7 +144,7 @@ fn waiting_threads_are_not_summed() {
     // 3 of 4 ms, and not 6; nearly all looks found it waiting.
     assert!((70.0..78.0).contains(&only.facts[0].value), "{:?}", only.facts);
     let gain = only.gain.unwrap();
-    assert!((2_800_000..3_100_000).contains(&gain.ns) && gain.low_ns > 2_500_000, "{gain:?}");
+    assert!((2_800_000..3_100_000).contains(&gain.likely_ns) && gain.low_ns > 2_500_000, "{gain:?}");
 }
 
 /// Between two operators it is asked where it waits; between two others it waits where it is not.

@@ -5,7 +5,7 @@ use crate::support::read;
 use stackline_critical_path::exact::WindowChoice;
 use stackline_critical_path::exact::what_if;
 use stackline_critical_path::exact::what_if::Edit;
-use stackline_findings::{Finding, Findings, Options, REPLAY, find, merge};
+use stackline_findings::{Finding, Findings, GainBasis, Options, find, merge};
 use stackline_model::Trace;
 use stackline_testkit::mini::MiniTrace;
 use stackline_timeline::launch_pattern::LaunchPattern;
@@ -150,7 +150,7 @@ fn finding_edits_replay_their_gain_in_inferred_steps() {
     let repairs = found.findings.iter().filter(|finding| !finding.edits.is_empty());
     let tried = repairs.map(|finding| {
         let edits = Edit::parse_all(&finding.edits.join("; ")).unwrap();
-        let gain = what_if::predict(&trace, &selection.choice, &edits).unwrap().gain.ns;
+        let gain = what_if::predict(&trace, &selection.choice, &edits).unwrap().gain.likely_ns;
         assert!((gain / selection.steps as i64 - finding.gain_ns()).abs() <= 1, "{gain}: {finding:?}");
     });
     assert!(tried.count() > 0, "{:?}", found.findings);
@@ -197,12 +197,13 @@ fn steps_are_inferred_on_all_ranks_or_none() {
         assert!(together.notes.iter().any(|note| note.contains("`stackline what-if --whole`")), "{:?}", together.notes);
         assert_eq!(together.window.as_deref(), Some("the whole trace"));
         let traces = [decode(0..20, 0, false), other].map(trace);
-        let replayed = |finding: &&Finding| finding.method == REPLAY && !finding.edits.is_empty();
+        let replayed =
+            |finding: &&Finding| finding.basis == GainBasis::Replay && finding.is_repair() && !finding.edits.is_empty();
         assert!(together.findings.iter().any(|finding| replayed(&finding)), "{:?}", together.findings);
         for finding in together.findings.iter().filter(replayed) {
             let of_rank = &traces[usize::try_from(finding.detail_rank().unwrap()).unwrap()];
             let edits = Edit::parse_all(&finding.edits.join("; ")).unwrap();
-            let gain = what_if::predict(of_rank, &WindowChoice::Whole, &edits).unwrap().gain.ns;
+            let gain = what_if::predict(of_rank, &WindowChoice::Whole, &edits).unwrap().gain.likely_ns;
             assert!((gain - finding.gain_ns()).abs() <= 1, "{}: {gain} of {}", finding.title, finding.gain_ns());
         }
     }

@@ -363,7 +363,7 @@ fn uncovered_group_edits_replay_their_gain() {
         let Some(gain) = group.gain else { continue };
         let edits = Edit::parse_all(&group.edits.join("; ")).unwrap();
         let predicted = predict(&trace, &choice, &edits).unwrap().gain;
-        assert_eq!((predicted.ns / 4, predicted.low_ns / 4), (gain.ns, gain.low_ns), "{group:?}");
+        assert_eq!((predicted.likely_ns / 4, predicted.low_ns / 4), (gain.likely_ns, gain.low_ns), "{group:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 mod messages;
 
 use stackline_findings::{
-    DevicePeak, Fact, Finding, Findings, MemoryFindings, MemoryGain, Options, REPLAY, Reason, Requirement, Rule,
+    DevicePeak, Fact, Finding, Findings, GainBasis, MemoryFindings, MemoryGain, Options, Reason, Requirement, Rule,
     Settings, SkippedRule, Support, rules,
 };
 use stackline_ingest::diagnostics::{ONE_OF_PROCESSES, processes_of};
@@ -277,7 +277,7 @@ impl<'a> FindingBuilder<'a> {
             finding.facts.push(fact("run time added by the change", ns as f64, Unit::Ns));
         }
         finding.memory = Some(gain);
-        finding.method = REPLAY;
+        finding.basis = GainBasis::Replay;
         finding.edit_labels = vec![self.edit_label(suggestion)];
         finding.confidence = confidence(waste.certainty, suggestion.action.effort());
     }
@@ -340,7 +340,7 @@ impl<'a> FindingBuilder<'a> {
             gain: None,
             memory: None,
             on_top_ns: None,
-            method: "",
+            basis: GainBasis::Nothing,
             edits: Vec::new(),
             edit_labels: Vec::new(),
             ranks: Vec::new(),

@@ -1,7 +1,8 @@
 //! Rules and findings that users write in Python: received as lines of JSON, validated, and converted to findings.
 
-use super::finding::{Candidate, Fact, Finding, GainEstimate, RankedCandidate, STATED, Support};
+use super::finding::{Candidate, Fact, Finding, RankedCandidate, Support};
 use super::gain::gain_of;
+use super::gain_estimate::{GainBasis, GainEstimate};
 use super::requirement::Requirement;
 use super::rule_info::{Area, RuleInfo};
 use super::skipped_rules::{Reason, SkippedRule};
@@ -171,9 +172,9 @@ impl ValidatedFinding {
     fn to_candidate(&self, events: Vec<EventId>) -> Candidate {
         let finding = self.finding.clone();
         let gain_estimate = match finding.gain {
-            Some((low_ns, ns, high_ns)) => GainEstimate::Model { gain: Gain { ns, low_ns, high_ns }, model: STATED },
+            Some((low_ns, likely_ns, high_ns)) => GainEstimate::Stated(Gain::new(likely_ns, low_ns, high_ns)),
             None if self.edits.is_empty() => GainEstimate::None,
-            None => GainEstimate::Edits(self.edits.clone()),
+            None => GainEstimate::edits(self.edits.clone()),
         };
         let (file, line, function) = (finding.file, finding.line, finding.function);
         Candidate {
@@ -267,7 +268,7 @@ impl ExternalRules {
     pub(super) fn findings_of_calls(&self, step_ns: i64) -> Vec<Finding> {
         let finding = |(rule, checked): &(Arc<RuleInfo>, ValidatedFinding)| {
             let Candidate { title, place, support, confidence, gain_estimate, .. } = checked.to_candidate(Vec::new());
-            let gain = gain_of(&gain_estimate, None, step_ns);
+            let gain = gain_estimate.gain(None, step_ns);
             Finding {
                 rule: Arc::clone(rule),
                 title,
@@ -281,7 +282,7 @@ impl ExternalRules {
                 gain,
                 memory: None,
                 on_top_ns: None,
-                method: if gain.is_some() { STATED } else { "" },
+                basis: if gain.is_some() { GainBasis::Stated } else { GainBasis::Nothing },
                 edits: Vec::new(),
                 edit_labels: Vec::new(),
                 ranks: Vec::new(),

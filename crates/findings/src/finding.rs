@@ -1,8 +1,9 @@
 //! Findings, and the candidates from which they are made.
 
+use super::gain_estimate::{GainBasis, GainEstimate};
 use super::memory::MemoryGain;
 use super::rule_info::RuleInfo;
-use stackline_critical_path::exact::what_if::{Edit, Gain};
+use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::{EventId, Unit};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
@@ -54,42 +55,6 @@ impl Fact {
     pub fn time(name: &'static str, ns: i64) -> Self {
         Self { name, value: ns as f64 / 1e3, unit: Unit::Us }
     }
-}
-
-/// Estimated gain of a change, in the form in which its rule states it.
-#[derive(Clone, Debug)]
-pub enum GainEstimate {
-    /// Replay of these edits, applied together.
-    Edits(Vec<Edit>),
-    /// Replay with bounds for an uncertain effect of the change. The first list gives the gain; the bounds also cover
-    /// the other lists.
-    Range(Vec<Edit>, Vec<Vec<Edit>>),
-    /// Replay for sampled work, with the sampling error: likely, lower and upper bound.
-    Sampled {
-        /// Likely case.
-        likely: Vec<Edit>,
-        /// Lower bound.
-        least: Vec<Edit>,
-        /// Upper bound.
-        most: Vec<Edit>,
-    },
-    /// Replay of a speculative change, such as half of the time. The lower bound is 0, and the combined gain excludes
-    /// it.
-    Speculative(Vec<Edit>),
-    /// Replay of a speculative change that may remove all of the work: the gain of the first list, the upper bound of
-    /// the second.
-    SpeculativeRange(Vec<Edit>, Vec<Edit>),
-    /// Gain by a named model, in ns per step; replay cannot express the change.
-    Model {
-        /// Lower bound, likely gain and upper bound.
-        gain: Gain,
-        /// Description of the model, in a sentence.
-        model: &'static str,
-    },
-    /// Insignificant for the given reason: reported as a note, not as a finding.
-    Insignificant(&'static str),
-    /// No gain: the problem affects only the measurement.
-    None,
 }
 
 /// Kind of candidate finding within its rule, for rules whose advice or merge of ranks depends on the kind.
@@ -176,8 +141,8 @@ pub struct Finding {
     pub memory: Option<MemoryGain>,
     /// Additional gain after all higher-ranked changes, in ns per step.
     pub on_top_ns: Option<i64>,
-    /// Method of the gain: [`REPLAY`], [`SPECULATIVE`], [`STATED`], or the sentence of a model.
-    pub method: &'static str,
+    /// Basis of the gain.
+    pub basis: GainBasis,
     /// Replayed edits, with the cases of the bounds, as text. `what-if` computes the same gain and bounds from them.
     pub edits: Vec<String>,
     /// Labels of the edits without the cases of the bounds, for display and for the comparison of runs. Labels name
@@ -197,17 +162,10 @@ pub struct RankGain {
     pub gain_ns: Option<i64>,
 }
 
-/// Method of replayed gains.
-pub const REPLAY: &str = "replay";
-/// Method of gains that a Python rule states.
-pub const STATED: &str = "rule";
-/// Method of replayed speculative gains.
-pub const SPECULATIVE: &str = "speculative replay";
-
 impl Finding {
     /// Predicted gain in ns per step; 0 without a gain.
     pub fn gain_ns(&self) -> i64 {
-        self.gain.map_or(0, |gain| gain.ns)
+        self.gain.map_or(0, |gain| gain.likely_ns)
     }
 
     /// Rank of a distributed job whose title, location and gain the finding shows: the one with the largest gain.
@@ -227,6 +185,18 @@ impl Finding {
 
     /// True unless the gain is that of a speculative replay.
     pub fn is_repair(&self) -> bool {
-        self.method != SPECULATIVE
+        self.basis != GainBasis::Replay || self.gain.is_none_or(|gain| !gain.is_speculative)
+    }
+
+    /// Method of the gain in documents: `replay`, `speculative replay`, `rule` for a gain that a Python rule states,
+    /// or the sentence of a model. Empty without a gain.
+    pub fn method(&self) -> &'static str {
+        match self.basis {
+            GainBasis::Nothing => "",
+            GainBasis::Replay if self.is_repair() => "replay",
+            GainBasis::Replay => "speculative replay",
+            GainBasis::Stated => "rule",
+            GainBasis::Model(model) => model,
+        }
     }
 }

@@ -78,7 +78,7 @@ pub(super) const INDIVIDUALLY_REPLAYED: usize = 12;
 /// Sort key of findings in reports: descending gain, unsure findings after the others; ties by code, source location
 /// and title. Memory findings follow findings that save time, because the gains are not comparable.
 pub(super) fn ranking_key(finding: &Finding) -> impl Ord + use<'_> {
-    let gain = Reverse(finding.gain.map(|g| (!finding.is_unsure(), g.ns, g.low_ns)));
+    let gain = Reverse(finding.gain.map(|g| (!finding.is_unsure(), g.likely_ns, g.low_ns)));
     let memory = Reverse(finding.memory.as_ref().map(|m| (!finding.is_unsure(), m.lowers_bytes, m.bytes, m.low_bytes)));
     (gain, memory, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }

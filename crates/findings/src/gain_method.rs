@@ -1,6 +1,7 @@
 //! Methods of gain estimates, with their descriptions on rule pages.
 
-use super::finding::{Finding, REPLAY, SPECULATIVE};
+use super::finding::Finding;
+use super::gain_estimate::GainBasis;
 
 /// Method of a gain estimate. A rule lists its methods; [`Finding::gain_method`] returns the one of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +57,12 @@ impl GainMethod {
 impl Finding {
     /// Method by which the finding's gain was estimated.
     pub fn gain_method(&self) -> GainMethod {
-        match self.method {
+        match self.basis {
             _ if self.memory.is_some() => GainMethod::Memory,
-            "" => GainMethod::Nothing,
-            REPLAY => GainMethod::Replay,
-            SPECULATIVE => GainMethod::Speculative,
-            _ => GainMethod::Model,
+            GainBasis::Nothing => GainMethod::Nothing,
+            GainBasis::Replay if self.is_repair() => GainMethod::Replay,
+            GainBasis::Replay => GainMethod::Speculative,
+            GainBasis::Stated | GainBasis::Model(_) => GainMethod::Model,
         }
     }
 }

@@ -14,6 +14,7 @@ mod finding;
 mod findings;
 mod fix_location;
 mod gain;
+mod gain_estimate;
 mod gain_method;
 mod gpu_work_by_launcher;
 mod host_gaps;
@@ -51,10 +52,9 @@ mod tables;
 mod uncovered;
 
 pub use external_rules::{ExternalFact, ExternalFinding, ExternalRule, ExternalRules, Message};
-pub use finding::{
-    Candidate, CandidateKind, Fact, Finding, GainEstimate, REPLAY, RankGain, SPECULATIVE, STATED, Support,
-};
+pub use finding::{Candidate, CandidateKind, Fact, Finding, RankGain, Support};
 pub use findings::Findings;
+pub use gain_estimate::{GainBasis, GainEstimate};
 pub use gain_method::GainMethod;
 pub use identity::{Identity, Mark, fingerprints, pair};
 pub use memory::{DevicePeak, MemoryGain};

@@ -2,13 +2,11 @@
 
 use super::exposed_collectives::exposed_collectives_ns;
 use super::external_rules::ExternalRules;
-use super::finding::{Candidate, Finding, GainEstimate, REPLAY, RankedCandidate, SPECULATIVE, Support};
+use super::finding::{Candidate, Finding, RankedCandidate, Support};
 use super::findings::{Findings, INDIVIDUALLY_REPLAYED, ranking_key};
 use super::fix_location;
-use super::gain::{
-    ImplausibleGains, edits_of, edits_to_replay, gain_of, gain_per_step, limit_to_step, recording_overhead_ns,
-    repair_edits,
-};
+use super::gain::{ImplausibleGains, gain_per_step, limit_to_step, recording_overhead_ns};
+use super::gain_estimate::GainEstimate;
 use super::initialization;
 use super::missing_records::missing_record_count;
 use super::options::Options;
@@ -76,7 +74,8 @@ fn find_in(
     unchecked.extend(others.unchecked.iter().cloned());
     let exposed_collectives_ns = exposed_collectives_ns(&shared);
     let gains = Gains::new(exact);
-    let edits: Vec<Vec<Edit>> = proposals.iter().map(|proposal| edits_to_replay(&proposal.candidate)).collect();
+    let edits: Vec<Vec<Edit>> =
+        proposals.iter().map(|proposal| proposal.candidate.gain_estimate.edits_to_replay()).collect();
     let all = gains.compute(&choice, &edits, options.threads)?;
     let per_step = |gain: Gain| gain_per_step(gain, steps.max(1) as i64);
     let step_ns = shared.step_ns();
@@ -97,20 +96,24 @@ fn find_in(
             }
             continue;
         }
+        let estimate = &proposal.candidate.gain_estimate;
         let recording =
-            replayed.map_or(0, |gain| recording_overhead_ns(&shared, edits_of(&proposal.candidate), gain.ns));
+            replayed.map_or(0, |gain| recording_overhead_ns(&shared, estimate.likely_edits(), gain.likely_ns));
         let recording = recording / steps.max(1) as i64;
+        let replayed = replayed.map(per_step).map(|gain| subtract_overhead(gain, recording));
+        // The recording overhead may exceed the part that was subtracted from the step.
+        let gain = estimate.gain(replayed, step_ns).map(|gain| limit_to_step(gain, step_ns));
+        let is_unknown = gain.is_none() && !matches!(estimate, GainEstimate::None);
         let mut proposal = proposal;
         proposal.facts.extend(overhead_fact(recording));
-        let replayed = replayed.map(per_step).map(|gain| subtract_overhead(gain, recording));
         beyond.count_if_implausible(&proposal, step_ns);
-        match gain_of(&proposal.candidate.gain_estimate, replayed, step_ns).map(|gain| limit_to_step(gain, step_ns)) {
-            None if !matches!(proposal.candidate.gain_estimate, GainEstimate::None) => unknown += 1,
-            Some(gain) if gain.ns < least_ns.max(1) => small.push(to_finding(trace, proposal, Some(gain))),
+        match gain {
+            None if is_unknown => unknown += 1,
+            Some(gain) if gain.likely_ns < least_ns.max(1) => small.push(to_finding(trace, proposal, Some(gain))),
             gain => {
                 covered.add(&shared, &proposal, gain);
                 found.push(FindingWithEdits {
-                    edits: repair_edits(&proposal.candidate),
+                    edits: proposal.candidate.gain_estimate.repair_edits().to_vec(),
                     finding: to_finding(trace, proposal, gain),
                 });
             }
@@ -254,12 +257,12 @@ fn combine_gains(
         let replayed = gains.compute(choice, &lists, threads)?.into_iter().zip(&lists);
         let replayed: Vec<Option<Gain>> = replayed
             .map(|(gain, edits)| {
-                gain.map(|gain| subtract_overhead(gain, recording_overhead_ns(shared, edits, gain.ns)))
+                gain.map(|gain| subtract_overhead(gain, recording_overhead_ns(shared, edits, gain.likely_ns)))
             })
             .collect();
         let fitting = replayed.iter().take_while(|gain| gain.is_some()).count();
         for (&i, gain) in rest.iter().zip(&replayed).take(fitting) {
-            found[i].finding.on_top_ns = gain.map(|gain| gain.ns - best.map_or(0, |best| best.ns));
+            found[i].finding.on_top_ns = gain.map(|gain| gain.likely_ns - best.map_or(0, |best| best.likely_ns));
             best = *gain;
             taken.push(i);
         }
@@ -268,7 +271,8 @@ fn combine_gains(
     for group in others.chunks(others.len().div_ceil(REPLAY_GROUPS).max(1)) {
         let edits = union_of_edits(found, taken.iter().chain(group));
         let [gain] = gains.compute(choice, &[&edits], threads)?[..] else { continue };
-        let Some(gain) = gain.map(|gain| subtract_overhead(gain, recording_overhead_ns(shared, &edits, gain.ns)))
+        let Some(gain) =
+            gain.map(|gain| subtract_overhead(gain, recording_overhead_ns(shared, &edits, gain.likely_ns)))
         else {
             continue;
         };
@@ -301,24 +305,18 @@ fn bounded_by_individual_gains(all: Gain, found: &[FindingWithEdits]) -> Gain {
     let surest = gains().map(|gain| gain.low_ns).max().unwrap_or(all.low_ns);
     let most = gains().map(|gain| gain.high_ns).max().unwrap_or(all.high_ns);
     let root = |errors: f64| errors.sqrt() as i64;
-    let below = root(gains().map(|gain| ((gain.ns - gain.low_ns) as f64).powi(2)).sum());
-    let above = root(gains().map(|gain| ((gain.high_ns - gain.ns) as f64).powi(2)).sum());
-    let (low, high) = (all.low_ns.min(all.ns - below), all.high_ns.max(all.ns + above));
-    Gain { low_ns: low.max(surest.min(all.ns)), high_ns: high.max(most), ..all }
+    let below = root(gains().map(|gain| ((gain.likely_ns - gain.low_ns) as f64).powi(2)).sum());
+    let above = root(gains().map(|gain| ((gain.high_ns - gain.likely_ns) as f64).powi(2)).sum());
+    let (low, high) = (all.low_ns.min(all.likely_ns - below), all.high_ns.max(all.likely_ns + above));
+    Gain { low_ns: low.max(surest.min(all.likely_ns)), high_ns: high.max(most), ..all }
 }
 
 /// Convert a candidate and its gain per step to a finding, with lower confidence if the trace misses records.
 fn to_finding(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> Finding {
     let RankedCandidate { rule, candidate, facts } = proposal;
-    let edits = edits_to_replay(&candidate).iter().map(|edit| edit.exact_text(trace)).collect();
-    let edit_labels = edits_of(&candidate).iter().map(ToString::to_string).collect();
-    let method = match candidate.gain_estimate {
-        GainEstimate::Edits(_) | GainEstimate::Range(..) | GainEstimate::Sampled { .. } => REPLAY,
-        GainEstimate::Speculative(_) | GainEstimate::SpeculativeRange(..) => SPECULATIVE,
-        GainEstimate::Model { model, .. } => model,
-        GainEstimate::Insignificant(_) | GainEstimate::None => "",
-    };
-    let Candidate { title, place, mut events, kind, support, confidence, .. } = candidate;
+    let Candidate { title, place, mut events, kind, support, confidence, gain_estimate, .. } = candidate;
+    let edits = gain_estimate.edits_to_replay().iter().map(|edit| edit.exact_text(trace)).collect();
+    let edit_labels = gain_estimate.likely_edits().iter().map(ToString::to_string).collect();
     events.sort_unstable();
     events.dedup();
     let inferred = trace.attr(INFERRED);
@@ -339,7 +337,7 @@ fn to_finding(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> F
         gain,
         memory: None,
         on_top_ns: None,
-        method,
+        basis: gain_estimate.basis(),
         edits,
         edit_labels,
         ranks: Vec::new(),

@@ -35,7 +35,7 @@ pub(super) fn remove_effects<'f>(
     {
         let (delay, finding) = (straggler.title.clone(), &mut findings[at]);
         subtract_cause(straggler, waits, &cause, finding);
-        if straggler.gain.is_some_and(|rest| rest.ns < least_ns.max(1)) {
+        if straggler.gain.is_some_and(|rest| rest.likely_ns < least_ns.max(1)) {
             notes.push(format!(
                 "finding {reason} ({delay}) is not listed, because its cause on the same rank, finding {}, is listed",
                 finding.rule.code
@@ -90,7 +90,7 @@ fn find_cause<'f>(
 ) -> Option<(usize, Cause)> {
     let cause = |finding: &Finding| Cause::new(finding, last, waits, &same_on_ranks(finding));
     let causes = findings.iter().enumerate().filter_map(|(at, finding)| Some((at, cause(finding)?)));
-    let large = causes.filter(|(_, cause)| cause.gain.ns >= least_ns.max(1));
+    let large = causes.filter(|(_, cause)| cause.gain.likely_ns >= least_ns.max(1));
     large.max_by_key(|(_, cause)| cause.strength(waits))
 }
 
@@ -99,10 +99,10 @@ fn find_cause<'f>(
 fn subtract_cause(straggler: &mut Finding, waits: Gain, cause: &Cause, finding: &mut Finding) {
     let rest = unexplained_gain(waits, cause.gain, cause.excess_ns);
     // Without a rest, the finding only names the late rank: its gain is that of the cause.
-    straggler.gain = Some(rest).filter(|rest| rest.ns > 0);
-    straggler.ranks.iter_mut().for_each(|of| of.gain_ns = straggler.gain.map(|rest| rest.ns));
+    straggler.gain = Some(rest).filter(|rest| rest.likely_ns > 0);
+    straggler.ranks.iter_mut().for_each(|of| of.gain_ns = straggler.gain.map(|rest| rest.likely_ns));
     let code = &finding.rule.code;
-    straggler.title = match rest.ns {
+    straggler.title = match rest.likely_ns {
         0 => format!(
             "{}; finding {code} on the same rank is the cause of this wait and states the gain",
             straggler.title
@@ -112,7 +112,7 @@ fn subtract_cause(straggler: &mut Finding, waits: Gain, cause: &Cause, finding: 
             straggler.title
         ),
     };
-    finding.facts.push(Fact { name: WAIT_OF_OTHERS.to_owned(), value: waits.ns as f64 / 1e3, unit: Unit::Us });
+    finding.facts.push(Fact { name: WAIT_OF_OTHERS.to_owned(), value: waits.likely_ns as f64 / 1e3, unit: Unit::Us });
 }
 
 /// Part of the waits of the other ranks that a cause on the last rank does not explain.
@@ -122,10 +122,11 @@ fn subtract_cause(straggler: &mut Finding, waits: Gain, cause: &Cause, finding: 
 /// tenths of the waits explains all of them. A cause of about half of them does, too, if its upper bound or excess time
 /// is about as long as the waits. The lower bound is 0, as that of the waits.
 fn unexplained_gain(waits: Gain, cause: Gain, excess_ns: i64) -> Gain {
-    let is_most = |ns: i64| 10 * ns >= 9 * waits.ns;
-    let is_explained = is_most(cause.ns) || is_most(2 * cause.ns) && is_most(cause.high_ns.max(excess_ns));
-    let ns = if is_explained { 0 } else { (waits.ns - cause.ns).max(0) };
-    Gain { ns, low_ns: 0, high_ns: (waits.high_ns - cause.low_ns).max(ns) }
+    let is_most = |ns: i64| 10 * ns >= 9 * waits.likely_ns;
+    let is_explained =
+        is_most(cause.likely_ns) || is_most(2 * cause.likely_ns) && is_most(cause.high_ns.max(excess_ns));
+    let ns = if is_explained { 0 } else { (waits.likely_ns - cause.likely_ns).max(0) };
+    Gain::new(ns, 0, (waits.high_ns - cause.low_ns).max(ns))
 }
 
 /// Difference of the last rank from the others in one finding.
@@ -152,21 +153,17 @@ impl Cause {
         let excess_ns = excess_ns(finding, &others);
         let differs = match excess_ns {
             _ if others.is_empty() => true,
-            Some(excess_ns) => 2 * excess_ns >= waits.ns,
-            None => finding.is_repair() && own.ns >= 2 * other_ns,
+            Some(excess_ns) => 2 * excess_ns >= waits.likely_ns,
+            None => finding.is_repair() && own.likely_ns >= 2 * other_ns,
         };
         let less = |ns: i64| (ns - other_ns).max(0);
-        differs.then(|| Self {
-            gain: Gain { ns: less(own.ns), low_ns: less(own.low_ns), high_ns: less(own.high_ns) },
-            excess_ns: excess_ns.unwrap_or(0),
-            is_repair: finding.is_repair(),
-        })
+        differs.then(|| Self { gain: own.map(less), excess_ns: excess_ns.unwrap_or(0), is_repair: finding.is_repair() })
     }
 
     /// Sort key of causes: those that explain at least half of the waits, then repairs, then those that explain most.
     fn strength(&self, waits: Gain) -> (bool, bool, Reverse<i64>, i64) {
-        let rest = unexplained_gain(waits, self.gain, self.excess_ns).ns;
-        (2 * rest <= waits.ns, self.is_repair, Reverse(rest), self.gain.ns)
+        let rest = unexplained_gain(waits, self.gain, self.excess_ns).likely_ns;
+        (2 * rest <= waits.likely_ns, self.is_repair, Reverse(rest), self.gain.likely_ns)
     }
 }
 
@@ -189,7 +186,7 @@ mod tests {
 
     #[test]
     fn gain_of_a_cause_is_subtracted_from_the_waits() {
-        let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
+        let gain = Gain::new;
         let waits = gain(500, 0, 700);
         assert_eq!(unexplained_gain(waits, gain(300, 250, 400), NO_EXCESS), gain(200, 0, 450));
         assert_eq!(

@@ -61,12 +61,12 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
         (combined, effects) = remove_waits_for_straggler(last, &mut findings, &all, least_ns);
     }
     match straggler {
-        Some(finding) if finding.gain.is_some_and(|gain| gain.ns < least_ns.max(1)) => small.push(finding),
+        Some(finding) if finding.gain.is_some_and(|gain| gain.likely_ns < least_ns.max(1)) => small.push(finding),
         Some(finding) if keep(&finding) => findings.push(finding),
         finding => ignored.extend(finding),
     }
     // Each rank excluded findings that are small relative to its own step.
-    let is_enough = |finding: &Finding| finding.gain.is_none_or(|gain| gain.ns >= least_ns);
+    let is_enough = |finding: &Finding| finding.gain.is_none_or(|gain| gain.likely_ns >= least_ns);
     small.extend(findings.extract_if(.., |finding| !is_enough(finding)));
     // A finding that is small on one rank may be listed for another.
     let listed: BTreeSet<FindingIdentity> = findings.iter().chain(&ignored).map(rank_identity).collect();
@@ -174,8 +174,9 @@ fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding
         }
     }
     let one = |of: Vec<(i64, &Finding)>| {
-        let ranks = of.iter().map(|(rank, f)| RankGain { rank: *rank, gain_ns: f.gain.map(|gain| gain.ns) }).collect();
-        let (_, worst) = of.iter().max_by_key(|(rank, f)| (f.gain.map(|gain| gain.ns), Reverse(*rank)))?;
+        let ranks =
+            of.iter().map(|(rank, f)| RankGain { rank: *rank, gain_ns: f.gain.map(|gain| gain.likely_ns) }).collect();
+        let (_, worst) = of.iter().max_by_key(|(rank, f)| (f.gain.map(|gain| gain.likely_ns), Reverse(*rank)))?;
         Some(Finding { ranks, ..(*worst).clone() })
     };
     let mut merged: Vec<Finding> = by_identity.into_values().filter_map(one).collect();

@@ -114,7 +114,7 @@ impl RemovedOperators {
 
     /// Subtract the recording overhead from a replayed gain, as findings do.
     pub fn without_overhead(self, gain: Gain) -> Gain {
-        subtract_overhead(gain, self.overhead_in_gain(gain.ns))
+        subtract_overhead(gain, self.overhead_in_gain(gain.likely_ns))
     }
 
     /// Sentence after a replayed gain over `steps` steps, about the overhead that findings subtract. None without
@@ -146,9 +146,9 @@ pub fn removed_operators(exact: &Exact<'_>, edits: &[Edit]) -> Option<RemovedOpe
 /// and a half times of it. Gain and lower bound are reduced at most to 0, and stay unchanged if they are negative. The
 /// lower bound is at most the gain. The upper bound is reduced at most to the gain, also to a negative one.
 pub(super) fn subtract_overhead(gain: Gain, recording: i64) -> Gain {
-    let ns = gain.ns - recording.min(gain.ns.max(0));
-    let low_ns = (gain.low_ns - recording - recording / 2).max(gain.low_ns.min(0)).min(ns);
-    Gain { ns, low_ns, high_ns: (gain.high_ns - recording / 2).max(ns) }
+    let likely_ns = gain.likely_ns - recording.min(gain.likely_ns.max(0));
+    let low_ns = (gain.low_ns - recording - recording / 2).max(gain.low_ns.min(0)).min(likely_ns);
+    Gain { likely_ns, low_ns, high_ns: (gain.high_ns - recording / 2).max(likely_ns), ..gain }
 }
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn gain_without_recording_overhead_is_not_negative() {
-        let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
+        let gain = Gain::new;
         assert_eq!(subtract_overhead(gain(100, 90, 110), 0), gain(100, 90, 110));
         assert_eq!(subtract_overhead(gain(100, 90, 110), 40), gain(60, 30, 90));
         // More than the whole gain; a change that costs time stays unchanged.

@@ -1,7 +1,7 @@
 //! Rule context: the trace, the critical path and the time range that a rule examines.
 
 use super::compilations::Compilations;
-use super::finding::GainEstimate;
+use super::gain_estimate::GainEstimate;
 use super::host_gaps::HostGaps;
 use super::launches::Launches;
 use super::recorded_operators::RecordedOperators;
@@ -464,7 +464,7 @@ impl<'a> RuleContext<'a> {
         events: &[EventId],
     ) -> Option<GainEstimate> {
         let edits = |left: f64| Some(vec![self.edit(Action::Scale(left.min(1.0)), text, events)?]);
-        Some(GainEstimate::Range(edits(likely)?, vec![edits(least)?, edits(most)?]))
+        Some(GainEstimate::range(edits(likely)?, vec![edits(least)?, edits(most)?]))
     }
 }
 

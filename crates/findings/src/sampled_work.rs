@@ -1,7 +1,8 @@
 //! Work between operators that samples show, by source location, with its gain.
 
 use super::estimate::Estimate;
-use super::finding::{Fact, GainEstimate};
+use super::finding::Fact;
+use super::gain_estimate::GainEstimate;
 use super::host_gaps::{Caller, HostGap, Spans, caller};
 use super::rule_context::RuleContext;
 use rustc_hash::FxHashSet;
@@ -71,7 +72,7 @@ impl SampledWork {
     pub(super) fn speculative_gain(&self, context: &RuleContext<'_>, place: &SourceLocation) -> Option<GainEstimate> {
         let edit = |ns: f64| self.shortening_edit(context, place, ns);
         let most = edit(self.time.high).into_iter().chain(self.fast_operators_edit(context)).collect();
-        Some(GainEstimate::SpeculativeRange(vec![edit(self.time.ns / 2.0)?], most))
+        Some(GainEstimate::speculative_range(vec![edit(self.time.ns / 2.0)?], most))
     }
 
     /// Edit that gives all operators of the threads the duration of their fastest tenth. Work between operators evicts
@@ -105,7 +106,7 @@ impl SampledWork {
             Some(others.iter().cloned().chain([edit]).collect::<Vec<Edit>>())
         };
         let Estimate { ns, low, high } = self.time;
-        Some(GainEstimate::Sampled { likely: edits(ns)?, least: edits(low)?, most: edits(high)? })
+        Some(GainEstimate::sampled(edits(ns)?, edits(low)?, edits(high)?))
     }
 }
 

@@ -36,16 +36,16 @@ pub fn findings_table(found: &Findings) -> Table {
         .text("change_file", text(|f| f.fix_location().file.clone()))
         .i64("change_line", Unit::None, rows.iter().map(|f| f.fix_location().line.map(i64::from)))
         .text("change_function", text(|f| f.fix_location().function.clone()))
-        .i64("gain_ns", Unit::Ns, gain(|f| f.gain.map(|g| g.ns)))
+        .i64("gain_ns", Unit::Ns, gain(|f| f.gain.map(|g| g.likely_ns)))
         .i64("gain_low_ns", Unit::Ns, gain(|f| f.gain.map(|g| g.low_ns)))
         .i64("gain_high_ns", Unit::Ns, gain(|f| f.gain.map(|g| g.high_ns)))
         .f64(
             "gain_percent",
             Unit::Percent,
-            rows.iter().map(|f| f.gain.and_then(|g| percent(g.ns as f64, found.step_ns as f64))),
+            rows.iter().map(|f| f.gain.and_then(|g| percent(g.likely_ns as f64, found.step_ns as f64))),
         )
         .i64("on_top_ns", Unit::Ns, gain(|f| f.on_top_ns))
-        .text("method", rows.iter().map(|f| f.method.to_owned()))
+        .text("method", rows.iter().map(|f| f.method().to_owned()))
         .text("support", rows.iter().map(|f| f.support.name().to_owned()))
         .text("confidence", rows.iter().map(|f| f.confidence.name().to_owned()))
         .i64("events", Unit::None, rows.iter().map(|f| f.events.len() as i64))

@@ -81,7 +81,7 @@ impl NativePrediction {
         dict.set_item("window", (found.window.start, found.window.end))?;
         dict.set_item("before_ns", found.before_ns())?;
         dict.set_item("after_ns", found.after_ns)?;
-        dict.set_item("gain_ns", found.gain.ns)?;
+        dict.set_item("gain_ns", found.gain.likely_ns)?;
         dict.set_item("gain_bounds_ns", (found.gain.low_ns, found.gain.high_ns))?;
         dict.set_item("bound_by_ns_before", by_category(&found.before))?;
         dict.set_item("bound_by_ns", by_category(&found.after))?;

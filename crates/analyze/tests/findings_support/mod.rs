@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use stackline_critical_path::exact::Exact;
 use stackline_critical_path::exact::what_if::{Edit, Gain, predict};
 use stackline_findings as findings;
-use stackline_findings::{Finding, Findings, Options, REPLAY, SPECULATIVE, Settings};
+use stackline_findings::{Finding, Findings, GainBasis, Options, Settings};
 use stackline_model::{INFERRED, LINE, RECORDING, Trace};
 use stackline_testkit::mini::MiniTrace;
 use stackline_timeline::Scope;
@@ -240,7 +240,7 @@ pub(crate) fn assert_replays(name: &str, trace: &Trace, found: &Findings, most: 
     let mut rules = BTreeSet::new();
     for finding in found.findings.iter().filter(|finding| !finding.edits.is_empty()).take(most) {
         let label = format!("{name}: {} {}", finding.rule.code, finding.title);
-        assert!([REPLAY, SPECULATIVE].contains(&finding.method), "{label}");
+        assert_eq!(finding.basis, GainBasis::Replay, "{label}");
         // As the table has them.
         let edits = Edit::parse_all(&finding.edits.join("; ")).unwrap_or_else(|error| panic!("{label}: {error}"));
         assert_eq!(edits.iter().map(ToString::to_string).collect::<Vec<_>>(), finding.edits, "{label}");
@@ -248,12 +248,15 @@ pub(crate) fn assert_replays(name: &str, trace: &Trace, found: &Findings, most: 
         // Findings take out what it cost to record what goes.
         let gain = findings::removed_operators(&Exact::new(trace), &edits)
             .map_or(gain, |removed| removed.without_overhead(gain));
-        let per_step = |ns: i64| ns / steps.max(1) as i64;
-        let gain = Gain { ns: per_step(gain.ns), low_ns: per_step(gain.low_ns), high_ns: per_step(gain.high_ns) };
+        let gain = gain.map(|ns| ns / steps.max(1) as i64);
         // No finding gains more than a step takes without what its recording cost.
-        let gain = Gain { high_ns: gain.high_ns.min(found.step_ns.max(gain.ns)), ..gain };
-        let of_finding = finding.gain.unwrap_or(Gain { ns: 0, low_ns: 0, high_ns: 0 });
-        let pairs = [(gain.ns, of_finding.ns), (gain.low_ns, of_finding.low_ns), (gain.high_ns, of_finding.high_ns)];
+        let gain = Gain { high_ns: gain.high_ns.min(found.step_ns.max(gain.likely_ns)), ..gain };
+        let of_finding = finding.gain.unwrap_or(Gain::exact(0));
+        let pairs = [
+            (gain.likely_ns, of_finding.likely_ns),
+            (gain.low_ns, of_finding.low_ns),
+            (gain.high_ns, of_finding.high_ns),
+        ];
         // Times are divided by steps before or after what recording cost is taken out.
         assert!(pairs.iter().all(|(a, b)| (a - b).abs() <= 3), "{label}: {of_finding:?}, and {gain:?} by what-if");
         rules.insert(finding.rule.code.clone());
@@ -264,12 +267,15 @@ pub(crate) fn assert_replays(name: &str, trace: &Trace, found: &Findings, most: 
 /// A finding as text for snapshots.
 pub(crate) fn text(findings: &[Finding]) -> String {
     let one = |f: &Finding| {
-        let gain = f.gain.map_or("-".to_owned(), |g| format!("{} ns ({} to {})", g.ns, g.low_ns, g.high_ns));
+        let gain = f.gain.map_or("-".to_owned(), |g| format!("{} ns ({} to {})", g.likely_ns, g.low_ns, g.high_ns));
         let (code, place) = (f.rule.code.clone(), f.place.text());
         let evidence = findings::evidence(f);
         format!(
             "{code} {}\n  at {place}\n  gain {gain} by {}\n  {evidence}\n  {:?} {:?}\n",
-            f.title, f.method, f.support, f.confidence
+            f.title,
+            f.method(),
+            f.support,
+            f.confidence
         )
     };
     findings.iter().map(one).collect()

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         let mut segments = common.tables.iter().any(|name| name == what_if::PATH).then(Vec::new);
         let mut prediction = what_if::predict_in(exact, &choice, &edits, segments.as_mut()).map_err(refuse)?;
         prediction.notes.splice(0..0, notes);
-        let in_gain = |recorded: RemovedOperators| recorded.sentence(prediction.gain.ns, steps.unwrap_or(0));
+        let in_gain = |recorded: RemovedOperators| recorded.sentence(prediction.gain.likely_ns, steps.unwrap_or(0));
         prediction.notes.extend(recorded.and_then(in_gain));
         let path = segments.map(|segments| what_if::path_table(trace, &segments));
         let tables = tables(&prediction).into_iter().chain(path).collect();
@@ -164,15 +164,15 @@ fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> Stri
         choice.in_words(),
         human::duration(before),
         human::duration(found.after_ns),
-        human::signed_duration(gain.ns),
-        share(gain.ns),
+        human::signed_duration(gain.likely_ns),
+        share(gain.likely_ns),
         human::signed_duration(gain.low_ns),
         share(gain.low_ns),
         human::signed_duration(gain.high_ns),
         share(gain.high_ns),
     );
     if let Some(steps) = steps.filter(|&steps| steps > 1) {
-        let per_step = human::signed_duration(gain.ns / steps as i64);
+        let per_step = human::signed_duration(gain.likely_ns / steps as i64);
         out.push_str(&format!("Gain per step: {per_step} (mean of {} steps)\n", human::count(steps as i64)));
     }
     for (edit, count) in &found.edits {
@@ -203,12 +203,12 @@ fn extra(found: &Prediction, steps: Option<usize>) -> Vec<(&'static str, Value)>
         ("window_end_ns", json!(found.window.end)),
         ("before_ns", json!(found.before_ns())),
         ("after_ns", json!(found.after_ns)),
-        ("gain_ns", json!(found.gain.ns)),
+        ("gain_ns", json!(found.gain.likely_ns)),
         ("gain_low_ns", json!(found.gain.low_ns)),
         ("gain_high_ns", json!(found.gain.high_ns)),
-        ("gain_percent", json!(found.percent(found.gain.ns))),
+        ("gain_percent", json!(found.percent(found.gain.likely_ns))),
         ("steps", json!(steps)),
-        ("gain_per_step_ns", json!(steps.map(|steps| found.gain.ns / steps as i64))),
+        ("gain_per_step_ns", json!(steps.map(|steps| found.gain.likely_ns / steps as i64))),
         ("edits", json!(edits)),
         ("bound_by_ns_before", by_category(&found.before)),
         ("bound_by_ns_after", by_category(&found.after)),

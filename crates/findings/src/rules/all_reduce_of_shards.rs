@@ -133,7 +133,7 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
         kind: None,
         support,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Range(likely, vec![least, most]),
+        gain_estimate: GainEstimate::range(likely, vec![least, most]),
     })
 }
 

@@ -89,7 +89,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Range(likely, bounds),
+        gain_estimate: GainEstimate::range(likely, bounds),
     };
     shorter(NODE_NS).map(candidate).into_iter().collect()
 }

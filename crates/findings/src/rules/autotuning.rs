@@ -215,7 +215,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Searc
             Fact { name: "share of the critical path in algorithm searches", value: share, unit: Unit::Percent },
             Fact::time("time of algorithm searches per step", context.per_step(context.total(&events))),
         ],
-        gain_estimate: if least.is_empty() { GainEstimate::Edits(edits) } else { GainEstimate::Range(edits, least) },
+        gain_estimate: if least.is_empty() { GainEstimate::edits(edits) } else { GainEstimate::range(edits, least) },
         events,
         kind: None,
         support: Support::Exact,

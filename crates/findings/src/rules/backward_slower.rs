@@ -126,6 +126,6 @@ fn candidate(context: &RuleContext<'_>, name: &str, Group { place, forward, back
         kind: None,
         support: Support::Exact,
         confidence: Confidence::Low,
-        gain_estimate: GainEstimate::Speculative(vec![edit]),
+        gain_estimate: GainEstimate::speculative(vec![edit]),
     })
 }

@@ -125,6 +125,6 @@ fn candidate(
         kind: None,
         support: Support::Exact,
         confidence: Confidence::Low,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }

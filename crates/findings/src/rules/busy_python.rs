@@ -264,7 +264,7 @@ fn location_candidate(
         kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::SpeculativeRange(edit(0.5)?, edit(1.0)?),
+        gain_estimate: GainEstimate::speculative_range(edit(0.5)?, edit(1.0)?),
         events: calls,
         place,
     })

@@ -87,7 +87,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             kind: middle.map(|_| CandidateKind::SmallCollectives),
             support: Support::Exact,
             confidence: Confidence::Medium,
-            gain_estimate: GainEstimate::Edits(vec![edit]),
+            gain_estimate: GainEstimate::edits(vec![edit]),
         })
     };
     context.by_name(&collectives).into_iter().filter_map(candidate).collect()

@@ -75,7 +75,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, of: Vec<EventId>) -> Option<
     let set = |ns: i64| context.edit(Action::SetNs(ns), format!("collective:{name}"), &waits);
     let usual = &lengths[..lengths.len() - waits.len()];
     let others = super::spread(usual).into_iter().filter_map(|ns| Some(vec![set(ns)?])).collect();
-    let gain_estimate = GainEstimate::Range(vec![set(median)?], others);
+    let gain_estimate = GainEstimate::range(vec![set(median)?], others);
     let lost = context.total(&waits) - median * waits.len() as i64;
     Some(Candidate {
         title: format!(

@@ -147,7 +147,7 @@ fn deep_copy(
         kind: Some(CandidateKind::DeepCopy),
         support: if is_recorded { Support::Exact } else { Support::Partial },
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Range(vec![likely], vec![vec![least], vec![most]]),
+        gain_estimate: GainEstimate::range(vec![likely], vec![vec![least], vec![most]]),
     })
 }
 
@@ -239,6 +239,6 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
         kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }

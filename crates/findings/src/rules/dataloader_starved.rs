@@ -105,7 +105,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     // Concurrent loading may keep all processors busy.
     let is_bounded = capacity.max_gain_ns(context).is_some_and(|most| most < context.total(&take_calls));
     let Ok(edit) = Edit::more_workers(workers) else { return Vec::new() };
-    let gain_estimate = if is_full { GainEstimate::None } else { GainEstimate::Edits(vec![edit]) };
+    let gain_estimate = if is_full { GainEstimate::None } else { GainEstimate::edits(vec![edit]) };
     // Only recordings show free processors for workers.
     let is_sure = loads_in_main_process && capacity.headroom.is_some() && !is_full && !is_bounded;
     let confidence = if is_sure { Confidence::High } else { Confidence::Medium };

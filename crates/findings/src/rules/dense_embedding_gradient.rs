@@ -242,7 +242,7 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
             ),
             Fact::time("time per step of operators that process all rows of embedding tables", context.per_step(ns)),
         ],
-        gain_estimate: GainEstimate::Range(likely, vec![least, most]),
+        gain_estimate: GainEstimate::range(likely, vec![least, most]),
         events: works.iter().flat_map(|(.., work)| work).map(|&(event, _)| event).collect(),
         kind: None,
         support: Support::Exact,

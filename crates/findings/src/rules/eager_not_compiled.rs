@@ -148,7 +148,7 @@ fn candidate(
             ),
             Fact::count("compiled kernels", compiled.unwrap_or(0)),
         ],
-        gain_estimate: GainEstimate::Range(edits(&removable)?, vec![edits(most)?]),
+        gain_estimate: GainEstimate::range(edits(&removable)?, vec![edits(most)?]),
         events: removable,
         kind: None,
         support: Support::Inferred,

@@ -173,9 +173,9 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
         place: context.place(calls[0]),
         facts,
         gain_estimate: if is_evaluation {
-            GainEstimate::Range(remove, vec![edit(Action::Scale(RARE_SHARE))?])
+            GainEstimate::range(remove, vec![edit(Action::Scale(RARE_SHARE))?])
         } else {
-            GainEstimate::Speculative(remove)
+            GainEstimate::speculative(remove)
         },
         events: calls,
         kind: None,

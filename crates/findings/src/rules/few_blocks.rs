@@ -170,6 +170,6 @@ fn candidate(
         kind: None,
         support: Support::Exact,
         confidence: Confidence::Low,
-        gain_estimate: GainEstimate::Speculative(vec![edit]),
+        gain_estimate: GainEstimate::speculative(vec![edit]),
     })
 }

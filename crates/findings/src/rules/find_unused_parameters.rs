@@ -52,6 +52,6 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     }]
 }

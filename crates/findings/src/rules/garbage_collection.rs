@@ -142,6 +142,6 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, events: Vec<Event
         kind: None,
         support: Support::Exact,
         confidence: Confidence::High,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }

@@ -100,11 +100,11 @@ fn candidate(
     let time = |ns: i64| context.words().time_per_step(ns);
     let (gain_estimate, checks) = match context.edit(Action::Remove, format!("operator:{LOOKUP}"), lookups) {
         Some(edit) => (
-            GainEstimate::Edits(vec![edit]),
+            GainEstimate::edits(vec![edit]),
             format!("guard checks take {}", time(context.per_step(context.total(lookups)))),
         ),
         None => (
-            GainEstimate::Model { gain: Gain { ns: likely, low_ns: 0, high_ns: 3 * likely }, model: MODEL },
+            GainEstimate::Model(Gain::new(likely, 0, 3 * likely), MODEL),
             format!("guard checks take about {} (assumed)", time(likely)),
         ),
     };

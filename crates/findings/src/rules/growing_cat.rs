@@ -205,7 +205,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -
         kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }
 

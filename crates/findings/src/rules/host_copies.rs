@@ -111,8 +111,8 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
             "operators that only copy",
             &copying_operators(context, &copies),
         ) {
-            Some(operators) => GainEstimate::SpeculativeRange(vec![remove.clone()], vec![remove, operators]),
-            None => GainEstimate::Speculative(vec![remove]),
+            Some(operators) => GainEstimate::speculative_range(vec![remove.clone()], vec![remove, operators]),
+            None => GainEstimate::speculative(vec![remove]),
         },
         events: copies,
     })

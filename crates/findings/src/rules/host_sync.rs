@@ -91,7 +91,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
                 support,
                 events: of,
                 confidence,
-                gain_estimate: GainEstimate::Edits(vec![edit]),
+                gain_estimate: GainEstimate::edits(vec![edit]),
             })
         })
         .collect()

@@ -327,7 +327,7 @@ fn candidate(
         kind: candidate_kind(kind),
         support: Support::Exact,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }
 

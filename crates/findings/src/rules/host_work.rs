@@ -208,6 +208,6 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
         kind: in_model.then_some(CandidateKind::InModel),
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Speculative(vec![edit]),
+        gain_estimate: GainEstimate::speculative(vec![edit]),
     })
 }

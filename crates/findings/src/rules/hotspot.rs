@@ -61,7 +61,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             kind: None,
             support: Support::Exact,
             confidence: Confidence::Low,
-            gain_estimate: GainEstimate::Speculative(vec![edit]),
+            gain_estimate: GainEstimate::speculative(vec![edit]),
         })
     };
     hot.filter_map(candidate).collect()

@@ -118,6 +118,6 @@ fn candidate(
         kind: None,
         support: if forward_ns > 0 { Support::Exact } else { Support::Partial },
         confidence: if forward_ns > 0 { Confidence::High } else { Confidence::Medium },
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }

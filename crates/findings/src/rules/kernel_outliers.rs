@@ -92,7 +92,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> O
     let longest = outliers.last().map_or(0, |&run| context.dur(run));
     let set = |ns: i64| context.edit(Action::SetNs(ns), format!("kernel:{name}"), &outliers);
     let others = super::spread(&usual).into_iter().filter_map(|ns| Some(vec![set(ns)?])).collect();
-    let gain_estimate = GainEstimate::Range(vec![set(median)?], others);
+    let gain_estimate = GainEstimate::range(vec![set(median)?], others);
     Some(Candidate {
         title: format!(
             "Kernel outliers: {} of {of} calls of {} take up to {:.0} times the median",

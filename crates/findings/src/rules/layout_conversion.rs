@@ -82,7 +82,7 @@ fn gain_estimate(context: &RuleContext<'_>, converts: &[EventId]) -> Option<Gain
     });
     let faster = context.edit(Action::Scale(NORMALIZATION_REMAINING), "normalization kernels", &normalize);
     Some(match faster {
-        Some(faster) => GainEstimate::Range(vec![remove.clone()], vec![vec![remove, faster]]),
-        None => GainEstimate::Edits(vec![remove]),
+        Some(faster) => GainEstimate::range(vec![remove.clone()], vec![vec![remove, faster]]),
+        None => GainEstimate::edits(vec![remove]),
     })
 }

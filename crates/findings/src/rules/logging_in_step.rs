@@ -159,7 +159,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging)
     };
     let Some(seen) = seen else {
         facts.push(Fact::time("time of logging or saving on the critical path per step", context.per_step(ns)));
-        let (support, confidence, gain_estimate) = (Support::Exact, Confidence::Medium, GainEstimate::Edits(remove));
+        let (support, confidence, gain_estimate) = (Support::Exact, Confidence::Medium, GainEstimate::edits(remove));
         return Some(Candidate { title, place, facts, events: frames, kind, support, confidence, gain_estimate });
     };
     facts.retain(|fact| fact.value > 0.0);

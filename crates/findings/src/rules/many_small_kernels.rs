@@ -112,7 +112,7 @@ fn candidate(context: &RuleContext<'_>, Launched { mut kernels, mut spans }: Lau
     let remove = context.edit(Action::Remove, format!("operators of {name}"), &others);
     // At the lower bound, all operators stay, without effect.
     let least = if remove.is_some() { vec![vec![fuse.clone()]] } else { Vec::new() };
-    let gain_estimate = GainEstimate::Range(std::iter::once(fuse).chain(remove).collect(), least);
+    let gain_estimate = GainEstimate::range(std::iter::once(fuse).chain(remove).collect(), least);
     let (short, mean_us) = (super::shorten_name(name), mean as f64 / 1e3);
     Some(Candidate {
         title: match names.len() {

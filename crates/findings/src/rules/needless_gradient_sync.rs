@@ -125,6 +125,6 @@ fn candidate(context: &RuleContext<'_>, rounds: &[usize], needless: Vec<EventId>
         kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }

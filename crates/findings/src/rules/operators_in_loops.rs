@@ -253,6 +253,6 @@ fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
         kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Range(vec![likely], vec![vec![most]]),
+        gain_estimate: GainEstimate::range(vec![likely], vec![vec![most]]),
     })
 }

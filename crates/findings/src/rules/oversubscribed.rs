@@ -128,10 +128,7 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
         kind: None,
         support: Support::Partial,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Model {
-            gain: Gain { ns: per_step(ns), low_ns: per_step(ns / 2.0), high_ns: per_step(most) },
-            model: MODEL,
-        },
+        gain_estimate: GainEstimate::Model(Gain::new(per_step(ns), per_step(ns / 2.0), per_step(most)), MODEL),
     })
 }
 

@@ -139,7 +139,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
             },
             Fact::time("time of copies from pageable memory per step", context.per_step(context.total(&copies))),
         ],
-        gain_estimate: GainEstimate::Range(edits(context, &copies, is / pinned)?, others),
+        gain_estimate: GainEstimate::range(edits(context, &copies, is / pinned)?, others),
         events: copies,
         kind: None,
         support: Support::Exact,

@@ -141,6 +141,6 @@ fn candidate(context: &RuleContext<'_>, kind: &str, frames: &[(EventId, i64)]) -
         kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }

@@ -303,7 +303,7 @@ fn gain_estimate(
     let Some(lists) = lists else {
         // For functions that only samples saw, only the time between their operators is known.
         let between: &[_] = if context.host_gaps().all.is_empty() { &[] } else { &runs };
-        return Some(GainEstimate::Range(
+        return Some(GainEstimate::range(
             vec![removable(spans, between)?],
             vec![vec![removable(operators, &[])?], vec![removable(spans, &runs)?]],
         ));
@@ -312,5 +312,5 @@ fn gain_estimate(
     let likely =
         std::iter::once(removable(spans, &lists.runs)?).chain(lists.without_before(context, lists.before_ns)).collect();
     let most = std::iter::once(removable(spans, &runs)?).chain(lists.without_before(context, lists.most_ns)).collect();
-    Some(GainEstimate::Range(likely, vec![vec![least], most]))
+    Some(GainEstimate::range(likely, vec![vec![least], most]))
 }

@@ -88,7 +88,7 @@ fn candidate(
         kind: None,
         support: Support::Exact,
         confidence,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }
 

@@ -92,6 +92,6 @@ fn candidate(context: &RuleContext<'_>, work: Vec<EventId>) -> Option<Candidate>
         kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }

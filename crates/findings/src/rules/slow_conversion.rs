@@ -79,6 +79,6 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, work: Vec<EventId
         kind: None,
         support: Support::Inferred,
         confidence: Confidence::Low,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }

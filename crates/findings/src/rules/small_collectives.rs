@@ -174,7 +174,7 @@ impl Small {
                     context.per_step(context.total(&merged.operators)),
                 ),
             ],
-            gain_estimate: GainEstimate::Range(
+            gain_estimate: GainEstimate::range(
                 merged.likely_edits(context)?,
                 vec![shortening_edits(context, events, self.saved_ns() / 2)?, merged.upper_bound_edits(context)?],
             ),

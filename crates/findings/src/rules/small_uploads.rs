@@ -139,6 +139,6 @@ fn candidate(
         kind: None,
         support: Support::Inferred,
         confidence: Confidence::Low,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }

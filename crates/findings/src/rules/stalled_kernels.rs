@@ -101,6 +101,6 @@ fn candidate(context: &RuleContext<'_>, name: &str, kernels: Vec<EventId>) -> Op
         kind: None,
         support: Support::Exact,
         confidence: Confidence::Low,
-        gain_estimate: GainEstimate::Speculative(vec![edit]),
+        gain_estimate: GainEstimate::speculative(vec![edit]),
     })
 }

@@ -159,6 +159,6 @@ fn candidate(
         kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        gain_estimate: GainEstimate::Edits(vec![edit]),
+        gain_estimate: GainEstimate::edits(vec![edit]),
     })
 }

@@ -1,7 +1,8 @@
 //! SL040: rank that arrives last at collectives.
 
 use crate::{
-    Area, Fact, Finding, GainMethod, RankGain, RankTimes, Requirement, Rule, RuleContext, Setting, Settings, Support,
+    Area, Fact, Finding, GainBasis, GainMethod, RankGain, RankTimes, Requirement, Rule, RuleContext, Setting, Settings,
+    Support,
 };
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::Unit;
@@ -99,10 +100,10 @@ pub(crate) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> 
         kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        gain: Some(Gain { ns: next, low_ns: 0, high_ns: usual.max(next) }),
+        gain: Some(Gain::new(next, 0, usual.max(next))),
         memory: None,
         on_top_ns: None,
-        method: MODEL,
+        basis: GainBasis::Model(MODEL),
         edits: Vec::new(),
         edit_labels: Vec::new(),
         ranks: vec![RankGain { rank: last, gain_ns: Some(next) }],

@@ -111,7 +111,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, series: &Series) -> Option<C
         edit.map(|edit| vec![edit])
     };
     let bounds = [factor - half_width, factor + half_width].map(|times| faster(times.max(1.0)));
-    let gain_estimate = GainEstimate::Range(faster(factor)?, bounds.into_iter().flatten().collect());
+    let gain_estimate = GainEstimate::range(faster(factor)?, bounds.into_iter().flatten().collect());
     let percent = 100.0 * (factor - 1.0);
     Some(Candidate {
         title: format!(

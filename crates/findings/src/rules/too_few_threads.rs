@@ -162,7 +162,7 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
             },
             Fact { name: "threads available", value: threads, unit: Unit::None },
         ],
-        gain_estimate: GainEstimate::Range(scaled(likely)?, vec![scaled((1.0 + likely) / 2.0)?, scaled(most)?]),
+        gain_estimate: GainEstimate::range(scaled(likely)?, vec![scaled((1.0 + likely) / 2.0)?, scaled(most)?]),
         events: large.all.clone(),
         kind: None,
         support: Support::Inferred,

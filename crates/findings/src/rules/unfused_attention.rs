@@ -111,7 +111,7 @@ fn candidate(
         Some(vec![context.edit(Action::Remove, text, &removable)?])
     };
     let likely = remove(&between, "operators between the two matrix products of attention")?;
-    let gain_estimate = GainEstimate::Range(likely, vec![remove(&all, "all operators of attention")?]);
+    let gain_estimate = GainEstimate::range(likely, vec![remove(&all, "all operators of attention")?]);
     let (place, _) = context.by_code(&calls).into_iter().next()?;
     let share = context.percent_of_gpu(ns);
     Some(Candidate {

@@ -124,7 +124,7 @@ fn candidate(context: &RuleContext<'_>, softmax: Vec<EventId>, others: Vec<Event
         let remove = context.edit(Action::Remove, "operator:nll_loss", &removable)?;
         Some(vec![remove, context.edit(Action::Scale(scale.min(1.0)), "operator:log_softmax", &softmax)?])
     };
-    let gain_estimate = GainEstimate::Range(edits(scale)?, vec![edits(scale / 2.0)?, edits(scale * 1.7)?]);
+    let gain_estimate = GainEstimate::range(edits(scale)?, vec![edits(scale / 2.0)?, edits(scale * 1.7)?]);
     let is_forward = |work: &&EventId| context.operator_name(**work) == aten::LOG_SOFTMAX;
     let place = softmax.iter().find(is_forward).or(softmax.first()).map(|&work| context.place(work));
     Some(Candidate {

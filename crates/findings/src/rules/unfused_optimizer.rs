@@ -146,7 +146,7 @@ fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: 
         context.words().per_step_suffix(),
         mean_us(context, &kernels)
     );
-    let gain_estimate = GainEstimate::Range(likely?, vec![least?, most?]);
+    let gain_estimate = GainEstimate::range(likely?, vec![least?, most?]);
     let candidate = candidate(context, spans, (title, facts), (gain_estimate, kernels));
     Some(Candidate { confidence: Confidence::Medium, ..candidate })
 }
@@ -195,7 +195,7 @@ fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Ca
         context.words().per_step_suffix(),
         mean_us(context, &operators)
     );
-    let gain_estimate = GainEstimate::Range(vec![likely?], vec![vec![least?], vec![most?]]);
+    let gain_estimate = GainEstimate::range(vec![likely?], vec![vec![least?], vec![most?]]);
     let candidate = candidate(context, spans, (title, facts), (gain_estimate, spans.to_vec()));
     Some(Candidate { support: Support::Inferred, confidence: Confidence::Medium, ..candidate })
 }
@@ -252,7 +252,7 @@ fn on_gpu(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: Vec
         context.words().per_step_suffix(),
         mean as f64 / 1e3
     );
-    Some(candidate(context, spans, (title, facts), (GainEstimate::Edits(edits.collect()), kernels)))
+    Some(candidate(context, spans, (title, facts), (GainEstimate::edits(edits.collect()), kernels)))
 }
 
 /// Outermost operators within a span that launch GPU work, in launch order.

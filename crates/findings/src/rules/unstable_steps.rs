@@ -195,8 +195,7 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
         gain_estimate: if is_noise {
             GainEstimate::Insignificant(if runs_more(context, of) { MORE_WORK } else { NOISE })
         } else {
-            let gain = Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) };
-            GainEstimate::Model { gain, model: MODEL }
+            GainEstimate::Model(Gain::new(excess(usual), 0, excess(2 * shortest - usual)), MODEL)
         },
     }
 }

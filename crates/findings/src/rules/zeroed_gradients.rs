@@ -97,7 +97,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
         title: title(name, per_call, &context.words().time_per_step(host_ns)),
         place: context.place(calls[0]),
         facts,
-        gain_estimate: GainEstimate::Range(likely, vec![least]),
+        gain_estimate: GainEstimate::range(likely, vec![least]),
         events: operators,
         kind: None,
         support: Support::Exact,

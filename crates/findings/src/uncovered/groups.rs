@@ -101,7 +101,7 @@ impl Group {
     /// Sort weight: the gain, or the time of waits or gaps of unknown content, whose gain is unknown.
     pub(super) fn weight(&self, gain: Option<Gain>) -> i64 {
         let unknown = if self.kind.is_of_events() { self.wait_ns } else { self.path_ns };
-        gain.map_or(0, |gain| gain.ns).max(unknown)
+        gain.map_or(0, |gain| gain.likely_ns).max(unknown)
     }
 
     /// Critical-path segments in the events, their callees and launched work, including time that findings cover.

@@ -17,7 +17,7 @@ mod sampled_gaps;
 mod waits;
 
 use super::finding::{Candidate, RankedCandidate};
-use super::gain::{edits_of, gain_per_step, limit_to_step, recording_overhead_ns};
+use super::gain::{gain_per_step, limit_to_step, recording_overhead_ns};
 use super::missing_records::missing_record_count;
 use super::recorded_operators::subtract_overhead;
 use super::rule::RuleProperty;
@@ -67,17 +67,17 @@ impl Covered {
         RankedCandidate { rule, candidate, .. }: &RankedCandidate,
         gain: Option<Gain>,
     ) {
-        let Candidate { place, events, .. } = candidate;
+        let Candidate { place, events, gain_estimate, .. } = candidate;
         let are_slow_functions = properties_of(&rule.code).contains(&RuleProperty::SlowFunctions);
         let all = if are_slow_functions { &mut self.functions } else { &mut self.events };
         all.extend(events);
-        for selector in edits_of(candidate).iter().filter_map(|edit| edit.selector.as_ref()) {
+        for selector in gain_estimate.likely_edits().iter().filter_map(|edit| edit.selector.as_ref()) {
             all.extend(spans_of(shared.exact, selector));
         }
         if place.file.is_some() {
             self.places.insert(function_of(place));
         }
-        self.gain_ns = self.gain_ns.max(gain.map_or(0, |gain| gain.ns));
+        self.gain_ns = self.gain_ns.max(gain.map_or(0, |gain| gain.likely_ns));
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) fn find<'a>(
     let groups_with_gains = with_gains((shared, &context), &selected, replay, (step_ns, threads))?;
     let found = groups::without_overlaps(groups_with_gains, &context, large_ns);
     let gains_much =
-        |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.ns as f64 >= MIN_PERCENT * step_ns as f64);
+        |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.likely_ns as f64 >= MIN_PERCENT * step_ns as f64);
     let is_small_named = |group: &Group, gain| is_most && (!group.kind.is_of_events() || gains_much(gain));
     // Removing a large group may still gain little. Small groups fill the remaining lines.
     let mut room = MAX_GROUPS.saturating_sub(found.iter().filter(|(group, _)| is_large(group)).count());
@@ -166,7 +166,7 @@ fn with_gains<'g>(
     let replayed = gains.compute(choice, &edits, threads)?;
     let price = |(gain, edits): (Option<Gain>, &Vec<Edit>)| {
         let gain = gain.filter(|_| !edits.is_empty())?;
-        let gain = subtract_overhead(gain, recording_overhead_ns(shared, edits, gain.ns));
+        let gain = subtract_overhead(gain, recording_overhead_ns(shared, edits, gain.likely_ns));
         Some(limit_to_step(gain_per_step(gain, (shared.steps as i64).max(1)), step_ns))
     };
     let mut found: Vec<(&Group, Option<Gain>)> =

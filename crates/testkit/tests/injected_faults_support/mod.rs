@@ -184,7 +184,7 @@ pub fn try_kind(kind: &Kind, seed: u64, score: &mut Score) {
     let truth = truth(injected, &findings, finding).unwrap();
     let gain = finding.gain.unwrap();
     let is_inside = (gain.low_ns..=gain.high_ns).contains(&truth);
-    let error = 100.0 * (gain.ns - truth).abs() as f64 / truth.abs().max(1) as f64;
+    let error = 100.0 * (gain.likely_ns - truth).abs() as f64 / truth.abs().max(1) as f64;
     score.inside += usize::from(is_inside);
     score.gains.push(100.0 * truth as f64 / findings.step_ns as f64);
     score.errors.push(error);

@@ -79,7 +79,7 @@ pub(super) fn unlisted_findings(view: &Shown<'_>) -> (&'static str, Value) {
             "module": place.module,
             "operator": place.operator,
             "edit_labels": finding.edit_labels.join("; "),
-            "gain_ns": finding.gain.map(|gain| gain.ns),
+            "gain_ns": finding.gain.map(|gain| gain.likely_ns),
             "gain_bytes": finding.memory.as_ref().map(|saved| saved.bytes),
             "why": why,
         })

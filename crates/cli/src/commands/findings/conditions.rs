@@ -80,7 +80,7 @@ impl Condition {
                     .then(|| format!("the estimated gain of {} is {gain:.1} %, more than {limit} %", most.rule.code))
             }
             Self::Combined(limit) => {
-                let gain = percent(found.combined?.ns);
+                let gain = percent(found.combined?.likely_ns);
                 (gain > limit).then(|| format!("the combined gain of all findings is {gain:.1} %, more than {limit} %"))
             }
             Self::Count(limit) => (listed.len() as f64 > limit)

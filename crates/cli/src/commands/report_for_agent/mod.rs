@@ -293,7 +293,7 @@ fn gain(finding: &Finding, found: &Findings) -> String {
             true => "bounds unknown".to_owned(),
             false => format!("{low:.1} to {high:.1} %"),
         };
-        format!("; gain {:.1} % ({bounds})", percent(gain.ns))
+        format!("; gain {:.1} % ({bounds})", percent(gain.likely_ns))
     })
 }
 

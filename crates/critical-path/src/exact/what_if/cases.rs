@@ -6,7 +6,7 @@ use crate::CriticalPathError;
 use std::borrow::Cow;
 
 /// Gain of edits without effect.
-pub(super) const NO_GAIN: Gain = Gain { ns: 0, low_ns: 0, high_ns: 0 };
+pub(super) const NO_GAIN: Gain = Gain::exact(0);
 
 /// Edits divided by case: the likely ones, whose gain is predicted, and those of each alternative.
 pub(super) struct Cases<'e> {
@@ -69,8 +69,8 @@ impl Gain {
             match case {
                 Case::Likely => {}
                 Case::Other(_) => self.widen(*gain),
-                Case::Lower => self.low_ns = gain.ns.min(self.ns),
-                Case::Upper => self.high_ns = gain.high_ns.max(self.ns),
+                Case::Lower => self.low_ns = gain.likely_ns.min(self.likely_ns),
+                Case::Upper => self.high_ns = gain.high_ns.max(self.likely_ns),
             }
         }
         self
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn bounds_hold_each_case() {
-        let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
+        let gain = Gain::new;
         let of = |cases: &[(Case, Gain)]| {
             let cases: Vec<CaseGain> = cases.iter().map(|&(case, gain)| CaseGain { case, gain }).collect();
             gain(100, 90, 110).bounded_by(&cases)

@@ -13,6 +13,7 @@ mod clocks;
 mod diagnostics;
 mod edit;
 mod functions;
+mod gain;
 mod host_time;
 mod index;
 mod ineffective_edits;
@@ -39,6 +40,7 @@ mod waits;
 
 pub use clocks::{Gains, predict, predict_in, sweep};
 pub use edit::{Action, Case, Edit};
+pub use gain::Gain;
 pub use index::module_class;
 pub use listed::Chosen;
 pub use main_process_loader::own_loading;
@@ -77,18 +79,6 @@ pub struct WhatIf<'e, 'a> {
     works: Vec<bool>,
     /// Waits that may absorb saved time.
     timer_waits: TimerWaits,
-}
-
-/// Predicted time that edits save in a window, in ns, with bounds: `low <= gain <= high`. Negative if the window gets
-/// longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gain {
-    /// Predicted gain.
-    pub ns: i64,
-    /// Lower bound: missing facts are assumed against the edit.
-    pub low_ns: i64,
-    /// Upper bound: missing facts are assumed in favor of the edit.
-    pub high_ns: i64,
 }
 
 /// Predicted effect of edits on a window.
@@ -196,10 +186,10 @@ impl WhatIf<'_, '_> {
         let taken = self.removed_path_ns(&measured, &applied);
         notes.extend(self.unknown_causes_note());
         notes.extend(self.exact.clocks_disagree().then(|| CLOCKS_DISAGREE.to_owned()));
-        notes.extend(self.no_gain(&measured, &applied, (taken, gain.ns)));
-        notes.extend(self.replacing_cause(taken, gain.ns, (&before, &after)));
-        notes.extend(self.moved_past_end(&measured, &applied, gain.ns));
-        let absorbing = self.absorbing_wait(&measured, &applied).filter(|_| gain.ns > 0);
+        notes.extend(self.no_gain(&measured, &applied, (taken, gain.likely_ns)));
+        notes.extend(self.replacing_cause(taken, gain.likely_ns, (&before, &after)));
+        notes.extend(self.moved_past_end(&measured, &applied, gain.likely_ns));
+        let absorbing = self.absorbing_wait(&measured, &applied).filter(|_| gain.likely_ns > 0);
         notes.extend(absorbing.map(str::to_owned));
         notes.extend(others.notes);
         let names = edits.iter().map(ToString::to_string);
@@ -286,7 +276,7 @@ impl WhatIf<'_, '_> {
         let low = low.saturating_sub(blur);
         let low = if low > 0 && self.absorbing_wait(measured, applied).is_some() { 0 } else { low };
         // The gain cannot exceed the length of the window.
-        Gain { ns, low_ns: low, high_ns: high.saturating_add(blur).min(before.max(ns)) }
+        Gain::new(ns, low, high.saturating_add(blur).min(before.max(ns)))
     }
 
     /// Maximum time in ns that another order of lock holders after the edits may add or remove; 0 without changes.

@@ -187,7 +187,7 @@ fn merge_same_time(mut tried: Vec<TriedCandidate<'_>>, path: &ExactPath) -> Vec<
 
 /// Compare two sweep candidates by gain, largest first.
 fn by_gain(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
-    let key = |c: &Candidate| (c.gain.ns, c.gain.low_ns, c.on_path_ns);
+    let key = |c: &Candidate| (c.gain.likely_ns, c.gain.low_ns, c.on_path_ns);
     key(b).cmp(&key(a)).then_with(|| a.edit.cmp(&b.edit))
 }
 
@@ -197,7 +197,7 @@ fn have_same_effect((a, of_a): (&Candidate, &Planned), (b, of_b): (&Candidate, &
         |of: &Planned| !matches!(of.suggestion, Suggestion::Workers | Suggestion::Wait(_) | Suggestion::Collective(_));
     is_scaled(of_a)
         && is_scaled(of_b)
-        && a.gain.ns > 0
-        && !differ(a.gain.ns, b.gain.ns)
+        && a.gain.likely_ns > 0
+        && !differ(a.gain.likely_ns, b.gain.likely_ns)
         && of_a.changes_same_part(of_b, path)
 }

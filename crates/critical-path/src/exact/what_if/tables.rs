@@ -74,8 +74,8 @@ fn by_gain(sweep: &Sweep) -> Table {
     let share = |ns: fn(&Candidate) -> i64| rows.iter().map(move |c| percent(ns(c), sweep.window_ns));
     let table = Table::new("sweep", "What-if edits by estimated gain, each simulated on its own")
         .text("edit", rows.iter().map(|c| c.edit.clone()))
-        .i64("gain_ns", Unit::Ns, rows.iter().map(|c| c.gain.ns))
-        .f64("gain_percent", Unit::Percent, share(|c| c.gain.ns))
+        .i64("gain_ns", Unit::Ns, rows.iter().map(|c| c.gain.likely_ns))
+        .f64("gain_percent", Unit::Percent, share(|c| c.gain.likely_ns))
         .f64("low_percent", Unit::Percent, share(|c| c.gain.low_ns))
         .f64("high_percent", Unit::Percent, share(|c| c.gain.high_ns))
         .i64("on_path_ns", Unit::Ns, rows.iter().map(|c| c.on_path_ns))

@@ -91,7 +91,6 @@ fn single_candidate(
         kind,
         confidence: confidence(seen.time),
         gain: bounded_gain(context, seen.time),
-        is_speculative: false,
         is_within_other: false,
         covers_ns: seen.time.ns,
     })
@@ -159,8 +158,7 @@ fn loading(context: &CallRuleContext<'_>, place: SourceLocation, seen: &NodeTime
         facts,
         kind: None,
         confidence: confidence(seen.time),
-        gain: Gain { ns: likely, low_ns: low_ns.min(likely), high_ns: counted.high_ns.max(likely) },
-        is_speculative: false,
+        gain: Gain::new(likely, low_ns.min(likely), counted.high_ns.max(likely)),
         is_within_other: false,
         covers_ns: ns,
     })

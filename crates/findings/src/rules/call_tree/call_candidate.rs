@@ -22,9 +22,8 @@ pub(super) struct CallCandidate {
     pub(super) facts: Vec<Fact>,
     pub(super) kind: Option<CandidateKind>,
     pub(super) confidence: Confidence,
+    /// Gain over all steps. The combined gain excludes it if it is speculative.
     pub(super) gain: Gain,
-    /// True for a speculative gain, which the combined gain excludes.
-    pub(super) is_speculative: bool,
     /// True if another candidate includes the same time.
     pub(super) is_within_other: bool,
     /// Time that the finding covers, in ns.
@@ -37,15 +36,15 @@ pub(super) fn bounded_gain(context: &CallRuleContext<'_>, time: Time) -> Gain {
     let ns = signed(time.ns);
     let sampled_ns = time.ns.saturating_sub(time.measured_ns);
     if sampled_ns == 0 {
-        return Gain { ns, low_ns: ns, high_ns: ns };
+        return Gain::exact(ns);
     }
     if time.samples == 0 {
-        return Gain { ns, low_ns: 0, high_ns: signed(context.window_ns()).max(ns) };
+        return Gain::new(ns, 0, signed(context.window_ns()).max(ns));
     }
     let each = sampled_ns as f64 / time.samples as f64;
     let (low, high) = count_bounds(usize::try_from(time.samples).unwrap_or(usize::MAX));
     let with = |count: f64| signed(time.measured_ns).saturating_add((count * each) as i64);
-    Gain { ns, low_ns: with(low).min(ns), high_ns: with(high).max(ns) }
+    Gain::new(ns, with(low).min(ns), with(high).max(ns))
 }
 
 /// Convert a time in ns to a signed number, at most the largest one.

@@ -120,8 +120,7 @@ fn copies_candidate(
         kind: None,
         confidence: Confidence::Medium,
         // The following operators may get slower without the copy.
-        gain: Gain { ns, low_ns: 0, high_ns: ns },
-        is_speculative: false,
+        gain: Gain::new(ns, 0, ns),
         is_within_other: false,
         covers_ns: all.ns,
     })
@@ -161,8 +160,7 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
         ],
         kind: None,
         confidence: Confidence::Medium,
-        gain: Gain { ns, low_ns, high_ns },
-        is_speculative: false,
+        gain: Gain::new(ns, low_ns, high_ns),
         is_within_other: false,
         covers_ns,
     })

@@ -34,8 +34,8 @@ mod unsampled_time;
 use crate::findings::ranking_key;
 use crate::gain::{gain_per_step, limit_to_step};
 use crate::{
-    ExternalRules, Finding, Findings, MemoryFindings, Options, ProgramCondition, Reason, Requirement, Rule, RuleInfo,
-    Settings, SkippedRule, Support,
+    ExternalRules, Finding, Findings, GainBasis, MemoryFindings, Options, ProgramCondition, Reason, Requirement, Rule,
+    RuleInfo, Settings, SkippedRule, Support,
 };
 use call_candidate::{BY_TIME, CallCandidate};
 use call_rule_context::CallRuleContext;
@@ -152,7 +152,7 @@ fn find_for_rank(
 /// Check if a finding gains enough of a step to be listed; true without a gain in time.
 fn is_large_enough(finding: &Finding, step_ns: i64, options: &Options) -> bool {
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
-    finding.gain.is_none_or(|gain| gain.ns >= least_ns.max(1))
+    finding.gain.is_none_or(|gain| gain.likely_ns >= least_ns.max(1))
 }
 
 /// Add findings of Python rules, which analyze all ranks at once.
@@ -216,10 +216,10 @@ fn to_finding(context: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns:
     let per = i64::try_from(context.steps_or_one()).unwrap_or(i64::MAX);
     let gain = limit_to_step(gain_per_step(candidate.gain, per), step_ns);
     // Elapsed times of operators may exceed the total of the samples.
-    let gain = Gain { ns: gain.ns.min(step_ns), low_ns: gain.low_ns.min(step_ns), high_ns: gain.high_ns };
+    let gain = Gain { likely_ns: gain.likely_ns.min(step_ns), low_ns: gain.low_ns.min(step_ns), ..gain };
     // The host may run ahead of a GPU without waiting for it.
     let gain = if context.uses_gpu { Gain { low_ns: gain.low_ns.min(0), ..gain } } else { gain };
-    let is_repair = !candidate.is_speculative && !candidate.is_within_other;
+    let is_combined = !gain.is_speculative && !candidate.is_within_other;
     Finding {
         rule: candidate_info(context, candidate),
         title: candidate.title.clone(),
@@ -232,8 +232,8 @@ fn to_finding(context: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns:
         confidence: if is_incomplete { candidate.confidence.lower() } else { candidate.confidence },
         gain: Some(gain),
         memory: None,
-        on_top_ns: is_repair.then_some(gain.ns),
-        method: BY_TIME,
+        on_top_ns: is_combined.then_some(gain.likely_ns),
+        basis: GainBasis::Model(BY_TIME),
         edits: Vec::new(),
         edit_labels: Vec::new(),
         ranks: Vec::new(),
@@ -255,13 +255,15 @@ fn candidate_info(context: &CallRuleContext<'_>, candidate: &CallCandidate) -> A
 fn combined_gain(findings: &[Finding], step_ns: i64) -> Option<Gain> {
     let mut gains = findings.iter().filter(|finding| finding.on_top_ns.is_some()).filter_map(|finding| finding.gain);
     let first = gains.next()?;
-    let all = gains.fold(first, |all, gain| Gain {
-        ns: all.ns.saturating_add(gain.ns),
-        low_ns: all.low_ns.saturating_add(gain.low_ns),
-        high_ns: all.high_ns.saturating_add(gain.high_ns),
+    let all = gains.fold(first, |all, gain| {
+        Gain::new(
+            all.likely_ns.saturating_add(gain.likely_ns),
+            all.low_ns.saturating_add(gain.low_ns),
+            all.high_ns.saturating_add(gain.high_ns),
+        )
     });
-    let ns = all.ns.min(step_ns);
-    Some(Gain { ns, low_ns: all.low_ns.min(ns), high_ns: all.high_ns.min(step_ns).max(ns) })
+    let likely_ns = all.likely_ns.min(step_ns);
+    Some(Gain::new(likely_ns, all.low_ns.min(likely_ns), all.high_ns.min(step_ns).max(likely_ns)))
 }
 
 /// Rules that are not checked: those that need more than a call tree, and those without measurements.

@@ -153,8 +153,7 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCa
         ],
         kind: None,
         confidence: Confidence::Medium,
-        gain: Gain { ns, low_ns: low_ns.min(ns), high_ns: high_ns.max(ns) },
-        is_speculative: false,
+        gain: Gain::new(ns, low_ns.min(ns), high_ns.max(ns)),
         is_within_other: false,
         covers_ns: spans_ns,
     })
@@ -258,8 +257,7 @@ fn loop_candidate(context: &CallRuleContext<'_>, lines: &[Line], python: Time) -
         kind: None,
         confidence: Confidence::Medium,
         // The cost of one operator with the same computation is unknown.
-        gain: Gain { ns: likely, low_ns: 0, high_ns: signed(most).max(likely) },
-        is_speculative: false,
+        gain: Gain::new(likely, 0, signed(most).max(likely)),
         is_within_other: false,
         covers_ns: all_ns,
     })

@@ -67,8 +67,7 @@ fn candidate(context: &CallRuleContext<'_>, lines: &BTreeMap<SourceLocation, Tim
         facts: facts(context, time),
         kind: None,
         confidence: confidence(time),
-        gain: Gain { ns: all.ns / SPECULATIVE_DIVISOR, low_ns: 0, high_ns: all.high_ns },
-        is_speculative: true,
+        gain: Gain::new(all.likely_ns / SPECULATIVE_DIVISOR, 0, all.high_ns).speculative(),
         is_within_other: false,
         covers_ns: time.ns,
     })

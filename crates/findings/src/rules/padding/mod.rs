@@ -127,8 +127,8 @@ fn candidate(context: &RuleContext<'_>, padded: &Padded) -> Option<Candidate> {
     let edits = |part| work.edits(context, part);
     // Few batches hold few sequences of similar length. Batches that are all of one length may never have been padded.
     let gain_estimate = match sorted.linear <= half.linear && padded.shapes.has_several_lengths() {
-        true => GainEstimate::Range(edits(sorted)?, vec![edits(half)?, edits(unpadded)?]),
-        false => GainEstimate::SpeculativeRange(edits(half)?, edits(unpadded)?),
+        true => GainEstimate::range(edits(sorted)?, vec![edits(half)?, edits(unpadded)?]),
+        false => GainEstimate::speculative_range(edits(half)?, edits(unpadded)?),
     };
     let percent = |name, part: f64| Fact { name, value: 100.0 * part, unit: Unit::Percent };
     Some(Candidate {

@@ -6,7 +6,7 @@ use stackline_findings::{DevicePeak, Findings, RankTimes};
 
 /// Keys and values that documents of findings add, in their order.
 pub fn keys(found: &Findings) -> Vec<(&'static str, Value)> {
-    let gain = |gain: &Gain| json!({"ns": gain.ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns});
+    let gain = |gain: &Gain| json!({"ns": gain.likely_ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns});
     let rank = |times: &RankTimes| {
         let exposed_ns = times.exposed_collectives_ns;
         json!({"rank": times.rank, "step_ns": times.step_ns, "steps": times.steps, "collectives_alone_ns": exposed_ns})

@@ -112,12 +112,17 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     }
     let gain = finding.gain?;
     let (per, window_suffix) = if found.steps > 0 { ("/step", "") } else { ("", " of the window") };
-    Some(format!("{}{per} ({}{window_suffix}){}", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
+    Some(format!(
+        "{}{per} ({}{window_suffix}){}",
+        signed(gain.likely_ns),
+        percent(found, gain.likely_ns),
+        bounds(found, gain)
+    ))
 }
 
 /// Text with the bounds of a finding's gain, to append to the gain; empty if both equal the gain as shown.
 fn bounds(found: &Findings, gain: Gain) -> String {
-    let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
+    let (likely, most) = (percent(found, gain.likely_ns), percent(found, gain.high_ns));
     // Omit bounds that equal the gain at the shown precision.
     match percent(found, gain.low_ns) {
         _ if bounds_are_unknown(found, gain) => ", bounds unknown".to_owned(),
@@ -214,14 +219,14 @@ pub fn ranks_with(found: &Findings, finding: &Finding) -> Option<String> {
 /// Sentences with the combined gain of all findings and the findings excluded from it; `None` without either.
 fn combined_gain(found: &Findings) -> Option<String> {
     let apart = excluded_findings(found);
-    let Some(all) = found.combined.filter(|all| all.ns > 0) else {
+    let Some(all) = found.combined.filter(|all| all.likely_ns > 0) else {
         return apart.map(|apart| format!("The combined gain is unknown. Excluded: {apart}."));
     };
-    let likely = percent(found, all.ns);
+    let likely = percent(found, all.likely_ns);
     let sentence =
-        format!("Combined gain {} ({likely} {}){}.", signed(all.ns), base_of_percent(found), bounds(found, all));
+        format!("Combined gain {} ({likely} {}){}.", signed(all.likely_ns), base_of_percent(found), bounds(found, all));
     let apart = apart.map_or_else(String::new, |apart| format!(" Excluded: {apart}."));
-    Some(sentence + gain_difference_note(found, all.ns) + &apart)
+    Some(sentence + gain_difference_note(found, all.likely_ns) + &apart)
 }
 
 /// Text with the findings excluded from the combined gain, by reason, with counts; `None` if none is excluded.

@@ -150,7 +150,7 @@ fn result(
         "locations": [location(&finding.place, tool)],
         "partialFingerprints": {"stackline/v1": fingerprint},
         "properties": {
-            "gainNs": finding.gain.map(|gain| gain.ns),
+            "gainNs": finding.gain.map(|gain| gain.likely_ns),
             "gainLowNs": finding.gain.map(|gain| gain.low_ns),
             "gainHighNs": finding.gain.map(|gain| gain.high_ns),
             "evidence": evidence(finding),

@@ -4,9 +4,7 @@ use super::{Change, Shown, combined_gain, count_text, earlier_gain, gain, memory
 use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::paragraph::{remark, width, wrapped};
 use crate::presenters::terminal::{Style, clean};
-use stackline_findings::{
-    Area, Finding, Findings, REPLAY, Reason, SPECULATIVE, STATED, SkippedRule, UNCHECKED, evidence, rules,
-};
+use stackline_findings::{Area, Finding, Findings, GainBasis, Reason, SkippedRule, UNCHECKED, evidence, rules};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
@@ -74,15 +72,14 @@ fn one(
         line(&format!("Fix: {}", finding.rule.advice));
     }
     let evidence = evidence(finding);
-    let on_top = finding.on_top_ns.filter(|&ns| finding.gain.is_some_and(|gain| ns * 10 < gain.ns * 9));
+    let on_top = finding.on_top_ns.filter(|&ns| finding.gain.is_some_and(|gain| ns * 10 < gain.likely_ns * 9));
     let on_top_text =
         |ns: i64| format!("; once the findings above are fixed, this finding gains only {}", signed(ns.max(0)));
     let on_top = on_top.map(on_top_text);
-    let is_replayed = [REPLAY, SPECULATIVE, ""].contains(&finding.method);
-    let method = match finding.method {
-        _ if is_replayed => String::new(),
-        STATED => "; the Python rule states this gain".to_owned(),
-        model => format!("; estimated gain: {model}"),
+    let method = match finding.basis {
+        GainBasis::Nothing | GainBasis::Replay => String::new(),
+        GainBasis::Stated => "; the Python rule states this gain".to_owned(),
+        GainBasis::Model(model) => format!("; estimated gain: {model}"),
     };
     let sure = format!("{}, confidence {}", finding.support.name(), finding.confidence.name());
     let evidence = format!("{evidence} ({sure}{}{method})", on_top.unwrap_or_default());

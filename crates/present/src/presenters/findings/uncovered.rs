@@ -92,7 +92,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         Some(gain) => {
             format!(
                 "; estimated gain if removed: {} {}{}",
-                percent(found, gain.ns),
+                percent(found, gain.likely_ns),
                 base_of_percent(found),
                 bounds(found, gain)
             )
@@ -154,7 +154,7 @@ fn gpu_work_document(work: &ConcurrentGpuWork) -> Value {
 /// Time not covered by findings as a JSON document for programs.
 pub(super) fn document(found: &Findings) -> Value {
     let gain = |group: &LargeGroup| {
-        group.gain.map(|gain| json!({"ns": gain.ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns}))
+        group.gain.map(|gain| json!({"ns": gain.likely_ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns}))
     };
     let row = |group: &LargeGroup| {
         json!({

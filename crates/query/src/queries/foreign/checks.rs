@@ -52,7 +52,7 @@ fn documents_match_their_declarations() {
 fn keys_of_findings_match_their_declarations() {
     let [trace, _] = opened();
     let mut found = trace.findings(None).expect("findings").clone();
-    let gain = Some(Gain { ns: 2, low_ns: 1, high_ns: 3 });
+    let gain = Some(Gain::new(2, 1, 3));
     found.combined = gain;
     found.ranks =
         vec![RankTimes { rank: 1, step_ns: 2, steps: 3, exposed_collectives_ns: Some(4), is_incomplete: false }];
