@@ -1,11 +1,11 @@
 //! Findings of a trace or of several ranks, with the analyzed window, in the order of reports.
 
 use super::finding::Finding;
+use super::large_group::Uncovered;
 use super::memory::DevicePeak;
 use super::rank_times::RankTimes;
 use super::rule_info::RuleInfo;
 use super::skipped_rules::SkippedRule;
-use super::uncovered::large_group::Uncovered;
 use stackline_critical_path::exact::what_if::Gain;
 use std::cmp::Reverse;
 use std::sync::Arc;

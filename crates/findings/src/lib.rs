@@ -4,6 +4,7 @@
 //! and proposes changes as edits of the dependency graph. Replay estimates the gain of each change and of all combined.
 #![forbid(unsafe_code)]
 
+mod call_tree;
 mod collectives;
 mod compilations;
 mod constant_runs;
@@ -20,6 +21,7 @@ mod gpu_work_by_launcher;
 mod host_gaps;
 mod identity;
 mod initialization;
+mod large_group;
 mod launches;
 mod memory;
 mod memory_findings;
@@ -51,12 +53,14 @@ mod step_words;
 mod tables;
 mod uncovered;
 
+pub use call_tree::{StepTime, find_in_calls, place_of_call, step_time, steps_of_calls};
 pub use external_rules::{ExternalFact, ExternalFinding, ExternalRule, ExternalRules, Message};
 pub use finding::{Candidate, CandidateKind, Fact, Finding, RankGain, Support};
 pub use findings::Findings;
 pub use gain_estimate::{GainBasis, GainEstimate};
 pub use gain_method::GainMethod;
 pub use identity::{Identity, Mark, fingerprints, pair};
+pub use large_group::{ConcurrentGpuWork, LargeGroup, LargeKind, Uncovered};
 pub use memory::{DevicePeak, MemoryGain};
 pub use memory_findings::MemoryFindings;
 pub use options::Options;
@@ -70,8 +74,6 @@ pub use requirement::Requirement;
 pub use rule::{AdviceVariant, ProgramCondition, Rule, RuleProperty};
 pub use rule_context::RuleContext;
 pub use rule_info::{Area, RuleInfo};
-pub use rules::call_tree::{StepTime, find_in_calls, place_of_call, step_time, steps_of_calls};
 pub use settings::{Setting, Settings};
 pub use skipped_rules::{Reason, SkippedRule};
 pub use tables::{FINDINGS, UNCHECKED, evidence, findings_table, tables};
-pub use uncovered::large_group::{ConcurrentGpuWork, LargeGroup, LargeKind, Uncovered};

@@ -5,12 +5,12 @@
 
 use super::finding::Finding;
 use super::findings::{Findings, ranking_key};
+use super::large_group::Uncovered;
 use super::memory::DevicePeak;
 use super::requirement::Requirement;
 use super::rule::Rule;
 use super::rules;
 use super::skipped_rules::{Reason, SkippedRule};
-use super::uncovered::large_group::Uncovered;
 
 /// Findings of a memory trace.
 #[derive(Clone, Debug, Default, PartialEq)]

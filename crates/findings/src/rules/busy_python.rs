@@ -12,7 +12,7 @@ use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "SL043",
     name: "busy-python",
     area: Area::Host,
@@ -115,7 +115,7 @@ impl<'s, 'a> Names<'s, 'a> {
 }
 
 /// True for frames of a framework, whose Python code the user cannot change.
-pub(super) fn is_framework(name: &str) -> bool {
+pub(crate) fn is_framework(name: &str) -> bool {
     name.starts_with(MODULE_PREFIX) || is_in_package(name, TORCH) || is_framework_code(name)
 }
 
@@ -214,7 +214,7 @@ fn is_start(context: &RuleContext<'_>, times: usize) -> bool {
 }
 
 /// Title for Python code outside of operators, with its share of the time in percent.
-pub(super) fn title(share: f64) -> String {
+pub(crate) fn title(share: f64) -> String {
     format!("Python code outside of operators: {share:.0} % of the time (gain assumes that half of it is saved)")
 }
 

@@ -11,7 +11,7 @@ use stackline_timeline::source_location::SourceLocation;
 use stackline_timeline::vocabulary::aten;
 use std::collections::BTreeMap;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "SL017",
     name: "copy-chains",
     area: Area::Copies,
@@ -61,7 +61,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// First word of titles on copies of whole objects.
-pub(super) const DEEP: &str = "copy.deepcopy";
+pub(crate) const DEEP: &str = "copy.deepcopy";
 
 /// Find copies that only reorder or duplicate tensors, one candidate per source location; `copy.deepcopy` separately.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -84,7 +84,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 }
 
 /// Test if a frame name is that of Python's `copy.deepcopy`, or of PyTorch's functions in it.
-pub(super) fn is_deep_frame(name: &str) -> bool {
+pub(crate) fn is_deep_frame(name: &str) -> bool {
     super::matches_parts(name, &["copy.py(", "): deepcopy"])
         || super::matches_parts(name, &["torch/_tensor.py(", "): __deepcopy__"])
         || super::matches_parts(name, &["torch/nn/parameter.py(", "): __deepcopy__"])
@@ -152,12 +152,12 @@ fn deep_copy(
 }
 
 /// Title for copies of whole objects: share of the time in percent, and frequency.
-pub(super) fn deep_title(share: f64, when: &str) -> String {
+pub(crate) fn deep_title(share: f64, when: &str) -> String {
     format!("{DEEP}{when}: {share:.0} % of the time")
 }
 
 /// Title for copies by an operator, with their share of `owner` (such as GPU time) in percent.
-pub(super) fn title(operator: &str, share: f64, owner: &str, is_on_gpu: bool) -> String {
+pub(crate) fn title(operator: &str, share: f64, owner: &str, is_on_gpu: bool) -> String {
     // Kernel names show a change of layout; on a CPU, clone() does not show it.
     let name = super::shorten_name(operator);
     match !is_on_gpu && operator == aten::CLONE {

@@ -12,7 +12,7 @@ use stackline_timeline::confidence::Confidence;
 use stackline_timeline::recording::Recording;
 use stackline_timeline::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS, TAKE_BATCH};
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "SL009",
     name: "dataloader-starved",
     area: Area::Data,
@@ -222,7 +222,7 @@ fn loads_in_main_process(context: &RuleContext<'_>, take_calls: &[EventId]) -> b
 }
 
 /// True for names of calls that take the next batch.
-pub(super) fn takes_batch(name: &str) -> bool {
+pub(crate) fn takes_batch(name: &str) -> bool {
     name.starts_with(TAKE_BATCH)
         || lightning::takes_batch(name)
         || super::matches_parts(name, &["dataloader.py(", "): __next__"])

@@ -10,7 +10,7 @@ use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "SL025",
     name: "garbage-collection",
     area: Area::Host,
@@ -52,7 +52,7 @@ const MIN_DOMINANT_PERCENT: i64 = 90;
 
 /// Test if a name is that of a garbage collection in torch.profiler or Python. (`gc` and `gc (dynamo_timed)` belong to
 /// torch.compile.)
-pub(super) fn is_collection(name: &str) -> bool {
+pub(crate) fn is_collection(name: &str) -> bool {
     matches!(name, COLLECTION | "gc.collect" | "<built-in function collect>")
         || name.starts_with("<built-in method collect of module object")
 }
@@ -125,7 +125,7 @@ fn line_of(context: &RuleContext<'_>, collections: &[EventId]) -> SourceLocation
 }
 
 /// Title for garbage collection, with its time per step as text.
-pub(super) fn title(each: &str, words: StepWords) -> String {
+pub(crate) fn title(each: &str, words: StepWords) -> String {
     format!("Garbage collection: {each}{}", words.per_step_suffix())
 }
 

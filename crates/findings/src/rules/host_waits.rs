@@ -17,7 +17,7 @@ use stackline_timeline::intervals;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "SL039",
     name: "host-waits",
     area: Area::Host,
@@ -177,12 +177,12 @@ const FRAMES: &[(&str, &[&str])] = &[
 ];
 
 /// Target of the waits in a frame with this name, such as a lock or the network; `None` for other frames.
-pub(super) fn kind_of(name: &str) -> Option<&'static str> {
+pub(crate) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
 
 /// Kind of candidates for waits for a target such as `a lock`; `None` if the rule's own advice applies.
-pub(super) fn candidate_kind(target: &str) -> Option<CandidateKind> {
+pub(crate) fn candidate_kind(target: &str) -> Option<CandidateKind> {
     KINDS.iter().find(|(of, _)| *of == target).map(|&(_, kind)| kind)
 }
 
@@ -269,7 +269,7 @@ fn in_collectives(context: &RuleContext<'_>, waits: impl Iterator<Item = (i64, i
 }
 
 /// Title for waits for a target, with their share of the time in percent.
-pub(super) fn title(share: f64, kind: &str) -> String {
+pub(crate) fn title(share: f64, kind: &str) -> String {
     format!("Waiting for {kind}: {share:.0} % of the time")
 }
 

@@ -11,7 +11,7 @@ use crate::{
     AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
     Setting, Support,
 };
-pub(super) use frames::kind_of;
+pub(crate) use frames::kind_of;
 use frames::{SAFETENSORS, TORCH_SAVE};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::format::duration;
@@ -20,7 +20,7 @@ use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "SL029",
     name: "logging-in-step",
     area: Area::Host,
@@ -73,7 +73,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Kind of candidates for one kind of logging: checkpoints for `torch.save` and safetensors, `None` for others.
-pub(super) fn candidate_kind(kind: &str) -> Option<CandidateKind> {
+pub(crate) fn candidate_kind(kind: &str) -> Option<CandidateKind> {
     [TORCH_SAVE, SAFETENSORS].contains(&kind).then_some(CandidateKind::Checkpoints)
 }
 

@@ -11,7 +11,7 @@ use stackline_timeline::vocabulary::autograd::ENGINE;
 use stackline_timeline::vocabulary::python::OPTIMIZER;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "SL038",
     name: "small-operators-in-a-loop",
     area: Area::Host,

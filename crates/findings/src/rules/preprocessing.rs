@@ -9,7 +9,7 @@ use stackline_model::{EventId, EventKind, Unit};
 use stackline_timeline::confidence::Confidence;
 use std::collections::BTreeMap;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "SL010",
     name: "preprocessing-in-pipeline",
     area: Area::Data,
@@ -109,12 +109,12 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 }
 
 /// Kind of preprocessing in a frame with this name, wherever it is called; `None` for other frames.
-pub(super) fn kind_anywhere(name: &str) -> Option<&'static str> {
+pub(crate) fn kind_anywhere(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
 
 /// Kind of preprocessing in a frame with this name, including functions that preprocess data only in a loader.
-pub(super) fn kind_of(name: &str) -> Option<&'static str> {
+pub(crate) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name).or_else(|| super::kind_in(LOADER_FRAMES, name))
 }
 

@@ -9,7 +9,7 @@ use stackline_model::{EventId, Trace};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "SL026",
     name: "recompilation-in-steady-state",
     area: Area::Host,
@@ -93,7 +93,7 @@ fn candidate(
 }
 
 /// Title of repeated compilations whose steps are unknown, with their mean duration.
-pub(super) fn title_of_repeats(compilations: u64, each: &str) -> String {
+pub(crate) fn title_of_repeats(compilations: u64, each: &str) -> String {
     match compilations {
         1 => format!("Recompilation: torch.compile compiles again once, {each}"),
         times => format!("Recompilation: torch.compile compiles again {times} times, {each} each"),

@@ -10,7 +10,7 @@ use stackline_timeline::confidence::Confidence;
 use stackline_timeline::vocabulary::aten;
 use stackline_timeline::vocabulary::python::OPTIMIZER_STEP;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "SL015",
     name: "unfused-optimizer",
     area: Area::Kernels,
@@ -58,7 +58,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Name parts of kernels that update many tensors at once.
-pub(super) const MULTI_TENSOR_KERNELS: &[&str] =
+pub(crate) const MULTI_TENSOR_KERNELS: &[&str] =
     &["multi_tensor_apply", "foreach", "triton_", "FusedAdam", "multi_tensor", "_fused_"];
 
 /// Find optimizers whose step launches kernels or calls operators for each parameter, one candidate per optimizer.
@@ -153,9 +153,9 @@ fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: 
 
 /// Cost of fused AdamW on a CPU: time per parameter, and remaining share (likely, least, most) of each operator's time
 /// beyond a fixed cost. The split of that time into computation, memory access and other threads is unknown.
-pub(super) const PARAMETER_NS: i64 = 3_000;
-pub(super) const OPERATOR_NS: i64 = 2_500;
-pub(super) const FUSED: [f64; 3] = [0.35, 0.2, 1.0];
+pub(crate) const PARAMETER_NS: i64 = 3_000;
+pub(crate) const OPERATOR_NS: i64 = 2_500;
+pub(crate) const FUSED: [f64; 3] = [0.35, 0.2, 1.0];
 
 /// Candidate for an optimizer without a GPU; `None` for few or long operators, or if it is fused.
 fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Candidate> {

@@ -8,7 +8,7 @@ use stackline_timeline::vocabulary::aten;
 use stackline_timeline::vocabulary::autograd::is_accumulation;
 use stackline_timeline::vocabulary::python::ZERO_GRAD;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "SL042",
     name: "zeroed-gradients",
     area: Area::Kernels,
@@ -107,7 +107,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
 
 /// Title for calls with this name, the number of gradients that each fills, if known, and the host time of
 /// filling them.
-pub(super) fn title(name: &str, per_call: Option<usize>, time: &str) -> String {
+pub(crate) fn title(name: &str, per_call: Option<usize>, time: &str) -> String {
     let optimizer = name.strip_prefix(ZERO_GRAD).unwrap_or(name);
     let gradients = per_call.map_or_else(|| "gradients".to_owned(), |gradients| format!("{gradients} gradients"));
     format!(

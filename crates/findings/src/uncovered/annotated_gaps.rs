@@ -1,7 +1,7 @@
 //! Critical-path time without an event, grouped by the program's annotation around the time.
 
-use super::large_group::{LARGE_PERCENT, LargeKind};
 use super::path_part::{GroupKey, Part};
+use crate::large_group::{LARGE_PERCENT, LargeKind};
 use crate::rule_context::RuleContext;
 use rustc_hash::FxHashSet;
 use stackline_model::names::STEP_PREFIX;

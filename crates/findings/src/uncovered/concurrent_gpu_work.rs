@@ -1,7 +1,7 @@
 //! GPU work that runs during waits of unknown cause on the critical path.
 
 use super::groups::Group;
-use super::large_group::{ConcurrentGpuWork, LargeKind};
+use crate::large_group::{ConcurrentGpuWork, LargeKind};
 use crate::rule_context::RuleContext;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::StrId;

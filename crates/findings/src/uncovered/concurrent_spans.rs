@@ -1,7 +1,7 @@
 //! Spans of other threads that run while a thread on the critical path has no recorded call.
 
 use super::groups::Group;
-use super::large_group::LargeKind;
+use crate::large_group::LargeKind;
 use crate::rule_context::RuleContext;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;

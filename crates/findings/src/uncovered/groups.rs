@@ -3,10 +3,10 @@
 use super::annotated_gaps::AnnotatedGaps;
 use super::covered_events::CoveredEvents;
 use super::covered_gaps::CoveredGaps;
-use super::large_group::LargeKind;
 use super::path_part::{GroupKey, Part};
 use super::sampled_gaps::SampledGaps;
 use super::waits::CallsInProgress;
+use crate::large_group::LargeKind;
 use crate::rule_context::RuleContext;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::Gain;

@@ -1,7 +1,7 @@
 //! Merge of the uncovered time of several ranks.
 
-use super::large_group::{LARGE_PERCENT, LargeGroup, Uncovered};
 use crate::findings::Findings;
+use crate::large_group::{LARGE_PERCENT, LargeGroup, Uncovered};
 
 /// Uncovered time of one rank, with large calls of other ranks that it lacks, each from the rank with most of it.
 /// `last`: the rank that the others wait for, if a finding reports it.

@@ -1,6 +1,6 @@
 //! Segments of the critical path that groups of uncovered time share, and the keys of groups.
 
-use super::large_group::LargeKind;
+use crate::large_group::LargeKind;
 use stackline_model::{EventId, StrId};
 
 /// Key of a group: kind and name of its events.

@@ -4,9 +4,9 @@
 //! functions of a gap's samples divide the time of all its occurrences, as in findings and in `what-if`.
 
 use super::covered_gaps::reaches_beyond;
-use super::large_group::LargeKind;
 use super::path_part::GroupKey;
 use crate::host_gaps::HostGap;
+use crate::large_group::LargeKind;
 use crate::rule_context::RuleContext;
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::{Category, PathSegment};

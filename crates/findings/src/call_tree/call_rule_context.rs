@@ -1,9 +1,9 @@
 //! Rule context of a calling context tree: tree, thread, steps and settings.
 
-use super::super::busy_python;
 use super::steps::{Steps, below};
 use super::thread::{Thread, Time, TimeSource, ancestors_of, is_of_autograd};
 use crate::rule::Rule;
+use crate::rules::busy_python;
 use crate::settings::Settings;
 use crate::step_words::StepWords;
 use stackline_model::names::MODULE_PREFIX;

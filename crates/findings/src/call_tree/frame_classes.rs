@@ -1,12 +1,12 @@
 //! Division of a thread's time among rules by frame names: loading, preprocessing, garbage collection, compiling,
 //! logging, waiting.
 
-use super::super::{
-    copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
-};
 use super::call_rule_context::{ByLine, CallRuleContext, KindOf};
 use super::thread::{Time, outermost};
 use crate::Rule;
+use crate::rules::{
+    copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
+};
 use stackline_model::names::is_recompilation;
 use stackline_model::{CallNodeId, FrameId};
 

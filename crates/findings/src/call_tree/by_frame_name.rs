@@ -1,15 +1,15 @@
 //! Findings in call trees, recognized by the names of frames: loading, preprocessing, garbage collection, logging,
 //! waiting.
 
-use super::super::{
-    copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
-};
 use super::call_candidate::{CallCandidate, bounded_gain, confidence, facts, signed};
 use super::call_rule_context::{CallRuleContext, NodeTime};
 use super::frame_classes::FrameClasses;
 use super::steps::below;
 use super::thread::is_stackline_recording;
 use crate::identity::LOCATION_SEPARATOR;
+use crate::rules::{
+    copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
+};
 use crate::{CandidateKind, Fact, Rule};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::format::duration;

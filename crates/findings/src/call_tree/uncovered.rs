@@ -1,12 +1,12 @@
 //! Time of the thread that no finding covers.
 
-use super::super::{copy_chains, dataloader_starved, operators_in_loops, unfused_optimizer, zeroed_gradients};
 use super::call_candidate::{CallCandidate, bounded_gain};
 use super::call_rule_context::CallRuleContext;
 use super::frame_classes::FrameClasses;
 use super::python_time::function_times;
 use super::thread::{Time, TimeSource};
 use crate::gain::{gain_per_step, limit_to_step};
+use crate::rules::{copy_chains, dataloader_starved, operators_in_loops, unfused_optimizer, zeroed_gradients};
 use crate::{LargeGroup, LargeKind, Uncovered};
 use stackline_model::{CallNodeId, Frame, FrameId, FrameKind};
 use stackline_timeline::source_location::SourceLocation;

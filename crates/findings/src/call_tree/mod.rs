@@ -33,6 +33,7 @@ mod unsampled_time;
 
 use crate::findings::ranking_key;
 use crate::gain::{gain_per_step, limit_to_step};
+use crate::rules;
 use crate::{
     ExternalRules, Finding, Findings, GainBasis, MemoryFindings, Options, ProgramCondition, Reason, Requirement, Rule,
     RuleInfo, Settings, SkippedRule, Support,
@@ -54,17 +55,17 @@ use thread::TimeSource;
 
 /// Rules over call trees.
 const RULES: [&Rule; 11] = [
-    &super::dataloader_starved::RULE,
-    &super::preprocessing::RULE,
-    &super::unfused_optimizer::RULE,
-    &super::garbage_collection::RULE,
-    &super::recompilation::RULE,
-    &super::logging_in_step::RULE,
-    &super::operators_in_loops::RULE,
-    &super::host_waits::RULE,
-    &super::busy_python::RULE,
-    &super::copy_chains::RULE,
-    &super::zeroed_gradients::RULE,
+    &rules::dataloader_starved::RULE,
+    &rules::preprocessing::RULE,
+    &rules::unfused_optimizer::RULE,
+    &rules::garbage_collection::RULE,
+    &rules::recompilation::RULE,
+    &rules::logging_in_step::RULE,
+    &rules::operators_in_loops::RULE,
+    &rules::host_waits::RULE,
+    &rules::busy_python::RULE,
+    &rules::copy_chains::RULE,
+    &rules::zeroed_gradients::RULE,
 ];
 
 /// Rules that require samples.
@@ -138,7 +139,7 @@ fn find_for_rank(
         findings,
         ignored,
         combined,
-        rules: super::trace_rules().map(Rule::info).collect(),
+        rules: rules::trace_rules().map(Rule::info).collect(),
         unchecked: skipped_rules(&context).collect(),
         small,
         notes: notes(&context, rank, is_incomplete),
@@ -188,8 +189,8 @@ pub fn steps_of_calls(tree: &CallingContextTree) -> usize {
 fn empty_findings() -> Findings {
     let unchecked = |rule| SkippedRule { rule: Rule::info(rule), reason: Reason::Missing(Requirement::PythonTimes) };
     Findings {
-        rules: super::trace_rules().map(Rule::info).collect(),
-        unchecked: super::trace_rules().map(unchecked).collect(),
+        rules: rules::trace_rules().map(Rule::info).collect(),
+        unchecked: rules::trace_rules().map(unchecked).collect(),
         is_of_calls: true,
         ..Findings::from_memory(MemoryFindings::default())
     }
@@ -275,7 +276,7 @@ fn skipped_rules<'c>(context: &'c CallRuleContext<'_>) -> impl Iterator<Item = S
             () if !RULES.iter().any(|own| own.code == rule.code) => Some(Requirement::SingleCalls),
             () if context.uses_gpu && is(&CPU_ONLY) => Some(Requirement::SingleCalls),
             () if context.thread.known == TimeSource::Operators && is(&NEEDS_SAMPLES) => Some(Requirement::PythonTimes),
-            () if !context.thread.knows_computing() && rule.code == super::busy_python::RULE.code => {
+            () if !context.thread.knows_computing() && rule.code == rules::busy_python::RULE.code => {
                 Some(Requirement::PythonTimes)
             }
             () if !has_operators && is(&NEEDS_OPERATORS) => Some(Requirement::Operators),
@@ -284,7 +285,7 @@ fn skipped_rules<'c>(context: &'c CallRuleContext<'_>) -> impl Iterator<Item = S
         }
     };
     let unchecked = move |rule| Some(SkippedRule { rule: Rule::info(rule), reason: Reason::Missing(missing(&rule)?) });
-    super::trace_rules().filter_map(unchecked)
+    rules::trace_rules().filter_map(unchecked)
 }
 
 /// Notes about the analyzed time, one sentence each.

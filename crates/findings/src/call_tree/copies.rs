@@ -1,7 +1,6 @@
 //! Redundant operators in call trees: copies that reorder tensors (SL017), and gradients filled with zeros
 //! (SL042). Only for programs without a GPU, because the host's time excludes GPU work.
 
-use super::super::{copy_chains, zeroed_gradients};
 use super::call_candidate::{CallCandidate, signed};
 use super::call_rule_context::CallRuleContext;
 use super::frame_classes::FrameClasses;
@@ -9,6 +8,7 @@ use super::operators::{Calls, Operators, is_of_loop};
 use super::steps::below;
 use super::thread::inclusive;
 use crate::Fact;
+use crate::rules::{copy_chains, zeroed_gradients};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::{CallNodeId, Frame, FrameId, FrameKind, Unit};
 use stackline_timeline::confidence::Confidence;

@@ -1,7 +1,7 @@
 //! Garbage collections due to Dynamo, which starts and ends compilations outside of their spans.
 
-use super::super::garbage_collection;
 use super::steps::{Steps, below};
+use crate::rules::garbage_collection;
 use stackline_model::names::is_recompilation;
 use stackline_model::{CallNodeId, CallingContextTree, Frame};
 

@@ -1,8 +1,8 @@
 //! Several ranks in one calling context tree: separate analysis, and merge of the findings.
 
-use super::super::{busy_python, dataloader_starved, operators_in_loops};
 use super::{find_for_rank, no_times};
 use crate::identity::rank_identity;
+use crate::rules::{busy_python, dataloader_starved, operators_in_loops};
 use crate::{Finding, Findings, Options, Rule, merge, ranks_text};
 use stackline_calls::NoCalls;
 use stackline_model::CallingContextTree;

@@ -1,10 +1,10 @@
 //! SL043 for call trees: Python time of functions outside of operators.
 
-use super::super::busy_python;
 use super::call_candidate::{CallCandidate, bounded_gain, confidence, facts};
 use super::call_rule_context::CallRuleContext;
 use super::frame_classes::FrameClasses;
 use super::thread::{Time, TimeSource};
+use crate::rules::busy_python;
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::{CallNodeId, FrameId};
 use stackline_timeline::source_location::SourceLocation;

@@ -1,13 +1,13 @@
 //! Operators in call trees, and findings by their number: unfused optimizers (SL015) and loops of small
 //! operators (SL038).
 
-use super::super::{operators_in_loops, unfused_optimizer};
 use super::call_candidate::{CallCandidate, bounded_gain, signed};
 use super::call_rule_context::CallRuleContext;
 use super::frame_classes::FrameClasses;
 use super::steps::below;
 use super::thread::{Time, inclusive};
 use crate::Fact;
+use crate::rules::{operators_in_loops, unfused_optimizer};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::{CallNodeId, Frame, FrameKind, Unit};
 use stackline_timeline::confidence::Confidence;
