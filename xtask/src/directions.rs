@@ -16,7 +16,7 @@ const FOLDERS: &[&str] = &[
     "crates/critical-path/src/hta",
     "crates/findings/src",
     "crates/findings/src/call_tree",
-    "crates/findings/src/rules/logging_in_step",
+    "crates/findings/src/rules",
     "crates/findings/src/rules/padding",
     "crates/findings/src/rules/rebuilt_constants",
     "crates/findings/src/uncovered",

@@ -1,7 +1,7 @@
 //! SL039: steps wait for a thread, a process, a lock or the network.
 
 use super::dataloader_starved::takes_batch;
-use super::logging_in_step::frames::kind_of as kind_of_logging;
+use super::logging_frames::kind_of as kind_of_logging;
 use super::rebuilt_constants::LOADER;
 use crate::host_gaps::Spans;
 use crate::sampled_work::SampledWork;

@@ -1,9 +1,9 @@
 //! SL029: printing, logging and file writes within steps.
 
-pub(super) mod frames;
-
 use super::dataloader_starved::takes_batch;
 use super::host_waits;
+pub(crate) use super::logging_frames::kind_of;
+use super::logging_frames::{SAFETENSORS, TORCH_SAVE};
 use crate::estimate::Estimate;
 use crate::host_gaps::{HostGap, Spans};
 use crate::sampled_work::SampledWork;
@@ -11,8 +11,6 @@ use crate::{
     AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
     Setting, Support,
 };
-pub(crate) use frames::kind_of;
-use frames::{SAFETENSORS, TORCH_SAVE};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::format::duration;
 use stackline_model::{EventId, EventKind};

@@ -27,6 +27,7 @@ mod index_backward;
 mod kernel_outliers;
 mod launch_bound;
 mod layout_conversion;
+mod logging_frames;
 pub(super) mod logging_in_step;
 mod many_small_kernels;
 mod memory;

@@ -1,6 +1,6 @@
-//! Names of frames that log, print or save.
+//! Names of frames that log, print or save, for rules about waits and about logging.
 
-use super::super::kind_in;
+use super::kind_in;
 
 pub(super) const TORCH_SAVE: &str = "torch.save";
 pub(super) const SAFETENSORS: &str = "safetensors";
