@@ -200,3 +200,49 @@ impl Finding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Confidence, Finding, Gain, GainBasis, SourceLocation, Support};
+    use crate::GainMethod;
+
+    fn finding(basis: GainBasis, gain: Option<Gain>) -> Finding {
+        Finding {
+            rule: crate::rules::ALL[0].info(),
+            title: String::new(),
+            place: SourceLocation::default(),
+            change: None,
+            events: Vec::new(),
+            facts: Vec::new(),
+            kind: None,
+            support: Support::Inferred,
+            confidence: Confidence::Low,
+            gain,
+            memory: None,
+            on_top_ns: None,
+            basis,
+            edits: Vec::new(),
+            edit_labels: Vec::new(),
+            ranks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn methods_follow_from_basis_and_speculation() {
+        let (sure, speculative) = (Some(Gain::new(20, 0, 30)), Some(Gain::new(20, 0, 30).speculative()));
+        let cases = [
+            (GainBasis::Nothing, None, "", GainMethod::Nothing, true),
+            (GainBasis::Replay, sure, "replay", GainMethod::Replay, true),
+            (GainBasis::Replay, speculative, "speculative replay", GainMethod::Speculative, false),
+            (GainBasis::Stated, sure, "rule", GainMethod::Model, true),
+            (GainBasis::Model("samples"), sure, "samples", GainMethod::Model, true),
+            // Gains of call trees are not replayed.
+            (GainBasis::Model("samples"), speculative, "samples", GainMethod::Model, true),
+        ];
+        for (basis, gain, method, gain_method, is_repair) in cases {
+            let finding = finding(basis, gain);
+            let found = (finding.method(), finding.gain_method(), finding.is_repair());
+            assert_eq!(found, (method, gain_method, is_repair), "{basis:?} {gain:?}");
+        }
+    }
+}
