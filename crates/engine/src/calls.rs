@@ -6,6 +6,7 @@ use crate::requirements::read_error;
 use crate::{Error, Lacks, OpenOptions, Part, symbols};
 use stackline_calls::ranks_of_calls;
 use stackline_ingest::recording;
+use stackline_ingest::sources::part_readers;
 use stackline_model::CallingContextTree;
 use stackline_store::{CallsEntry, WriteOptions};
 use stackline_symbols::Symbolizer;
@@ -19,7 +20,7 @@ pub(crate) fn is_calls(run: &Path) -> bool {
 
 /// True if a path is the directory of a recording with streams, or a run directory with a call tree.
 pub(crate) fn is_recording(run: &Path) -> bool {
-    run.is_dir() && (recording::has_streams(run) || entry(run).is_some())
+    part_readers(run).is_some() || run.is_dir() && entry(run).is_some()
 }
 
 /// Open the calling context tree of a recording or a profile.
@@ -32,10 +33,10 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingCon
         return stackline_ingest::read_profile(run, &read_options(options))
             .map_err(|error| read_error(error, &[run.to_owned()], Part::Profile));
     }
-    if !recording::has_streams(run) {
+    let Some(readers) = part_readers(run) else {
         let has = if crate::memory::is_memory_only(run).unwrap_or(false) { Part::Memory } else { Part::Traces };
         return stackline_store::read_calls(run)?.ok_or_else(|| Lacks::new(run, Part::Profile, [has]).into());
-    }
+    };
     // A process may have written more since the tables were made, or the writer of the tables may have been killed.
     // Native frames in streams get names, which older tables lack.
     if entry(run).is_some_and(|entry| entry.streams == sizes(run) && !entry.unnamed)
@@ -43,7 +44,7 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingCon
     {
         return Ok(tree);
     }
-    Ok(symbols::symbolize(recording::read_recording(run)?, &Symbolizer::new()))
+    Ok(symbols::symbolize((readers.calls)(run)?, &Symbolizer::new()))
 }
 
 /// Find the recording that contains the process of this rank, among several recordings without individual calls. `None`
@@ -56,7 +57,7 @@ pub(crate) fn recording_of_rank(
     requested: i64,
     options: &OpenOptions,
 ) -> Result<Option<PathBuf>, Error> {
-    let is_of_sums = |run: &PathBuf| is_recording(run) && (!recording::has_streams(run) || recording::is_of_sums(run));
+    let is_of_sums = |run: &PathBuf| is_recording(run) && (part_readers(run).is_none() || recording::is_of_sums(run));
     let below = |input: &PathBuf| if is_run(input) { vec![input.clone()] } else { runs_below(input) };
     let runs: Vec<PathBuf> = inputs.iter().filter(|input| input.is_dir()).flat_map(below).collect();
     if runs.len() < 2 || inputs.iter().any(|input| !input.is_dir()) || !runs.iter().all(is_of_sums) {

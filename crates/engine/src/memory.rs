@@ -4,7 +4,7 @@ use crate::open::{read_options, runs_below, size};
 use crate::requirements::read_error;
 use crate::{Error, OpenOptions, Part, is_run};
 use stackline_ingest::memory::{count_memory_files, files_of_memory, from_trace, is_memory_file, one_trace};
-use stackline_ingest::recording::{has_streams, read_memory};
+use stackline_ingest::sources::{PartReaders, part_readers};
 use stackline_ingest::{diagnostics, read_traces_and_memory};
 use stackline_memory::curve::curves;
 use stackline_model::MemoryTrace;
@@ -123,8 +123,8 @@ fn read_named((file, name): &(PathBuf, String), options: &OpenOptions) -> Result
 /// # Errors
 /// If it exists and cannot be read.
 pub(crate) fn memory_next_to(path: &Path, options: &OpenOptions) -> Result<Option<MemoryTrace>, Error> {
-    if has_streams(path) {
-        let processes = memories_of_recording(path, options)?;
+    if let Some(readers) = part_readers(path) {
+        let processes = memories_of_recording(path, readers, options)?;
         let count = processes.len();
         return Ok(processes.into_iter().next().map(|first| with_candidate_count(first, count)));
     }
@@ -149,8 +149,8 @@ pub(crate) fn with_candidate_count(mut trace: MemoryTrace, count: usize) -> Memo
 /// # Errors
 /// Errors of [`memory_next_to`].
 pub(crate) fn all_memory_next_to(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
-    if has_streams(path) {
-        return memories_of_recording(path, options);
+    if let Some(readers) = part_readers(path) {
+        return memories_of_recording(path, readers, options);
     }
     if has_stored_memory(path) { Ok(stackline_store::read_memory(path)?) } else { Ok(Vec::new()) }
 }
@@ -162,8 +162,8 @@ pub(crate) fn has_stored_memory(path: &Path) -> bool {
 
 /// Read the memory traces of a recording's processes, the one with the highest peak first: data-loading workers
 /// allocate, too, and may make many more calls.
-fn memories_of_recording(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
-    let mut processes = match read_memory(path, &read_options(options)) {
+fn memories_of_recording(path: &Path, readers: &PartReaders, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
+    let mut processes = match (readers.memory)(path, &read_options(options)) {
         Err(stackline_ingest::Error::Cancelled) => return Err(Error::Cancelled),
         other => other?,
     };

@@ -5,6 +5,8 @@ use crate::ranks::Job;
 use crate::requirements::read_error;
 use crate::{Error, Lacks, Part, Progress, ranks};
 use regex_lite::Regex;
+use stackline_ingest::recording::is_of_sums;
+use stackline_ingest::sources::part_readers;
 use stackline_ingest::{ReadOptions, diagnostics, run_of};
 use stackline_model::{MemoryTrace, ReadReport, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
@@ -402,12 +404,12 @@ fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
 
 /// Read the traces of a recording with individual calls.
 fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
-    use stackline_ingest::recording::{has_streams, is_of_sums, read_traces};
     // A recording without individual calls is not read twice.
-    if !has_streams(path) || is_of_sums(path) {
+    let Some(readers) = part_readers(path).filter(|_| !is_of_sums(path)) else {
         return Err(Lacks::new(path, Part::Traces, [Part::Profile]).into());
-    }
-    read_traces(path, &read_options(options)).map_err(|error| read_error(error, &[path.to_owned()], Part::Traces))
+    };
+    let read = (readers.traces)(path, &read_options(options));
+    read.map_err(|error| read_error(error, &[path.to_owned()], Part::Traces))
 }
 
 /// Maximum depth of counted directories.

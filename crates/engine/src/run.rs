@@ -7,7 +7,8 @@ use crate::ranks::select_rank;
 use crate::requirements::read_error;
 use crate::{Error, Lacks, LeftOut, OpenOptions, Part, Progress, RunOptions, is_run, memory, position_of_rank};
 use stackline_ingest::memory::from_trace;
-use stackline_ingest::recording::{has_streams, is_shown_by};
+use stackline_ingest::recording::is_shown_by;
+use stackline_ingest::sources::part_readers;
 use stackline_model::{CallingContextTree, EventKind, MemoryTrace, Problem, Severity, Trace, TraceSet};
 use stackline_timeline::Scope;
 use std::path::{Path, PathBuf};
@@ -338,7 +339,7 @@ impl Run {
     /// Memory trace of inputs without separate memory data whose traces were not read.
     fn read_memory(&self) -> Result<Option<MemoryTrace>, Error> {
         let path = match &self.inputs[..] {
-            [path] if has_streams(path) => return Ok(None),
+            [path] if part_readers(path).is_some() => return Ok(None),
             [path] if !is_run(path) && (!path.is_dir() || runs_below(path).is_empty()) => path,
             [_, _, ..] if self.is_memory_alone()? => {
                 return Err(self.lacks_traces().into());
@@ -373,7 +374,7 @@ impl Run {
         for input in &self.inputs {
             match memory::all_memory_next_to(input, &self.options) {
                 // The read report of the traces lists unreadable streams.
-                Err(error) if !matches!(error, Error::Cancelled) && has_streams(input) => {}
+                Err(error) if !matches!(error, Error::Cancelled) && part_readers(input).is_some() => {}
                 additional => found.extend(additional?),
             }
         }

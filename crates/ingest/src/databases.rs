@@ -89,5 +89,6 @@ fn read_file(label: &str, path: &Path, broken: Option<&str>, options: &ReadOptio
         Reader::Traces(read) => read(label, content, options),
         Reader::Calls(_) => Err(ContentKind::Profile.refusal(label)),
         Reader::Memory(_) => Err(ContentKind::Memory.refusal(label)),
+        Reader::Parts(_) => Err(Error::NoTrace { path: label.into() }),
     }
 }

@@ -1,8 +1,8 @@
 //! Reading of files, directories, archives and streams. The content determines the format, never the name.
 
-use crate::content_kinds::{ContentKind, Found};
+use crate::content_kinds::{ContentKind, ContentKinds, Found};
 use crate::runs::PendingFile;
-use crate::sources::{Content, Reader, Source};
+use crate::sources::{Content, PartReaders, Reader, Source};
 use crate::text::without_byte_order_mark;
 use crate::unsupported::{READS, could_be_read, unsupported};
 use crate::{Error, ReadOptions, databases, diagnostics, sources};
@@ -39,17 +39,33 @@ pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: 
     read_stream(path, label, stream, 0, options, found)
 }
 
-/// Read a directory that as a whole is one memory input (DrGPUM); any other directory is an error.
+/// Read a directory that as a whole is one input: a recording, or memory data (DrGPUM). Any other directory is an error.
 fn read_directory(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
     let content = Content::Directory(path);
-    match source(label, &content)? {
-        Some(Source { read: Reader::Memory(read), .. }) if found.requested.memory => {
+    match source(label, &content)?.map(|source| source.read) {
+        Some(Reader::Parts(readers)) => read_parts(path, &readers, options, found),
+        Some(Reader::Memory(read)) if found.requested.memory => {
             found.memory.push(read(label, content, options)?);
             Ok(())
         }
-        Some(Source { read: Reader::Memory(_), .. }) => Err(ContentKind::Memory.refusal(label)),
+        Some(Reader::Memory(_)) => Err(ContentKind::Memory.refusal(label)),
         _ => Err(Error::NoTrace { path: path.to_owned() }),
     }
+}
+
+/// Read the requested parts of a directory with several kinds of data into `found`.
+fn read_parts(path: &Path, readers: &PartReaders, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
+    let ContentKinds { traces, calls, memory } = found.requested;
+    if traces {
+        found.traces.extend((readers.traces)(path, options)?.traces);
+    }
+    if calls {
+        found.calls.push((readers.calls)(path)?);
+    }
+    if memory {
+        found.memory.extend((readers.memory)(path, options)?);
+    }
+    Ok(())
 }
 
 /// Read the requested content of a stream into `found`, with decompression and unpacking.
@@ -139,6 +155,8 @@ fn read_plain(
     let head = bare;
     let read = match source.read {
         Reader::Traces(read) => read,
+        // Only folders have several parts.
+        Reader::Parts(_) => return Err(Error::NoTrace { path: label.into() }),
         Reader::Calls(_) if !found.requested.calls => return Err(ContentKind::Profile.refusal(label)),
         Reader::Memory(_) if !found.requested.memory => return Err(ContentKind::Memory.refusal(label)),
         Reader::Calls(read) => {

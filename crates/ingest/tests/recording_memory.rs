@@ -1,7 +1,7 @@
 //! Memory traces of hand-written recording streams.
 
-use stackline_ingest::ReadOptions;
 use stackline_ingest::recording::{is_shown_by, memory_of, read_memory, read_traces};
+use stackline_ingest::{ReadOptions, read_traces_and_memory};
 use stackline_model::{AccessMode, FrameKind, MemoryCallKind, MemoryObjectKind, MemoryTrace, call_flags};
 use stackline_recording::{CallDetail, ChunkWriter, FrameKey, HEADER, Process, Record, TensorPart, Thread, TouchKind};
 
@@ -439,6 +439,26 @@ fn labels(processes: &[(u32, Option<u32>)]) -> Vec<(String, String)> {
         (memory.label, by[0].meta.name.clone())
     };
     memory.into_iter().map(shown).collect()
+}
+
+/// The readers of the registry give each requested part of a folder with streams.
+#[test]
+fn recordings_are_read_like_other_inputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("job.stackline");
+    std::fs::create_dir_all(run.join("streams")).unwrap();
+    let stream = Stream::new().touch(10, 3, Allocated, 0x1000, 64).call(3, 5, 20).of_process(11, None);
+    std::fs::write(run.join("streams/11-0.slr"), stream.file()).unwrap();
+    let options = ReadOptions::default();
+    let (set, memory) = read_traces_and_memory(std::slice::from_ref(&run), &options).unwrap();
+    let names: Vec<&str> = set.traces.iter().map(|trace| trace.meta.name.as_str()).collect();
+    let labels: Vec<&str> = memory.iter().map(|trace| trace.label.as_str()).collect();
+    assert_eq!((names, labels), (vec!["job.stackline"], vec!["job.stackline"]));
+    let traces = stackline_ingest::read_paths(std::slice::from_ref(&run), &options).unwrap().traces;
+    assert_eq!(traces.len(), 1);
+    assert_eq!(stackline_ingest::memory::read_path(&run).unwrap().label, "job.stackline");
+    assert_eq!(stackline_ingest::read_profile(&run, &options).unwrap().processes.len(), 1);
+    assert_eq!(stackline_ingest::files(&run, &[]).unwrap(), [(run.clone(), "job.stackline".to_owned())]);
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub fn streams(run: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// Check if a directory contains streams of the recorder.
-pub fn has_streams(run: &Path) -> bool {
+pub(crate) fn has_streams(run: &Path) -> bool {
     streams(run).is_ok_and(|streams| !streams.is_empty())
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod nsys;
 mod processes;
 mod profiles;
 pub(crate) mod ranges;
+mod recording;
 pub(crate) mod rocprofv3;
 mod row;
 mod rpd;
@@ -18,7 +19,7 @@ use crate::memory::formats as memory;
 use crate::text::without_byte_order_mark;
 use crate::{Error, ReadOptions};
 use profiles::{collapsed, firefox, pprof, speedscope};
-use stackline_model::{CallingContextTree, MemoryTrace, Trace};
+use stackline_model::{CallingContextTree, MemoryTrace, Trace, TraceSet};
 use stackline_sqlite::Database;
 use std::io::Read;
 use std::path::Path;
@@ -81,8 +82,21 @@ pub enum Reader {
     Calls(fn(&str, Content<'_>, &ReadOptions) -> Result<CallingContextTree, Error>),
     /// Memory objects and their uses.
     Memory(fn(&str, Content<'_>, &ReadOptions) -> Result<MemoryTrace, Error>),
+    /// Several kinds of data, each read on request, of an input that is a folder.
+    Parts(PartReaders),
 }
-use Reader::{Calls, Memory, Traces};
+use Reader::{Calls, Memory, Parts, Traces};
+
+/// Readers of a folder with several kinds of data, such as a recording.
+#[derive(Clone, Copy)]
+pub struct PartReaders {
+    /// Traces, one for each rank.
+    pub traces: fn(&Path, &ReadOptions) -> Result<TraceSet, Error>,
+    /// Sums per call path: a calling context tree.
+    pub calls: fn(&Path) -> Result<CallingContextTree, Error>,
+    /// Memory traces, one for each process.
+    pub memory: fn(&Path, &ReadOptions) -> Result<Vec<MemoryTrace>, Error>,
+}
 
 /// All formats.
 pub const ALL: &[Source] = &[
@@ -95,6 +109,7 @@ pub const ALL: &[Source] = &[
     Source { name: "memory-timeline", sniff: memory::sniff_timeline, read: Memory(memory::open), run_of: none },
     Source { name: "nsys", sniff: nsys::sniff, read: Traces(nsys::open), run_of: none },
     Source { name: "pprof", sniff: pprof::sniff, read: Calls(pprof::open), run_of: none },
+    Source { name: "recording", sniff: recording::sniff, read: Parts(recording::READERS), run_of: none },
     Source { name: "rocprofv3", sniff: rocprofv3::sniff, read: Traces(rocprofv3::open), run_of: rocprofv3::run_of },
     Source { name: "rpd", sniff: rpd::sniff, read: Traces(rpd::open), run_of: none },
     Source { name: "snapshot", sniff: memory::sniff_snapshot, read: Memory(memory::open), run_of: none },
@@ -120,9 +135,18 @@ pub fn detect(content: &Content<'_>) -> Result<Option<&'static Source>, String> 
     }
 }
 
-/// Check if a folder as a whole is the input of a format, such as DrGPUM.
+/// Check if a folder as a whole is the input of a format, such as a recording or DrGPUM's files.
 pub(crate) fn is_one_input(folder: &Path) -> bool {
     ALL.iter().any(|source| matches!((source.sniff)(&Content::Directory(folder)), Sniff::Yes(_)))
+}
+
+/// Readers of the parts of a folder with several kinds of data, by the detection of all formats; `None` for any other
+/// input.
+pub fn part_readers(path: &Path) -> Option<&'static PartReaders> {
+    match detect(&Content::Directory(path)) {
+        Ok(Some(Source { read: Parts(readers), .. })) => Some(readers),
+        _ => None,
+    }
 }
 
 /// Format that matches with certainty, else the first that may match; an error if several match with certainty.
