@@ -124,15 +124,19 @@ fn read_named((file, name): &(PathBuf, String), options: &OpenOptions) -> Result
 /// If it exists and cannot be read.
 pub(crate) fn memory_next_to(path: &Path, options: &OpenOptions) -> Result<Option<MemoryTrace>, Error> {
     if let Some(readers) = part_readers(path) {
-        let processes = memories_of_recording(path, readers, options)?;
-        let count = processes.len();
-        return Ok(processes.into_iter().next().map(|first| with_candidate_count(first, count)));
+        return Ok(first_of_processes(memories_of_recording(path, readers, options)?));
     }
     if !has_stored_memory(path) {
         return Ok(None);
     }
     let count = stackline_store::read_manifest(path)?.memory.len();
     Ok(Some(with_candidate_count(stackline_store::read_memory_at(path, 0)?, count)))
+}
+
+/// First memory trace of a recording's processes, with their number in its read report; `None` if there is none.
+pub(crate) fn first_of_processes(processes: Vec<MemoryTrace>) -> Option<MemoryTrace> {
+    let count = processes.len();
+    processes.into_iter().next().map(|first| with_candidate_count(first, count))
 }
 
 /// Record in a memory trace's read report from how many processes the trace was selected.
@@ -160,14 +164,19 @@ pub(crate) fn has_stored_memory(path: &Path) -> bool {
     is_run(path) && stackline_store::read_manifest(path).is_ok_and(|run| !run.memory.is_empty())
 }
 
-/// Read the memory traces of a recording's processes, the one with the highest peak first: data-loading workers
-/// allocate, too, and may make many more calls.
+/// Read the memory traces of a recording's processes, the one with the highest peak first.
 fn memories_of_recording(path: &Path, readers: &PartReaders, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     let mut processes = match (readers.memory)(path, &read_options(options)) {
         Err(stackline_ingest::Error::Cancelled) => return Err(Error::Cancelled),
         other => other?,
     };
+    sort_by_peak(&mut processes);
+    Ok(processes)
+}
+
+/// Sort the memory traces of processes by their peaks, the highest first: data-loading workers allocate, too, and may
+/// make many more calls.
+pub(crate) fn sort_by_peak(processes: &mut [MemoryTrace]) {
     let highest = |trace: &MemoryTrace| curves(trace).iter().map(|curve| curve.peak().bytes).max();
     processes.sort_by_cached_key(|trace| std::cmp::Reverse((highest(trace), trace.calls.len())));
-    Ok(processes)
 }

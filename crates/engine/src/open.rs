@@ -1,12 +1,13 @@
 //! Open inputs: run directories from the store, all others through the readers.
 
 use crate::cycles::{self, Cycle, CycleRelation, OlderTrace, SeenCycles};
+use crate::memory::sort_by_peak;
 use crate::ranks::Job;
 use crate::requirements::read_error;
 use crate::{Error, Lacks, Part, Progress, ranks};
 use regex_lite::Regex;
-use stackline_ingest::recording::is_of_sums;
-use stackline_ingest::sources::part_readers;
+use stackline_ingest::recording::{TracesAndMemory, is_of_sums};
+use stackline_ingest::sources::{PartReaders, part_readers};
 use stackline_ingest::{ReadOptions, diagnostics, run_of};
 use stackline_model::{MemoryTrace, ReadReport, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
@@ -72,14 +73,34 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
         }
         set.traces.extend(read.traces);
     }
-    ranks::note_positions(&mut set);
+    complete(&mut set, options)?;
+    Ok(set)
+}
+
+/// Note ranks by position in a set of all inputs, and keep only the steps of the requested cycle.
+fn complete(set: &mut TraceSet, options: &OpenOptions) -> Result<(), Error> {
+    ranks::note_positions(set);
     if let Some(number) = options.cycle {
         for trace in &mut set.traces {
             let name = trace.meta.name.clone();
             keep_cycle(trace, number).map_err(|available| Error::NoCycle { name, number, available })?;
         }
     }
-    Ok(set)
+    Ok(())
+}
+
+/// Open a recording as [`open`] does, and decode its memory traces with its traces, the one with the highest peak first.
+/// `None` for any other input, and for a recording whose traces are stored as tables.
+pub(crate) fn open_with_memory(input: &Path, options: &OpenOptions) -> Result<Option<TracesAndMemory>, Error> {
+    if part_readers(input).is_none() || stores_traces(input) {
+        return Ok(None);
+    }
+    options.watch.expect(size(input, 0));
+    let read = (readers_of_calls(input)?.traces_and_memory)(input, &read_options(options));
+    let mut read = read.map_err(|error| read_error(error, &[input.to_owned()], Part::Traces))?;
+    complete(&mut read.traces, options)?;
+    read.memory.iter_mut().for_each(|processes| sort_by_peak(processes));
+    Ok(Some(read))
 }
 
 /// Open the inputs of one job file by file: `take` gets each trace, and memory contains only one file, archive or run
@@ -390,8 +411,7 @@ pub(crate) fn read_options(options: &OpenOptions) -> ReadOptions {
 
 /// Read the traces of a run directory from its tables, or of a recording from its streams.
 fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
-    if crate::calls::is_recording(path) && !stackline_store::read_manifest(path).is_ok_and(|run| !run.traces.is_empty())
-    {
+    if crate::calls::is_recording(path) && !stores_traces(path) {
         return open_recording(path, options);
     }
     let set = stackline_store::read_run(path, &ReadSelection { threads: options.threads, ..ReadSelection::all() })?;
@@ -402,14 +422,21 @@ fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
     Ok(set)
 }
 
+/// True if a run directory has tables of traces.
+fn stores_traces(path: &Path) -> bool {
+    stackline_store::read_manifest(path).is_ok_and(|run| !run.traces.is_empty())
+}
+
 /// Read the traces of a recording with individual calls.
 fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
-    // A recording without individual calls is not read twice.
-    let Some(readers) = part_readers(path).filter(|_| !is_of_sums(path)) else {
-        return Err(Lacks::new(path, Part::Traces, [Part::Profile]).into());
-    };
-    let read = (readers.traces)(path, &read_options(options));
+    let read = (readers_of_calls(path)?.traces)(path, &read_options(options));
     read.map_err(|error| read_error(error, &[path.to_owned()], Part::Traces))
+}
+
+/// Readers of a recording with individual calls; an error for other recordings, which are not read twice.
+fn readers_of_calls(path: &Path) -> Result<&'static PartReaders, Error> {
+    let readers = part_readers(path).filter(|_| !is_of_sums(path));
+    readers.ok_or_else(|| Lacks::new(path, Part::Traces, [Part::Profile]).into())
 }
 
 /// Maximum depth of counted directories.

@@ -1,14 +1,14 @@
 //! Run: parts of one or several inputs, each opened on first use.
 
+mod memories;
+
 use crate::calls::{self, is_calls, is_recording, open_calls};
 use crate::map::{Mapped, map_few, map_many};
 use crate::open::{only_run, open, open_ranks, runs_below};
 use crate::ranks::select_rank;
-use crate::requirements::read_error;
-use crate::{Error, Lacks, LeftOut, OpenOptions, Part, Progress, RunOptions, is_run, memory, position_of_rank};
+use crate::{Error, Lacks, LeftOut, OpenOptions, Part, Progress, RunOptions, is_run, memory};
+use memories::DecodedMemory;
 use stackline_ingest::memory::from_trace;
-use stackline_ingest::recording::is_shown_by;
-use stackline_ingest::sources::part_readers;
 use stackline_model::{CallingContextTree, EventKind, MemoryTrace, Problem, Severity, Trace, TraceSet};
 use stackline_timeline::Scope;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Run of one or several inputs: files, archives, directories of traces, run directories, standard input (`-`).
 ///
 /// Opening reads no file. Traces are read once and kept. A profile and memory traces are read on each request, because
-/// their users change or keep them.
+/// their users change or keep them; see also [`Run::with_memory`].
 #[derive(Debug)]
 pub struct Run {
     inputs: Vec<PathBuf>,
     options: OpenOptions,
     timeline: Mutex<Timeline>,
+    memory: Mutex<DecodedMemory>,
 }
 
 /// State of the traces of a run: unread, in memory, missing, or already read.
@@ -47,7 +48,7 @@ impl Run {
         }
         let only = if let [folder] = inputs { only_run(folder) } else { None };
         let (inputs, options) = (only.map_or_else(|| inputs.to_vec(), |run| vec![run]), options.clone());
-        Ok(Self { inputs, options, timeline: Mutex::new(Timeline::Unread) })
+        Ok(Self { inputs, options, timeline: Mutex::new(Timeline::Unread), memory: Mutex::default() })
     }
 
     /// Same run with absolute paths, independent of the working directory.
@@ -63,7 +64,7 @@ impl Run {
     pub fn watched_by(&self, watch: &Progress) -> Self {
         let options = OpenOptions { watch: watch.clone(), ..self.options.clone() };
         let timeline = Mutex::new(lock(&self.timeline).clone());
-        Self { inputs: self.inputs.clone(), options, timeline }
+        Self { inputs: self.inputs.clone(), options, timeline, memory: Mutex::default() }
     }
 
     /// Paths of the files and directories that the run reads.
@@ -156,7 +157,9 @@ impl Run {
     fn open_traces(&self) -> Result<TraceSet, Error> {
         // One run of a folder must not represent the others.
         let count = |input: &PathBuf| if is_run(input) { 1 } else { runs_below(input).len().max(1) };
-        open(&self.inputs, &self.options).map_err(|error| error.of_one_of(self.inputs.iter().map(count).sum()))
+        let with_memory = self.open_with_memory().transpose();
+        let opened = with_memory.unwrap_or_else(|| open(&self.inputs, &self.options));
+        opened.map_err(|error| error.of_one_of(self.inputs.iter().map(count).sum()))
     }
 
     /// Select the recording of a rank, if the inputs are recordings without individual calls, one per rank of a job.
@@ -284,187 +287,6 @@ impl Run {
             None if self.parts()?.contains(&Part::Profile) => self.profile().map(Some),
             None => Ok(None),
         }
-    }
-
-    /// Memory trace of one rank, or of the run if no rank is given. For a run: the memory trace of the first input with
-    /// memory data in addition to its traces (of a recording, the process with the highest peak). Without one: the
-    /// memory trace of a memory file, or that of the first trace with memory events.
-    ///
-    /// # Errors
-    /// If there is none, or it cannot be read.
-    pub fn memory(&self, rank: Option<i64>) -> Result<MemoryTrace, Error> {
-        if let Some(memory) = self.find_memory(rank)? {
-            return Ok(memory);
-        }
-        let Some(rank) = rank else { return Err(self.lacks(Part::Memory)) };
-        let set = self.traces()?;
-        let trace = &set.traces[position_of_rank(&set, rank)?];
-        Err(Lacks::new(Path::new(&trace.meta.name), Part::Memory, []).into())
-    }
-
-    /// Memory trace of one rank, or of the run ([`Self::memory`]), if any. For a rank: the memory trace that is stored
-    /// under its trace's name (of a recording, the process with the highest peak), else memory events of the trace.
-    ///
-    /// # Errors
-    /// If it cannot be read, or the rank does not exist.
-    pub fn find_memory(&self, rank: Option<i64>) -> Result<Option<MemoryTrace>, Error> {
-        if let Some(rank) = rank {
-            let set = self.traces()?;
-            let trace = &set.traces[position_of_rank(&set, rank)?];
-            for input in &self.inputs {
-                let additional = memory::all_memory_next_to(input, &self.options)?;
-                if let Some(own) = additional.into_iter().find(|memory| is_shown_by(memory, &trace.meta.name)) {
-                    return Ok(Some(own));
-                }
-            }
-            return Ok(from_trace(trace));
-        }
-        for input in &self.inputs {
-            if let Some(additional) = memory::memory_next_to(input, &self.options)? {
-                return Ok(Some(additional));
-            }
-        }
-        // The lock is released, because other callers may need the traces meanwhile.
-        let set = match &*lock(&self.timeline) {
-            Timeline::Traces(set) => Some(Arc::clone(set)),
-            Timeline::AlreadyRead(within) => return Ok(within.as_deref().cloned()),
-            Timeline::Lacking(lacks) if lacks.has != [Part::Memory] => return Ok(None),
-            // The input was read to its end.
-            Timeline::Lacking(lacks) if self.is_read_once() => return Err((**lacks).clone().into()),
-            Timeline::Lacking(_) | Timeline::Unread => None,
-        };
-        set.map_or_else(|| self.read_memory(), |set| Ok(set.traces.iter().find_map(from_trace)))
-    }
-
-    /// Memory trace of inputs without separate memory data whose traces were not read.
-    fn read_memory(&self) -> Result<Option<MemoryTrace>, Error> {
-        let path = match &self.inputs[..] {
-            [path] if part_readers(path).is_some() => return Ok(None),
-            [path] if !is_run(path) && (!path.is_dir() || runs_below(path).is_empty()) => path,
-            [_, _, ..] if self.is_memory_alone()? => {
-                return Err(self.lacks_traces().into());
-            }
-            _ => {
-                self.read().map_err(|error| match error {
-                    Error::Ingest(error) => read_error(error, &self.inputs, Part::Memory),
-                    other => other,
-                })?;
-                return Ok(match &*lock(&self.timeline) {
-                    Timeline::Traces(set) => set.traces.iter().find_map(from_trace),
-                    _ => None,
-                });
-            }
-        };
-        let found = memory::read(path, &self.options)?;
-        *lock(&self.timeline) = match found {
-            Ok(memory) => return Ok(Some(memory)),
-            Err(Part::Traces) => Timeline::AlreadyRead(None),
-            Err(part) => Timeline::Lacking(Box::new(Lacks::new(path, Part::Traces, [part]))),
-        };
-        Ok(None)
-    }
-
-    /// Memory traces of all processes: those of recordings and runs, and those of traces with memory events that are
-    /// not among them. The first one is that of [`Self::memory`].
-    ///
-    /// # Errors
-    /// If nothing can be read, a run is damaged, or the watch was canceled.
-    pub fn memories(&self) -> Result<Vec<MemoryTrace>, Error> {
-        let mut found = Vec::new();
-        for input in &self.inputs {
-            match memory::all_memory_next_to(input, &self.options) {
-                // The read report of the traces lists unreadable streams.
-                Err(error) if !matches!(error, Error::Cancelled) && part_readers(input).is_some() => {}
-                additional => found.extend(additional?),
-            }
-        }
-        if found.is_empty() && self.is_memory_alone()? {
-            return match &self.inputs[..] {
-                [input] if !self.is_read_once() => memory::read_all(input, &self.options),
-                _ => Ok(vec![self.memory(None)?]),
-            };
-        }
-        let of_traces = self.other_memories(&found)?;
-        found.extend(of_traces);
-        Ok(found)
-    }
-
-    /// Memory traces of traces with memory events.
-    ///
-    /// # Errors
-    /// If an input cannot be read.
-    pub fn memories_of_traces(&self) -> Result<Vec<MemoryTrace>, Error> {
-        self.other_memories(&[])
-    }
-
-    /// Memory traces from memory events of the run's traces, except those with the label of a known one.
-    fn other_memories(&self, known: &[MemoryTrace]) -> Result<Vec<MemoryTrace>, Error> {
-        if !self.parts()?.contains(&Part::Traces) {
-            return Ok(Vec::new());
-        }
-        // A run's stored memory traces were computed from its traces.
-        let is_new = |trace: &&Trace| known.iter().all(|known| known.label != trace.meta.name);
-        Ok(self.traces()?.traces.iter().filter(is_new).filter_map(from_trace).collect())
-    }
-
-    /// Separate memory traces of all processes, by input, highest peak first; each read report has their number.
-    ///
-    /// # Errors
-    /// If an input cannot be read.
-    pub fn memories_of_processes(&self) -> Result<Vec<MemoryTrace>, Error> {
-        // An unreadable input has no processes, and gives its error here.
-        self.is_memory_alone()?;
-        let mut processes = Vec::new();
-        for input in &self.inputs {
-            processes.extend(memory::all_memory_next_to(input, &self.options)?);
-        }
-        let count = processes.len();
-        Ok(processes.into_iter().map(|trace| memory::with_candidate_count(trace, count)).collect())
-    }
-
-    /// True if the inputs contain only memory data, no execution trace. Reads the first bytes of files, and nothing of
-    /// standard input.
-    ///
-    /// # Errors
-    /// If an input cannot be read.
-    pub fn is_memory_alone(&self) -> Result<bool, Error> {
-        let timeline = &mut *lock(&self.timeline);
-        if matches!(timeline, Timeline::Unread) && self.are_of_memory()? {
-            *timeline = Timeline::Lacking(Box::new(self.lacks_traces()));
-        }
-        Ok(matches!(timeline, Timeline::Lacking(lacks) if lacks.has == [Part::Memory]))
-    }
-
-    /// True if all inputs contain only memory data; of several inputs, an unreadable one gives false.
-    fn are_of_memory(&self) -> Result<bool, Error> {
-        for input in &self.inputs {
-            // Of several inputs, unreadable ones give their error when they are opened.
-            match memory::is_memory_only(input) {
-                Ok(true) => {}
-                Err(_) if self.inputs.len() > 1 => return Ok(false),
-                other => return other,
-            }
-        }
-        Ok(true)
-    }
-
-    /// Files of memory-only inputs with several memory traces. Names are relative to the folder if that is the only
-    /// input. None for a single memory trace, or for other inputs.
-    ///
-    /// # Errors
-    /// If an input cannot be read.
-    pub fn memory_files(&self) -> Result<Vec<(PathBuf, String)>, Error> {
-        let is_file = matches!(&self.inputs[..], [only] if !only.is_dir());
-        let looks = !self.is_read_once() && (is_file || self.is_memory_alone()?);
-        if looks { memory::files(&self.inputs).map(memory::files_of_several) } else { Ok(Vec::new()) }
-    }
-
-    /// All memory traces of one of [`Self::memory_files`].
-    ///
-    /// # Errors
-    /// If the file cannot be read, or has none.
-    pub fn memories_of_file(&self, file: &Path) -> Result<Vec<MemoryTrace>, Error> {
-        memory::read_all(file, &self.options)
     }
 
     /// Create the error that inputs with memory data only have no traces.

@@ -4,11 +4,16 @@ use stackline_engine::{OpenOptions, Run, memory_findings};
 use stackline_ingest::diagnostics::processes_of;
 use stackline_memory::{MemoryAnalysis, curve::curves};
 use stackline_model::MemoryTrace;
-use stackline_recording::{ChunkWriter, FrameKey, HEADER, Process, Record, Thread, TouchKind};
+use stackline_recording::{CallDetail, ChunkWriter, FrameKey, HEADER, Process, Record, Thread, TouchKind};
 use std::path::Path;
 
 /// Stream of a process that allocates and frees `bytes` bytes `times` times.
 fn stream(pid: u32, bytes: u64, times: i64) -> Vec<u8> {
+    file(&records(pid, bytes, times))
+}
+
+/// Records of such a process, without the end.
+fn records(pid: u32, bytes: u64, times: i64) -> Vec<Record> {
     let thread = Thread { id: 0, tid: 7, torch_id: 0, name: "main".into() };
     let mut records = vec![
         Record::Process(Box::new(Process { pid, ..Process::default() })),
@@ -22,9 +27,13 @@ fn stream(pid: u32, bytes: u64, times: i64) -> Vec<u8> {
         let address_delta = if at == 0 { 0x1000 } else { 0 };
         records.push(Record::Touch { thread: 0, node: 0, delta_ns: 10, kind, address_delta, bytes });
     }
-    records.push(Record::End { at_ns: 1000 });
+    records
+}
+
+/// Stream of these records and an end.
+fn file(records: &[Record]) -> Vec<u8> {
     let mut chunk = ChunkWriter::new();
-    records.iter().for_each(|record| chunk.push(record).unwrap());
+    records.iter().chain([&Record::End { at_ns: 1000 }]).for_each(|record| chunk.push(record).unwrap());
     [&HEADER[..], chunk.finish()].concat()
 }
 
@@ -69,4 +78,37 @@ fn process_with_the_highest_peak_is_first() {
         "{:?}",
         found_with_memory.notes
     );
+}
+
+/// Traces and memory that are needed together come from one decoding, and memory that is not needed is not decoded: the
+/// streams are deleted in between.
+#[test]
+fn streams_are_decoded_once_for_traces_and_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("job.stackline");
+    std::fs::create_dir_all(run.join("streams")).unwrap();
+    for (pid, bytes) in [(11, 512), (12, 8192)] {
+        let mut records = records(pid, bytes, 2);
+        let detail = CallDetail::None;
+        records.push(Record::Call { thread: 0, node: 1, start_delta_ns: 50, duration_ns: 20, detail });
+        std::fs::write(run.join(format!("streams/{pid}-0.slr")), file(&records)).unwrap();
+    }
+    let opened = || Run::open(std::slice::from_ref(&run), &OpenOptions::default()).unwrap();
+    let shown = |memory: &[MemoryTrace]| -> Vec<(String, u64, usize)> {
+        memory.iter().map(|trace| (trace.label.clone(), peak(trace), trace.report.problems.len())).collect()
+    };
+    let separate = shown(&opened().memories().unwrap());
+    assert_eq!(separate.iter().map(|(_, peak, _)| *peak).collect::<Vec<_>>(), [8192, 512]);
+    let first = opened().memory(None).unwrap();
+    let [all, one, without] = [opened().with_memory(true), opened().with_memory(true), opened().with_memory(false)];
+    for run in [&all, &one, &without] {
+        assert_eq!(run.traces().unwrap().traces.len(), 1);
+    }
+    std::fs::remove_dir_all(run.join("streams")).unwrap();
+    assert_eq!(shown(&all.memories().unwrap()), separate);
+    let kept = one.find_memory(None).unwrap().unwrap();
+    assert_eq!((kept.label, processes_of(&kept.report)), (first.label, processes_of(&first.report)));
+    assert!(without.memories().unwrap().is_empty());
+    // The memory is handed over, not kept.
+    assert!(all.memories().unwrap().is_empty());
 }

@@ -56,14 +56,19 @@ fn read_directory(path: &Path, label: &str, options: &ReadOptions, found: &mut F
 /// Read the requested parts of a directory with several kinds of data into `found`.
 fn read_parts(path: &Path, readers: &PartReaders, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
     let ContentKinds { traces, calls, memory } = found.requested;
-    if traces {
-        found.traces.extend((readers.traces)(path, options)?.traces);
+    match (traces, memory) {
+        (true, true) => {
+            let read = (readers.traces_and_memory)(path, options)?;
+            found.traces.extend(read.traces.traces);
+            // The read report of the traces lists unreadable streams.
+            found.memory.extend(read.memory.unwrap_or_default());
+        }
+        (true, false) => found.traces.extend((readers.traces)(path, options)?.traces),
+        (false, true) => found.memory.extend((readers.memory)(path, options)?),
+        (false, false) => {}
     }
     if calls {
         found.calls.push((readers.calls)(path)?);
-    }
-    if memory {
-        found.memory.extend((readers.memory)(path, options)?);
     }
     Ok(())
 }

@@ -29,6 +29,7 @@ mod random;
 mod recording;
 mod recording_damage;
 mod recording_memory;
+mod recording_parts;
 mod recording_trace;
 mod regressions;
 mod repairs;

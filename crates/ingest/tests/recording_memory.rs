@@ -1,7 +1,7 @@
 //! Memory traces of hand-written recording streams.
 
+use stackline_ingest::ReadOptions;
 use stackline_ingest::recording::{is_shown_by, memory_of, read_memory, read_traces};
-use stackline_ingest::{ReadOptions, read_traces_and_memory};
 use stackline_model::{AccessMode, FrameKind, MemoryCallKind, MemoryObjectKind, MemoryTrace, call_flags};
 use stackline_recording::{CallDetail, ChunkWriter, FrameKey, HEADER, Process, Record, TensorPart, Thread, TouchKind};
 
@@ -9,14 +9,14 @@ use stackline_recording::{CallDetail, ChunkWriter, FrameKey, HEADER, Process, Re
 const OPERATORS: [&str; 6] = ["aten::add", "aten::mul_", "aten::empty", "aten::linear", "aten::zero_", "aten::copy_"];
 
 /// A stream of one thread, with the state for deltas.
-struct Stream {
+pub(crate) struct Stream {
     records: Vec<Record>,
     touched: (i64, i64),
     ended: i64,
 }
 
 impl Stream {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let thread = Thread { id: 0, tid: 7, torch_id: 0, name: "main".into() };
         let mut records = vec![Record::Process(Box::default()), Record::Thread(thread)];
         for (id, text) in OPERATORS.iter().enumerate() {
@@ -28,14 +28,14 @@ impl Stream {
         Self { records, touched: (0, 0), ended: 0 }
     }
 
-    fn touch(mut self, at: i64, node: u32, kind: TouchKind, address: i64, bytes: u64) -> Self {
+    pub(crate) fn touch(mut self, at: i64, node: u32, kind: TouchKind, address: i64, bytes: u64) -> Self {
         let (before, last) = std::mem::replace(&mut self.touched, (at, address));
         let (delta_ns, address_delta) = (at - before, address - last);
         self.records.push(Record::Touch { thread: 0, node, delta_ns, kind, address_delta, bytes });
         self
     }
 
-    fn call(mut self, node: u32, start: i64, end: i64) -> Self {
+    pub(crate) fn call(mut self, node: u32, start: i64, end: i64) -> Self {
         let start_delta_ns = start - std::mem::replace(&mut self.ended, end);
         let duration_ns = (end - start).cast_unsigned();
         self.records.push(Record::Call { thread: 0, node, start_delta_ns, duration_ns, detail: CallDetail::None });
@@ -47,14 +47,18 @@ impl Stream {
         self
     }
 
-    fn of_process(mut self, pid: u32, rank: Option<u32>) -> Self {
+    pub(crate) fn of_process(mut self, pid: u32, rank: Option<u32>) -> Self {
         self.records[0] = Record::Process(Box::new(Process { pid, rank, ..Process::default() }));
         self
     }
 
-    fn file(self) -> Vec<u8> {
+    pub(crate) fn file(self) -> Vec<u8> {
+        self.with(Record::End { at_ns: 1000 }).file_without_end()
+    }
+
+    pub(crate) fn file_without_end(self) -> Vec<u8> {
         let mut chunk = ChunkWriter::new();
-        for record in self.records.iter().chain([&Record::End { at_ns: 1000 }]) {
+        for record in &self.records {
             chunk.push(record).unwrap();
         }
         let mut file = HEADER.to_vec();
@@ -70,9 +74,9 @@ impl Stream {
 }
 
 /// Kind of a call, its flags, and object index and mode of its accesses.
-type Happened = (MemoryCallKind, u8, Vec<(usize, AccessMode)>);
+pub(crate) type Happened = (MemoryCallKind, u8, Vec<(usize, AccessMode)>);
 
-fn listing(trace: &MemoryTrace) -> Vec<Happened> {
+pub(crate) fn listing(trace: &MemoryTrace) -> Vec<Happened> {
     let accesses = |call| trace.accesses_of(call).map(|access| (access.object.index(), access.mode)).collect();
     trace
         .calls
@@ -439,26 +443,6 @@ fn labels(processes: &[(u32, Option<u32>)]) -> Vec<(String, String)> {
         (memory.label, by[0].meta.name.clone())
     };
     memory.into_iter().map(shown).collect()
-}
-
-/// The readers of the registry give each requested part of a folder with streams.
-#[test]
-fn recordings_are_read_like_other_inputs() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = folder.path().join("job.stackline");
-    std::fs::create_dir_all(run.join("streams")).unwrap();
-    let stream = Stream::new().touch(10, 3, Allocated, 0x1000, 64).call(3, 5, 20).of_process(11, None);
-    std::fs::write(run.join("streams/11-0.slr"), stream.file()).unwrap();
-    let options = ReadOptions::default();
-    let (set, memory) = read_traces_and_memory(std::slice::from_ref(&run), &options).unwrap();
-    let names: Vec<&str> = set.traces.iter().map(|trace| trace.meta.name.as_str()).collect();
-    let labels: Vec<&str> = memory.iter().map(|trace| trace.label.as_str()).collect();
-    assert_eq!((names, labels), (vec!["job.stackline"], vec!["job.stackline"]));
-    let traces = stackline_ingest::read_paths(std::slice::from_ref(&run), &options).unwrap().traces;
-    assert_eq!(traces.len(), 1);
-    assert_eq!(stackline_ingest::memory::read_path(&run).unwrap().label, "job.stackline");
-    assert_eq!(stackline_ingest::read_profile(&run, &options).unwrap().processes.len(), 1);
-    assert_eq!(stackline_ingest::files(&run, &[]).unwrap(), [(run.clone(), "job.stackline".to_owned())]);
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         }
         _ => {}
     }
-    let mut run = run_of(&args.inputs.inputs, common)?;
+    let mut run = run_of(&args.inputs.inputs, common)?.with_memory(writes_memory(args, common));
     if reading(&run, Run::parts)? == [Part::Memory] {
         return super::export_memory::lanes(args, common, &run.memories()?);
     }
@@ -91,6 +91,15 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         _ => {}
     }
     session.print_read_report()
+}
+
+/// Check if a command exports the memory of a recording with its traces.
+fn writes_memory(args: &ExportArgs, common: &Common) -> bool {
+    match args.to {
+        Target::Perfetto => true,
+        Target::Parquet => common.rank.is_none() && !args.redact,
+        _ => false,
+    }
 }
 
 /// Print the devices whose clocks differ from the host clock, since viewers show both on one time axis.

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
 fn split_memory_inputs(inputs: &[PathBuf], common: &Common) -> Result<(Vec<MemoryTrace>, Option<Run>)> {
     if let [_] = inputs {
         // Reading a single input determines its kind.
-        let run = run_of(inputs, common)?;
+        let run = run_of(inputs, common)?.with_memory(common.rank.is_none());
         let is_memory = reading(&run, Run::parts)? == [Part::Memory];
         return Ok(if is_memory { (run.memories()?, None) } else { (Vec::new(), Some(run)) });
     }

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let (session, content) = match known {
         Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
         None => {
-            let mut run = run_of(inputs, common)?;
+            let mut run = run_of(inputs, common)?.with_memory(args.for_agent);
             if !reading(&run, Run::parts)?.contains(&Part::Traces) {
                 return without_traces(args, common, &run);
             }

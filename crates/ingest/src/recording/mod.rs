@@ -20,7 +20,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use stream::Stream;
-pub use trace::{is_shown_by, memory_of, read_memory, read_traces, traces_of};
+pub use trace::{TracesAndMemory, is_shown_by, memory_of, read_memory, read_traces, read_traces_and_memory, traces_of};
 
 /// Folder of a run directory with the streams.
 pub const FOLDER: &str = "streams";

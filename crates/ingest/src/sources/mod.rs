@@ -16,6 +16,7 @@ mod xplane;
 pub(crate) mod xprof;
 
 use crate::memory::formats as memory;
+use crate::recording::TracesAndMemory;
 use crate::text::without_byte_order_mark;
 use crate::{Error, ReadOptions};
 use profiles::{collapsed, firefox, pprof, speedscope};
@@ -96,6 +97,8 @@ pub struct PartReaders {
     pub calls: fn(&Path) -> Result<CallingContextTree, Error>,
     /// Memory traces, one for each process.
     pub memory: fn(&Path, &ReadOptions) -> Result<Vec<MemoryTrace>, Error>,
+    /// Both from one decoding, for callers that need both.
+    pub traces_and_memory: fn(&Path, &ReadOptions) -> Result<TracesAndMemory, Error>,
 }
 
 /// All formats.

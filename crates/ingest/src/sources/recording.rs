@@ -1,12 +1,16 @@
 //! Recordings of `stackline record`, in both modes: folders with one stream per process, which [`crate::recording`]
-//! reads. Only the folder as a whole is an input, because streams refer to notes of the launcher next to them.
+//! reads. Only the folder as a whole is an input, because notes of the launcher on ended processes belong to it.
 
 use super::{Content, PartReaders, Sniff};
 use crate::recording;
 
 /// Readers of the parts of a recording.
-pub(super) const READERS: PartReaders =
-    PartReaders { traces: recording::read_traces, calls: recording::read_recording, memory: recording::read_memory };
+pub(super) const READERS: PartReaders = PartReaders {
+    traces: recording::read_traces,
+    calls: recording::read_recording,
+    memory: recording::read_memory,
+    traces_and_memory: recording::read_traces_and_memory,
+};
 
 /// Detect a folder with streams of recorded processes.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         }
     };
     let mut own = own;
-    let run = run_of(&args.inputs.inputs, common)?;
+    let run = run_of(&args.inputs.inputs, common)?.with_memory(true);
     let (session, mut found) = match (reading(&run, Run::parts)?.first(), common.rank) {
         (Some(Part::Memory), None) => memory::find_in_memory(&run, common, (&options, own.is_some()), &keep)?,
         (Some(Part::Profile), _) => calls::find_in_call_tree(&run, common, (&options, own), &suppressions, &keep)?,

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
         return Err(wrong_use("--steps does not apply, because a memory trace has no steps; leave --steps out"));
     }
-    let mut run = run_of(&args.inputs, common)?;
+    let mut run = run_of(&args.inputs, common)?.with_memory(common.rank.is_some());
     let (gate, rules) = (Gate::read(&args.gate, &args.inputs)?, rules(args)?);
     let files = run.memory_files()?;
     let trace = match common.rank {

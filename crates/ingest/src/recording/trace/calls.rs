@@ -1,9 +1,7 @@
 //! Individual calls and samples of one stream, with the stream's own ID tables.
 
-use super::in_flight;
 use crate::diagnostics;
-use crate::recording::ends::{Ends, LastSeen};
-use crate::recording::missing_records::sentence;
+use crate::recording::ends::LastSeen;
 use crate::recording::recorder_frames::{is_own_function, is_own_library};
 use crate::recording::stream::{note_exit, note_outage, note_replaced};
 use crate::recording::{note_unread, open_stream};
@@ -159,8 +157,9 @@ const MAX_NS: i64 = 1 << 61;
 const MAX_STEP: u64 = 1 << 53;
 
 impl Calls {
-    /// Read a stream without its damaged parts. `None` if nothing is left.
-    pub(super) fn read(name: &str, file: &[u8], report: &mut ReadReport, ends: &Ends) -> Option<Self> {
+    /// Decode a stream without its damaged parts. `None` if nothing is left. The end of its process is counted
+    /// separately ([`note_end`](super::in_flight::note_end)).
+    pub(super) fn decode(name: &str, file: &[u8], report: &mut ReadReport) -> Option<Self> {
         let mut reader = open_stream(name, file, report)?;
         let mut calls: Option<Self> = None;
         while let Some(record) = reader.next() {
@@ -196,18 +195,8 @@ impl Calls {
             calls.lost.push(("touches_damaged".to_owned(), 1));
         }
         calls.iter_mut().for_each(|calls| calls.name_threads(reader.skipped() > 0));
-        match &mut calls {
-            None => diagnostics::EMPTY_STREAM.count(report, None, name),
-            Some(calls) if !calls.ended => {
-                calls.killed = ends.note(name, calls.process.pid, report);
-                if calls.killed {
-                    in_flight::note(calls, name, report, ends);
-                }
-            }
-            Some(_) => {}
-        }
-        for (what, count) in calls.iter().flat_map(|calls| &calls.lost).filter(|(what, _)| is_of_calls(what)) {
-            diagnostics::NOT_RECORDED.count_many(report, *count, None, &format!("{name}: {}", sentence(what)));
+        if calls.is_none() {
+            diagnostics::EMPTY_STREAM.count(report, None, name);
         }
         calls
     }
@@ -462,11 +451,6 @@ impl ThreadCalls {
 /// Time in ns at a difference from another time; `None` if so large that the stream must be damaged.
 fn time(from: i64, delta: i64) -> Option<i64> {
     from.checked_add(delta).filter(|time| (-MAX_NS..=MAX_NS).contains(time))
-}
-
-/// Check if a kind of dropped records belongs to calls, which a trace shows.
-fn is_of_calls(what: &str) -> bool {
-    ["calls_", "samples_", "threads_"].iter().any(|prefix| what.starts_with(prefix))
 }
 
 /// Store a value at its ID, replacing an earlier one; `None` if more than `lost` earlier IDs are undefined.

@@ -1,12 +1,33 @@
-//! Calls that were running when their process was killed.
+//! End of a stream's process: calls that were running when it was killed, and dropped records of calls.
 
 use super::Ends;
 use super::calls::{Calls, ThreadCalls};
+use crate::diagnostics;
+use crate::recording::missing_records::sentence;
 use stackline_model::{ReadReport, thread_words};
 use stackline_recording::FrameKey;
 
+/// Count how the process of a decoded stream ended, and its dropped records of calls. `ends` decides if a process
+/// without an end was killed.
+pub(super) fn note_end(calls: &mut Calls, stream: &str, report: &mut ReadReport, ends: &Ends) {
+    if !calls.ended {
+        calls.killed = ends.note(stream, calls.process.pid, report);
+        if calls.killed {
+            note(calls, stream, report, ends);
+        }
+    }
+    for (what, count) in calls.lost.iter().filter(|(what, _)| is_of_calls(what)) {
+        diagnostics::NOT_RECORDED.count_many(report, *count, None, &format!("{stream}: {}", sentence(what)));
+    }
+}
+
+/// Check if a kind of dropped records belongs to calls, which a trace shows.
+fn is_of_calls(what: &str) -> bool {
+    ["calls_", "samples_", "threads_"].iter().any(|prefix| what.starts_with(prefix))
+}
+
 /// Count the calls that never returned, with their callers as example.
-pub(super) fn note(calls: &Calls, stream: &str, report: &mut ReadReport, ends: &Ends) {
+fn note(calls: &Calls, stream: &str, report: &mut ReadReport, ends: &Ends) {
     let lasted_ns = ends.lasted_ns(calls.process.pid, calls.process.start_unix_ns);
     calls.last_seen.note(stream, report, lasted_ns, |(thread, node)| {
         let thread = calls.threads.get(thread as usize)?;

@@ -21,9 +21,10 @@ use crate::byte_offsets::ByteOffsets;
 use crate::{Error, ReadOptions, diagnostics, resolve};
 use calls::Calls;
 use machine::MachineProcess;
+use memory::MemoryOfStreams;
 pub use memory::{is_shown_by, memory_of, read_memory};
 use rows::Rows;
-use stackline_model::{LinkKind, RECORDING_FORMAT, ReadReport, StrId, Trace, TraceSet};
+use stackline_model::{LinkKind, MemoryTrace, RECORDING_FORMAT, ReadReport, StrId, Trace, TraceSet};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,13 +42,29 @@ struct Stream {
 }
 
 impl Stream {
-    /// Read the individual calls of one stream, with a separate read report; no calls if the stream is unreadable.
-    fn read(name: &str, file: &[u8], ends: &Ends) -> Self {
+    /// Read the individual calls of one stream, with a separate read report; no calls if the stream is unreadable. The
+    /// stream's memory trace is added to `memory`.
+    fn read(name: &str, file: &[u8], ends: &Ends, memory: Option<&mut MemoryOfStreams>) -> Self {
         let mut report = ReadReport::default();
         let (start, pid) = start_and_pid(file);
-        let calls = Calls::read(name, file, &mut report, ends);
+        let mut calls = Calls::decode(name, file, &mut report);
+        if let Some(calls) = &mut calls {
+            if let Some(memory) = memory {
+                memory.add(calls, name, report.clone());
+            }
+            in_flight::note_end(calls, name, &mut report, ends);
+        }
         Self { start, pid, calls, report }
     }
+}
+
+/// Traces and memory traces of a recording, from one decoding of its streams.
+#[derive(Debug, Default)]
+pub struct TracesAndMemory {
+    /// Traces of [`read_traces`].
+    pub traces: TraceSet,
+    /// Memory traces of [`read_memory`]; `None` if it returns an error, because a stream cannot be read.
+    pub memory: Option<Vec<MemoryTrace>>,
 }
 
 /// Traces of a recording in `trace` mode: one per rank, in rank order, or one of all processes if there are no ranks.
@@ -55,6 +72,21 @@ impl Stream {
 /// # Errors
 /// If there are no streams, none can be read, or none has individual calls.
 pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error> {
+    read(run, options, None)
+}
+
+/// Traces and memory traces of a recording in `trace` mode. Each stream is read and decoded once.
+///
+/// # Errors
+/// Same as [`read_traces`].
+pub fn read_traces_and_memory(run: &Path, options: &ReadOptions) -> Result<TracesAndMemory, Error> {
+    let mut memory = MemoryOfStreams::default();
+    let traces = read(run, options, Some(&mut memory))?;
+    Ok(TracesAndMemory { traces, memory: memory.into_traces(&run_name(run)) })
+}
+
+/// Read the traces of a recording; the memory traces of its streams are added to `memory`.
+fn read(run: &Path, options: &ReadOptions, mut memory: Option<&mut MemoryOfStreams>) -> Result<TraceSet, Error> {
     let mut read = Vec::new();
     let paths = streams(run)?;
     let ends = Ends::read(run);
@@ -71,16 +103,19 @@ pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error>
                 if let Some(progress) = &options.progress {
                     progress(file.len() as u64);
                 }
-                read.push(Stream::read(&name, &file, &ends));
+                read.push(Stream::read(&name, &file, &ends, memory.as_deref_mut()));
             }
             Err(error) => {
                 let mut report = ReadReport::default();
                 diagnostics::UNREADABLE_STREAM.count(&mut report, None, &format!("{name}: {error}"));
+                if let Some(memory) = memory.as_deref_mut() {
+                    memory.lacks_stream = true;
+                }
                 read.push(Stream { start: i64::MAX, pid: u32::MAX, calls: None, report });
             }
         }
     }
-    let name = run.file_name().map_or_else(|| run.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
+    let name = run_name(run);
     let mut report = ReadReport::default();
     read.iter().for_each(|stream| report.merge(stream.report.clone()));
     let set = traces(&name, read, &ends, options);
@@ -95,7 +130,7 @@ pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error>
 
 /// Traces of streams in memory, each with a name for the read report; empty if there are no individual calls.
 pub fn traces_of<'a>(name: &str, streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> TraceSet {
-    let read = streams.into_iter().map(|(name, file)| Stream::read(name, file, &Ends::default())).collect();
+    let read = streams.into_iter().map(|(name, file)| Stream::read(name, file, &Ends::default(), None)).collect();
     traces(name, read, &Ends::default(), &ReadOptions::default())
 }
 
@@ -142,6 +177,11 @@ fn traces(name: &str, mut read: Vec<Stream>, ends: &Ends, options: &ReadOptions)
         traces.push(trace);
     }
     TraceSet { traces }
+}
+
+/// Name of a recording: that of its folder.
+fn run_name(run: &Path) -> String {
+    run.file_name().map_or_else(|| run.to_string_lossy(), |name| name.to_string_lossy()).into_owned()
 }
 
 /// Name of a rank's trace; the rank is added to the run's name if there are several.

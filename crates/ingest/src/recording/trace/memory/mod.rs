@@ -13,7 +13,7 @@ mod tensor_names;
 mod tensor_types;
 
 use super::calls::Calls;
-use super::{TraceMatch, has_ranks, label};
+use super::{TraceMatch, has_ranks, in_flight, label, run_name};
 use crate::recording::ends::Ends;
 use crate::recording::missing_records::sentence;
 use crate::recording::streams;
@@ -34,8 +34,7 @@ pub fn read_memory(run: &Path, options: &ReadOptions) -> Result<Vec<MemoryTrace>
     if paths.is_empty() {
         return Err(Error::NoStreams { path: run.to_owned() });
     }
-    let name = run.file_name().map_or_else(|| run.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
-    let (mut shown, mut found) = (Vec::new(), Vec::new());
+    let mut read = MemoryOfStreams::default();
     for path in paths {
         if options.is_cancelled() {
             return Err(Error::Cancelled);
@@ -43,12 +42,36 @@ pub fn read_memory(run: &Path, options: &ReadOptions) -> Result<Vec<MemoryTrace>
         let file = std::fs::read(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
         let stream = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let mut report = ReadReport::default();
-        let Some(calls) = Calls::read(&stream, &file, &mut report, &Ends::default()) else { continue };
-        shown.push(TraceMatch::new(&calls));
-        found.extend(memory_of_calls(&calls, &stream, report).map(|trace| (calls.process, trace)));
+        if let Some(mut calls) = Calls::decode(&stream, &file, &mut report) {
+            read.add(&mut calls, &stream, report);
+        }
     }
-    found.sort_by_key(|(process, _)| (process.start_unix_ns, process.pid));
-    Ok(with_labels(&name, &shown, found))
+    Ok(read.into_traces(&run_name(run)).unwrap_or_default())
+}
+
+/// Memory traces of a recording's streams, which are decoded one after another.
+#[derive(Default)]
+pub(super) struct MemoryOfStreams {
+    /// True if a stream cannot be read, so that its memory is missing.
+    pub(super) lacks_stream: bool,
+    /// All decoded processes, with or without memory: the names of traces depend on them.
+    shown: Vec<TraceMatch>,
+    found: Vec<(Process, MemoryTrace)>,
+}
+
+impl MemoryOfStreams {
+    /// Add a decoded stream with the read report of its decoding.
+    pub(super) fn add(&mut self, calls: &mut Calls, stream: &str, report: ReadReport) {
+        self.shown.push(TraceMatch::new(calls));
+        let trace = memory_of_calls(calls, stream, report);
+        self.found.extend(trace.map(|trace| (calls.process.clone(), trace)));
+    }
+
+    /// Memory traces with their names, sorted by the start of the process; `None` if a stream is missing.
+    pub(super) fn into_traces(mut self, name: &str) -> Option<Vec<MemoryTrace>> {
+        self.found.sort_by_key(|(process, _)| (process.start_unix_ns, process.pid));
+        (!self.lacks_stream).then(|| with_labels(name, &self.shown, self.found))
+    }
 }
 
 /// Label memory traces with the names of the traces that show their processes.
@@ -73,15 +96,17 @@ pub fn is_shown_by(memory: &MemoryTrace, name: &str) -> bool {
 /// Memory trace of a stream in memory, with a name for the read report; `None` if the stream has no single allocations.
 pub fn memory_of(name: &str, stream: &[u8]) -> Option<MemoryTrace> {
     let mut report = ReadReport::default();
-    let calls = Calls::read(name, stream, &mut report, &Ends::default())?;
-    memory_of_calls(&calls, name, report)
+    let mut calls = Calls::decode(name, stream, &mut report)?;
+    memory_of_calls(&mut calls, name, report)
 }
 
-/// Memory trace of a parsed stream; `None` if the stream has no single allocations.
-fn memory_of_calls(calls: &Calls, name: &str, report: ReadReport) -> Option<MemoryTrace> {
+/// Memory trace of a decoded stream; `None` if the stream has no single allocations. The launcher's notes on ended
+/// processes are not used.
+fn memory_of_calls(calls: &mut Calls, name: &str, mut report: ReadReport) -> Option<MemoryTrace> {
     if calls.threads.iter().all(|thread| thread.touches.is_empty()) {
         return None;
     }
+    in_flight::note_end(calls, name, &mut report, &Ends::default());
     let mut trace = allocation_replay::replay(calls);
     trace.report.merge(report);
     if !trace.has_accesses && !calls.windows.is_empty() {
