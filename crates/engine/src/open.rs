@@ -89,8 +89,8 @@ fn complete(set: &mut TraceSet, options: &OpenOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Open a recording as [`open`] does, and decode its memory traces with its traces, the one with the highest peak first.
-/// `None` for any other input, and for a recording whose traces are stored as tables.
+/// Open a recording as [`open`] does, and decode its memory traces with its traces, the one with the highest peak
+/// first. `None` for any other input, and for a recording whose traces are stored as tables.
 pub(crate) fn open_with_memory(input: &Path, options: &OpenOptions) -> Result<Option<TracesAndMemory>, Error> {
     if part_readers(input).is_none() || stores_traces(input) {
         return Ok(None);

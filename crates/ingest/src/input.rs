@@ -39,7 +39,8 @@ pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: 
     read_stream(path, label, stream, 0, options, found)
 }
 
-/// Read a directory that as a whole is one input: a recording, or memory data (DrGPUM). Any other directory is an error.
+/// Read a directory that as a whole is one input: a recording, or memory data (DrGPUM). Any other directory is an
+/// error.
 fn read_directory(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
     let content = Content::Directory(path);
     match source(label, &content)?.map(|source| source.read) {

@@ -32,8 +32,8 @@ impl Run {
         Self { memory: memory.into(), ..self }
     }
 
-    /// Read the traces of a recording, and keep memory traces that are decoded with them; `None` for any other input, and
-    /// if memory is not needed.
+    /// Read the traces of a recording, and keep memory traces that are decoded with them; `None` for any other input,
+    /// and if memory is not needed.
     pub(super) fn open_with_memory(&self) -> Result<Option<TraceSet>, Error> {
         let [input] = &self.inputs[..] else { return Ok(None) };
         if !matches!(*lock(&self.memory), DecodedMemory::Needed) {
