@@ -17,7 +17,8 @@ use stackline_timeline::window_choice::WindowChoice;
 /// Calling context tree (CCT) of a time range of a trace.
 #[derive(Debug)]
 pub struct TraceCallTree {
-    /// The tree: time of threads at spans, GPU time at GPU operations, counter `STALLS` below kernels with samples.
+    /// The tree: time of threads at spans, GPU time at GPU operations, counters of stalls and instruction samples below
+    /// kernels with samples.
     pub tree: CallingContextTree,
     /// Events of each node, ascending. Empty for trees by line ([`calls_by_thread`]).
     pub events: Vec<(CallNodeId, EventId)>,
@@ -94,8 +95,8 @@ impl Builder<'_> {
         TraceCallTree { tree: self.tree.finish(), events, steps, uncounted_calls }
     }
 
-    /// Add the times of all calls and GPU operations that count: GPU time, or self time of threads with their GPU idle
-    /// time.
+    /// Add the times of all calls and GPU operations that count (GPU time, or self time of threads with their GPU idle
+    /// time), and the samples of GPU instructions.
     fn add_all(&mut self) {
         let trace = self.trace;
         let inside = std::mem::take(&mut self.callers.inside);
@@ -120,6 +121,7 @@ impl Builder<'_> {
                 Some(parts) => self.add_lines((base, event), metric, parts),
             }
         }
+        self.add_instruction_samples();
     }
 
     /// Add the time of a call to the tree, divided by source line. `parts` has pairs of line and self time in ns.

@@ -1,12 +1,15 @@
-//! Non-time metrics of the calling context tree: launches, bytes copied, GPU idle time, memory.
+//! Non-time metrics of the calling context tree: launches, bytes copied, GPU idle time, memory, instruction samples.
 
 use super::call_events::is_call;
 use super::cct_builder::Builder;
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    CallMetric, CallNodeId, CallStats, CallingContextTree, EventId, EventKind, Key, ProcessId, Trace, TrackId,
-    TrackKind,
+    CallMetric, CallNodeId, CallStats, CallingContextTree, EventId, EventKind, Frame, INSTRUCTION_SAMPLE, Key,
+    ProcessId, StrId, Trace, TrackId, TrackKind,
 };
+
+/// Counter of samples of GPU instructions, below their kernel and source line.
+const INSTRUCTION_SAMPLES: &str = "instruction_samples";
 
 /// Tracks of threads whose number is text, by process and number. Memory events of traces of 2021 have the number as an
 /// integer.
@@ -115,6 +118,60 @@ impl Builder<'_> {
             };
             self.add_value(node, event, metric, bytes.saturating_abs());
         }
+    }
+
+    /// Add one per sample of a GPU instruction, at its instruction below the source line and the kernel.
+    pub(super) fn add_instruction_samples(&mut self) {
+        let trace = self.trace;
+        let Some(category) = trace.key(INSTRUCTION_SAMPLE) else { return };
+        let metric = CallMetric::Counter(self.tree.text(INSTRUCTION_SAMPLES));
+        let is_sample = |event: EventId| {
+            trace.kind(event) == EventKind::Sample
+                && trace.events.category[event.index()] == category
+                && trace.events.is_plausible(event)
+        };
+        for event in trace.events.ids().filter(|&event| is_sample(event)) {
+            let kernel = self.callers.of_event(event);
+            let is_in = match kernel {
+                Some(kernel) => self.is_counted(kernel),
+                None => self.window.has_work(trace, event, None),
+            };
+            if !is_in {
+                continue;
+            }
+            // Outermost first: the kernel, and the line if it is known.
+            let mut path: Vec<StrId> = trace.stacks.names(trace.stacks.of_event(event)).collect();
+            path.reverse();
+            let mut node = match (kernel, path.first()) {
+                (Some(_), _) => self.base(event),
+                (None, Some(&name)) => self.kernel_node(name),
+                (None, None) => CallingContextTree::ROOT,
+            };
+            for &line in path.get(1..).unwrap_or_default() {
+                node = self.source_line_node(node, line);
+            }
+            let function = self.tree.text(trace.name(event));
+            let frame = self.tree.frame(Frame::DeviceFunction { function, file: StrId::NONE, line: 0 });
+            let node = self.tree.child(node, frame);
+            self.add_value(node, event, metric, 1);
+        }
+    }
+
+    /// Node of a kernel without a record, at the top of the tree.
+    fn kernel_node(&mut self, name: StrId) -> CallNodeId {
+        let name = self.tree.text(self.trace.strings.get(name));
+        let frame = self.tree.frame(Frame::Kernel { name });
+        self.tree.child(CallingContextTree::ROOT, frame)
+    }
+
+    /// Node of a source line (`path/file.hip:12`) of device code below a node, named by the file and line.
+    fn source_line_node(&mut self, parent: CallNodeId, line: StrId) -> CallNodeId {
+        let text = self.trace.strings.get(line);
+        let location = text.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?)));
+        let (file, line) = location.map_or((StrId::NONE, 0), |(file, line)| (self.tree.text(file), line));
+        let function = self.tree.text(text.rsplit(['/', '\\']).next().unwrap_or(text));
+        let frame = self.tree.frame(Frame::DeviceFunction { function, file, line });
+        self.tree.child(parent, frame)
     }
 
     /// Node of an event without a line, created below its caller's node if missing.

@@ -53,6 +53,9 @@ impl CallLabel {
         if !self.inputs.is_empty() {
             return format!("{}  {}", self.name, shorten_inputs(&self.inputs));
         }
+        if self.kind == "device_function" && self.name.strip_prefix(file).is_some_and(|rest| rest.starts_with(':')) {
+            return self.name.clone();
+        }
         if self.kind != "native" {
             return self.text(&self.name, file);
         }

@@ -159,6 +159,10 @@ pub const INFERRED: &str = "stackline:inferred";
 /// Attribute of Python samples: the executed line.
 pub const LINE: &str = "line";
 
+/// Category of samples of GPU instructions: events on the stream of their kernel, with the call path of kernel and source
+/// line.
+pub const INSTRUCTION_SAMPLE: &str = "gpu_instruction_sample";
+
 /// Format of traces of `stackline record`.
 pub const RECORDING_FORMAT: &str = "recording";
 

@@ -82,7 +82,8 @@ pub use ids::{
 };
 pub use kernel_launches::KernelLaunches;
 pub use kind::{
-    EventKind, INFERRED, LINE, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, RECORDING_FORMAT, UNRECORDED, flags,
+    EventKind, INFERRED, INSTRUCTION_SAMPLE, LINE, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING,
+    RECORDING_FORMAT, UNRECORDED, flags,
 };
 pub use launched_work::LaunchedWork;
 pub use links::{CONTEXT_FLOW, LinkKind, LinkTable};

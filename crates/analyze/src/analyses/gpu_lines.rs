@@ -6,7 +6,7 @@
 
 use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, StrId, Table, Trace, Unit};
+use stackline_model::{EventId, EventKind, INSTRUCTION_SAMPLE, StrId, Table, Trace, Unit};
 use stackline_timeline::source_location::{SourceLocations, launch_of};
 use stackline_timeline::stats::percent;
 use stackline_timeline::{DefaultWindow, Scope};
@@ -33,7 +33,10 @@ struct Line {
 
 /// Create table `gpu_lines`: GPU operations of the scope by the source line that launched them, largest time first.
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
-    let has_lines = !trace.stacks.event.is_empty() || trace.events.kind.contains(&EventKind::PythonFunction);
+    // Samples of instructions have lines of device code.
+    let is_of_program = |&event: &EventId| trace.category(event) != INSTRUCTION_SAMPLE;
+    let has_lines =
+        trace.stacks.event.iter().any(is_of_program) || trace.events.kind.contains(&EventKind::PythonFunction);
     let empty = |text: &str| vec![table(&[]).note(text)];
     if trace.gpu.is_empty() {
         return empty("The trace has no GPU operations in this scope.");

@@ -8,6 +8,7 @@ mod device_shift;
 pub(crate) mod garbled;
 pub(crate) mod host;
 pub(crate) mod in_flight;
+mod instruction_samples;
 mod launches;
 mod long_operations;
 mod nesting;
@@ -76,6 +77,7 @@ pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &ByteOff
     clocks::set_bounds(trace, places, &outcome);
     backward::link(trace, places);
     streams::check_overlaps(trace, places, options.clip_overlaps);
+    instruction_samples::nest(trace);
     trace.report.events = trace.events.len() as u64;
     trace.report.sort();
 }

@@ -109,9 +109,14 @@ impl<'o> Processes<'o> {
         key
     }
 
+    /// Process of an event: the given one, else the one that its table implies ([`Self::process_of`]).
+    pub(crate) fn owner(&mut self, pid: Option<i64>, event: &Event<'_>) -> i64 {
+        pid.unwrap_or_else(|| self.process_of(event))
+    }
+
     /// Add an event to the trace of its process.
     pub(crate) fn push(&mut self, pid: Option<i64>, event: &Event<'_>) -> EventId {
-        let pid = pid.unwrap_or_else(|| self.process_of(event));
+        let pid = self.owner(pid, event);
         if event.kind.is_api_call() {
             self.callers.insert(pid);
         }
@@ -396,7 +401,7 @@ fn times(event: &Event<'_>, report: &mut ReadReport) -> (i64, i64, u8) {
             diagnostics::BAD_TIME.count(report, None, event.name);
             (0, 0, flags::NO_TIME)
         }
-        (Some(start), _) if event.phase == Phase::Instant => (start, 0, 0),
+        (Some(start), _) if matches!(event.phase, Phase::Instant | Phase::Sample) => (start, 0, 0),
         // The duration is unknown, so GPU work is excluded from all totals.
         (Some(start), None) if event.track.2 == TrackKind::Stream => {
             diagnostics::NO_DURATION.count(report, None, event.name);

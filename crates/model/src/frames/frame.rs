@@ -84,7 +84,7 @@ pub enum Frame {
         /// Name.
         name: StrId,
     },
-    /// Function of device code, inlined or called within a kernel.
+    /// Function, source line or instruction of device code, called or inlined within a kernel.
     DeviceFunction {
         /// Name.
         function: StrId,

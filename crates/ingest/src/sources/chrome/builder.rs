@@ -9,7 +9,8 @@ use crate::diagnostics::{self, Code};
 use crate::text::TextReader;
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    AttrType, EventId, EventKind, Key, NewEvent, Phase, StackId, StrId, Trace, TrackId, TrackKind, flags,
+    AttrType, EventId, EventKind, INSTRUCTION_SAMPLE, Key, NewEvent, Phase, StackId, StrId, Trace, TrackId, TrackKind,
+    flags,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -314,6 +315,7 @@ impl Builder {
         };
         let track_kind = match phase {
             Phase::AsyncInstant => TrackKind::Async,
+            Phase::Sample if self.trace.strings.get(self.raw.head.category) == INSTRUCTION_SAMPLE => TrackKind::Stream,
             _ => track_kind(kind),
         };
         let track = self.track(track_kind);

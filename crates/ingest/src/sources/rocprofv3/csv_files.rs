@@ -5,6 +5,8 @@
 use super::agents::{Agents, Gpu};
 use super::csv_table::{CsvTable, Row};
 use super::events::{Call, Copy, Counters, Kernel, count_without_kernel, registers};
+use super::instructions::Code;
+use super::samples::{RecordedSample, Samples};
 use crate::diagnostics;
 use crate::sources::File;
 use crate::sources::processes::Processes;
@@ -17,6 +19,8 @@ pub(super) enum Table {
     Agents,
     Calls,
     Copies,
+    /// Samples of instructions.
+    Samples,
     /// Values of counters, with the kernels' data.
     Counters,
     Kernels,
@@ -33,10 +37,10 @@ const TABLES: &[(&[&str], Table)] = &[
     (&["Kernel_Name", "Start_Timestamp"], Table::Kernels),
     (&["Function", "Start_Timestamp"], Table::Calls),
     (&["Direction", "Start_Timestamp"], Table::Copies),
-    // Allocations, scratch memory, samples of instructions.
+    // Allocations, scratch memory.
     (&["Allocation_Size", "Start_Timestamp"], Table::Unread),
     (&["Kind", "Operation", "Start_Timestamp"], Table::Unread),
-    (&["Sample_Timestamp", "Dispatch_Id"], Table::Unread),
+    (&["Sample_Timestamp", "Dispatch_Id"], Table::Samples),
 ];
 
 /// Suffixes of the names of a run's files.
@@ -92,12 +96,14 @@ pub(super) fn table_of(has: impl Fn(&str) -> bool) -> Option<Table> {
     TABLES.iter().find(|(needed, _)| needed.iter().all(|column| has(column))).map(|&(_, table)| table)
 }
 
-/// Data of a run's files that were read before: agents, counters and processes.
+/// Data of a run's files that were read before: agents, counters, samples and processes.
 #[derive(Default)]
 struct Run {
     agents: Agents,
     /// Counters by dispatch number, which several processes may use.
     counters: FxHashMap<i64, Vec<CountedDispatch>>,
+    /// Samples of instructions without their kernel.
+    samples: Samples,
     /// Process from the names of the files, used for kernels without another source of it.
     pid: Option<i64>,
     /// The first process that a table names.
@@ -128,13 +134,14 @@ pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
         is_new
     });
     let has_kernels = opened.iter().any(|file| file.table == Table::Kernels);
-    // Kernels need agents and counters, and calls identify the process of kernels.
+    // Kernels need agents, samples and counters, and calls identify the process of kernels.
     opened.sort_by_key(|file| file.table);
     for file in &mut opened {
         match file.table {
             Table::Agents => run.agents(file, processes),
             Table::Calls => run.calls(file, processes),
             Table::Copies => run.copies(file, processes),
+            Table::Samples => run.samples(file, processes),
             Table::Counters if has_kernels => run.counters(file, processes),
             Table::Counters => run.counted_kernels(file, processes),
             Table::Kernels => run.kernels(file, processes),
@@ -143,6 +150,8 @@ pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
     }
     let left = run.counters.values().flatten().filter(|counted| counted.values.is_some()).count();
     count_without_kernel(left, processes);
+    let (named, only) = (&run.by_guid, run.known.or(run.pid));
+    run.samples.push_rest(|guid| named.get(guid).copied().or(only), processes);
     let described = run.agents.described();
     processes.all().for_each(|process| process.trace.meta.entries.clone_from(&described));
 }
@@ -317,7 +326,41 @@ impl Run {
                 ..self.kernel(row)
             };
             let owner = self.process_of(row.text(2), None, processes);
-            kernel.push(owner, processes);
+            self.samples.push_kernel(&kernel, (row.text(2), row.i64(1)), owner, processes);
+        });
+    }
+
+    /// Read samples of instructions, which the tables of kernels or counters, read later, take.
+    fn samples(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
+        let samples = &mut self.samples;
+        let columns = [
+            "Guid",
+            "Dispatch_Id",
+            "Correlation_Id",
+            "Sample_Timestamp",
+            "Instruction",
+            "Instruction_Comment",
+            "Wave_Issued_Instruction",
+            "Instruction_Type",
+            "Stall_Reason",
+        ];
+        file.for_each_row(columns, processes, |row, _| {
+            let (text, comment) = (row.text(4), row.text(5));
+            let code = match text.is_empty() {
+                // The comment of an instruction that was not decoded ends with its address.
+                true => Code { offset: comment.rsplit(':').next().and_then(|at| at.parse().ok()), ..Code::default() },
+                false => samples.instructions.code(text, comment),
+            };
+            samples.add(&RecordedSample {
+                guid: row.text(0),
+                dispatch: row.i64(1),
+                correlation: row.i64(2),
+                time: row.i64(3),
+                code,
+                issued: row.i64(6),
+                instruction_type: row.text(7),
+                stall_reason: row.text(8),
+            });
         });
     }
 
@@ -367,15 +410,16 @@ impl Run {
             if at == next {
                 // The sizes of its grid and groups are products of three sizes, which cannot be separated.
                 let kernel = Kernel { counters: Some(Counters::default()), ..self.kernel(row) };
-                kernels.push(CountedKernel { name: row.text(0).into(), owner, kernel });
+                let (name, guid) = (row.text(0).into(), row.text(2).into());
+                kernels.push(CountedKernel { name, guid, dispatch: row.i64(1), owner, kernel });
             }
             match (row.text(own + 2).parse(), &mut kernels[at].kernel.counters) {
                 (Ok(value), Some(counters)) => counters.add(row.text(own + 1), value),
                 _ => processes.count(diagnostics::ODD_VALUE, row.text(own + 2)),
             }
         });
-        for CountedKernel { name, owner, kernel } in kernels {
-            Kernel { name: &name, ..kernel }.push(owner, processes);
+        for CountedKernel { name, guid, dispatch, owner, kernel } in kernels {
+            self.samples.push_kernel(&Kernel { name: &name, ..kernel }, (&*guid, dispatch), owner, processes);
         }
     }
 }
@@ -383,6 +427,8 @@ impl Run {
 /// A kernel whose counters are still being read.
 struct CountedKernel {
     name: Box<str>,
+    guid: Box<str>,
+    dispatch: Option<i64>,
     owner: Option<i64>,
     kernel: Kernel<'static>,
 }
@@ -400,6 +446,8 @@ mod tests {
             table(b"Domain,Function,Process_Id,Thread_Id,Correlation_Id,Start_Timestamp,End_Timestamp\r\n"),
             Some(Table::Calls)
         );
+        let samples = b"\"Sample_Timestamp\",\"Exec_Mask\",\"Dispatch_Id\",\"Instruction\",\"Correlation_Id\"\n";
+        assert_eq!(table(samples), Some(Table::Samples));
         assert_eq!(table(b"\"Name\",\"Calls\",\"TotalDurationNs\"\n"), None, "a summary has no times");
         assert_eq!(table(b"Direction,Start_Timestamp and more text"), None);
         assert_eq!(table(b"{\"Kernel_Name\"}"), None);

@@ -4,6 +4,8 @@
 
 use super::agents::{Agent, Agents, Gpu};
 use super::events::{Call, Copy, Counters, Kernel, Times, count_without_kernel, registers};
+use super::instructions::Code;
+use super::samples::{INSTRUCTION_TYPES, RecordedSample, STALL_REASONS, Samples};
 use crate::sources::processes::Processes;
 use crate::sources::tables::{self, Texts};
 use rustc_hash::FxHashMap;
@@ -16,7 +18,11 @@ const AGENTS: &str = "rocpd_info_agent";
 /// Other tables that are read or contain no data of their own, without the identifier in their names.
 const KNOWN: &[&str] = &[
     AGENTS,
+    "rocpd_disassembly_data",
     "rocpd_event",
+    "rocpd_gpu_pc_sample",
+    "rocpd_info_blob_field",
+    "rocpd_info_blob_schema",
     "rocpd_info_category",
     "rocpd_info_code_object",
     "rocpd_info_kernel_symbol",
@@ -103,6 +109,7 @@ struct ProcessTables<'f> {
     times: FxHashMap<i64, i64>,
     /// Counters by the number of the counted event.
     counters: FxHashMap<i64, Counters>,
+    samples: Samples,
 }
 
 /// Columns with the location and times of a row: direct ones, or references.
@@ -115,14 +122,15 @@ impl<'f> ProcessTables<'f> {
         let texts = format!("rocpd_string{identifier}");
         let texts = tables::texts(file, &texts, ["id", "string"], processes);
         let (pids, tids, symbols, events) = Default::default();
-        let (tracks, times, counters, agents) = Default::default();
+        let (tracks, times, counters, agents, samples) = Default::default();
         let mut recorded =
-            Self { file, identifier, texts, pids, tids, agents, symbols, events, tracks, times, counters };
+            Self { file, identifier, texts, pids, tids, agents, symbols, events, tracks, times, counters, samples };
         recorded.numbers(processes);
         recorded.agents(processes);
         recorded.symbols(processes);
         recorded.events(processes);
         recorded.counters(processes);
+        recorded.samples(processes);
         recorded
     }
 
@@ -252,6 +260,53 @@ impl<'f> ProcessTables<'f> {
         self.counters = counters;
     }
 
+    /// Read the samples of instructions, with the instructions that were decoded.
+    fn samples(&mut self, processes: &mut Processes<'_>) {
+        let mut samples = Samples::default();
+        self.rows("rocpd_info_code_object", &["id", "uri"], processes, |row, _| {
+            if let (Some(id), Some(uri)) = (row.i64(0), row.text(1)) {
+                samples.instructions.add_module(id, &uri);
+            }
+        });
+        let mut decoded: FxHashMap<(i64, i64), Code> = FxHashMap::default();
+        let columns = ["code_object_id", "code_object_offset", "instruction", "comment"];
+        self.rows("rocpd_disassembly_data", &columns, processes, |row, _| {
+            if let (Some(object), Some(offset), Some(text)) = (row.i64(0), row.i64(1), row.text(2)) {
+                let code = samples.instructions.code(&text, &row.text(3).unwrap_or_default());
+                decoded.insert((object, offset), code);
+            }
+        });
+        let columns = [
+            "dispatch_id",
+            "correlation_id",
+            "timestamp",
+            "code_object_id",
+            "code_object_offset",
+            "wave_issued",
+            "inst_type",
+            "stall_reason",
+        ];
+        self.rows("rocpd_gpu_pc_sample", &columns, processes, |row, _| {
+            let (object, offset) = (row.i64(3), row.i64(4));
+            let known = object.zip(offset).and_then(|at| decoded.get(&at)).copied().unwrap_or_default();
+            let name = |names: &[&'static str], column: usize| {
+                let number = row.i64(column).and_then(|number| usize::try_from(number).ok());
+                number.and_then(|number| names.get(number)).copied().unwrap_or_default()
+            };
+            samples.add(&RecordedSample {
+                guid: "",
+                dispatch: row.i64(0),
+                correlation: row.i64(1),
+                time: row.i64(2),
+                code: Code { object, offset, ..known },
+                issued: row.i64(5),
+                instruction_type: name(INSTRUCTION_TYPES, 6),
+                stall_reason: name(STALL_REASONS, 7),
+            });
+        });
+        self.samples = samples;
+    }
+
     /// Location and times of a row that begins with the columns of [`PLACE`].
     fn location(&self, row: &Row<'_>) -> (RowLocation, Times) {
         let number = |column: usize| row.i64(column);
@@ -278,6 +333,8 @@ impl<'f> ProcessTables<'f> {
         self.calls(processes);
         self.kernels(processes);
         self.copies(processes);
+        let pid = self.pids.values().copied().min();
+        self.samples.push_rest(|_| pid, processes);
         let described = self.agents.described();
         for process in processes.all().filter(|process| self.pids.values().any(|&pid| pid == process.pid)) {
             process.trace.meta.entries.clone_from(&described);
@@ -305,7 +362,7 @@ impl<'f> ProcessTables<'f> {
         }
     }
 
-    /// Add the kernels with their counter values to the trace of their process.
+    /// Add the kernels with their counter values and samples to the trace of their process.
     fn kernels(&mut self, processes: &mut Processes<'_>) {
         let own = [
             "kernel_id",
@@ -318,9 +375,11 @@ impl<'f> ProcessTables<'f> {
             "grid_size_x",
             "grid_size_y",
             "grid_size_z",
+            "dispatch_id",
         ];
         let columns = [&PLACE[..], &own].concat();
         let mut counters = std::mem::take(&mut self.counters);
+        let mut samples = std::mem::take(&mut self.samples);
         self.rows("rocpd_kernel_dispatch", &columns, processes, |row, processes| {
             let (track, times) = self.location(row);
             let symbol = row.i64(10).and_then(|id| self.symbols.get(&id));
@@ -339,8 +398,9 @@ impl<'f> ProcessTables<'f> {
                 registers: symbol.and_then(|symbol| symbol.registers),
                 counters: row.i64(11).and_then(|event| counters.remove(&event)),
             };
-            kernel.push(track.pid, processes);
+            samples.push_kernel(&kernel, ("", row.i64(20)), track.pid, processes);
         });
+        self.samples = samples;
         count_without_kernel(counters.len(), processes);
     }
 

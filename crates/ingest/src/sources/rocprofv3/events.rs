@@ -71,9 +71,26 @@ pub(super) struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
-    /// Add the kernel to the trace of its process, with the grid in groups instead of work-items.
-    pub(super) fn push(&self, pid: Option<i64>, processes: &mut Processes<'_>) {
-        let name = if self.name.is_empty() { "kernel without a name" } else { self.name };
+    /// Name of the kernel, or a description of a kernel without one.
+    pub(super) fn title(&self) -> &str {
+        if self.name.is_empty() { "kernel without a name" } else { self.name }
+    }
+
+    /// Stream of the kernel on its GPU, or its queue.
+    pub(super) fn track(&self) -> (Key, Key, TrackKind) {
+        let stream = Key::Int(self.stream.or(self.queue).unwrap_or(0));
+        (Key::Int(self.device), stream, TrackKind::Stream)
+    }
+
+    /// True if the kernel runs at a time.
+    pub(super) fn runs_at(&self, time: Option<i64>) -> bool {
+        let (start, end) = self.times;
+        time.is_some_and(|time| start.is_some_and(|start| start <= time) && end.is_some_and(|end| time < end))
+    }
+
+    /// Add the kernel to the trace of its process, with the grid in groups instead of work-items, and the number of its
+    /// instruction samples by stall reason (JSON). Returns the process.
+    pub(super) fn push(&self, stalls: Option<&str>, pid: Option<i64>, processes: &mut Processes<'_>) -> i64 {
         // Grids have sizes in work-items here, but in groups for all analyses.
         let groups = self.grid.zip(self.group).filter(|(_, group)| group.iter().all(|&size| size > 0));
         let groups = groups.map(|(grid, group)| [0, 1, 2].map(|at| grid[at].saturating_add(group[at] - 1) / group[at]));
@@ -90,12 +107,22 @@ impl Kernel<'_> {
             ("shared memory", Value::Int(self.shared)),
             ("registers per thread", Value::Int(self.registers)),
             ("scratch memory", Value::Int(self.scratch.filter(|&bytes| bytes > 0))),
+            ("stall_reasons", stalls.map_or(Value::Int(None), Value::Json)),
         ];
         let counters = self.counters.iter().flat_map(|counters| &counters.0);
         arguments.extend(counters.map(|(name, &value)| (&**name, Value::Float(Some(value)))));
-        let stream = Key::Int(self.stream.or(self.queue).unwrap_or(0));
-        let track = (Key::Int(self.device), stream, TrackKind::Stream);
-        push_span(processes, pid, (track, self.times), (name, "kernel", EventKind::Kernel), &arguments);
+        let event = Event {
+            track: self.track(),
+            times: self.times,
+            name: self.title(),
+            category: "kernel",
+            kind: EventKind::Kernel,
+            phase: Phase::Complete,
+            arguments: &arguments,
+        };
+        let owner = processes.owner(pid, &event);
+        processes.push(Some(owner), &event);
+        owner
     }
 }
 
@@ -220,8 +247,8 @@ impl Call<'_> {
     }
 }
 
-/// Put the kernels of each queue onto a separate stream, if no kernel has a HIP stream (`rocprofv3 --group-by-queue`,
-/// or a program that uses only HSA): all streams are then 0.
+/// Put the kernels of each queue onto a separate stream, with the samples of their instructions, if no kernel has a HIP
+/// stream (`rocprofv3 --group-by-queue`, or a program that uses only HSA): all streams are then 0.
 pub(super) fn split_queues(trace: &mut Trace) {
     let kernels: Vec<_> = trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Kernel).collect();
     let queue = trace.attr("queue");
@@ -233,8 +260,14 @@ pub(super) fn split_queues(trace: &mut Trace) {
     }
     for (event, queue) in of_queue {
         let row = event.index();
-        let device = trace.tracks.pid(trace.events.track[row]);
-        trace.events.track[row] =
+        let old = trace.events.track[row];
+        let device = trace.tracks.pid(old);
+        let new =
             trace.tracks.track(device, Key::Str(trace.strings.intern(&format!("queue {queue}"))), TrackKind::Stream);
+        trace.events.track[row] = new;
+        // Samples follow their kernel.
+        let is_sample = |&at: &usize| trace.events.kind[at] == EventKind::Sample && trace.events.track[at] == old;
+        let samples = (row + 1..trace.events.len()).take_while(is_sample).count();
+        trace.events.track[row + 1..=row + samples].fill(new);
     }
 }

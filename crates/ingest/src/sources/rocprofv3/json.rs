@@ -5,6 +5,7 @@
 
 use super::agents::{Agent, Agents, Gpu};
 use super::events::{Call, Copy, Counters, Kernel, count_without_kernel, registers};
+use super::samples::Samples;
 use crate::diagnostics;
 use crate::sources::processes::Processes;
 use crate::sources::streamed_json::{Fields, FieldsSeed, Whole};
@@ -85,6 +86,8 @@ pub(super) struct Process {
     counted: Vec<CounterRecord>,
     copies: Vec<CopyRecord>,
     calls: Vec<ApiRecord>,
+    code_objects: Vec<CodeObject>,
+    samples: Samples,
     /// Lists of records that are not read and not empty.
     unread: BTreeSet<String>,
 }
@@ -101,6 +104,7 @@ impl<'de> Fields<'de> for Process {
             "counters" => map.next_value_seed(FieldsSeed(&mut self.counters))?,
             "strings" => self.strings = map.next_value()?,
             "kernel_symbols" => map.next_value_seed(FieldsSeed(&mut self.symbols))?,
+            "code_objects" => map.next_value_seed(FieldsSeed(&mut self.code_objects))?,
             "callback_records" | "buffer_records" => map.next_value_seed(FieldsSeed(&mut Records(self)))?,
             _ => drop(map.next_value::<IgnoredAny>()?),
         }
@@ -118,6 +122,7 @@ impl<'de> Fields<'de> for Records<'_> {
             "kernel_dispatch" => map.next_value_seed(FieldsSeed(&mut process.dispatches)),
             "memory_copy" => map.next_value_seed(FieldsSeed(&mut process.copies)),
             "counter_collection" => map.next_value_seed(FieldsSeed(&mut process.counted)),
+            "pc_sample_host_trap" | "pc_sample_stochastic" => map.next_value_seed(FieldsSeed(&mut process.samples)),
             key if CALLS.contains(&key) => map.next_value_seed(FieldsSeed(&mut process.calls)),
             key => {
                 let mut records: Vec<IgnoredAny> = Vec::new();
@@ -178,6 +183,16 @@ struct Counter {
 struct Strings {
     buffer_records: Vec<Domain>,
     marker_api: Vec<Message>,
+    pc_sample_instructions: Vec<String>,
+    pc_sample_comments: Vec<String>,
+}
+
+/// Loaded binary with device code.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CodeObject {
+    code_object_id: Whole,
+    uri: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -218,8 +233,8 @@ impl KernelSymbol {
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-struct Correlation {
-    internal: Whole,
+pub(super) struct Correlation {
+    pub(super) internal: Whole,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -303,11 +318,15 @@ struct ApiRecord {
 
 impl Process {
     /// Convert all records of this process into events of the trace.
-    pub(super) fn push(&self, processes: &mut Processes<'_>) {
+    pub(super) fn push(mut self, processes: &mut Processes<'_>) {
         let pid = self.metadata.pid.0.map(|pid| processes.add_process(pid));
-        let agents = self.agents();
+        let (agents, mut samples) = (self.agents(), std::mem::take(&mut self.samples));
+        samples.instructions.list(&self.strings.pc_sample_instructions, &self.strings.pc_sample_comments);
+        for object in &self.code_objects {
+            object.code_object_id.0.into_iter().for_each(|id| samples.instructions.add_module(id, &object.uri));
+        }
         self.calls(pid, processes);
-        self.kernels(pid, &agents, processes);
+        self.kernels((pid, &agents), &mut samples, processes);
         for copy in &self.copies {
             let copy = Copy {
                 direction: self.operation(copy.kind, copy.operation).1,
@@ -320,6 +339,7 @@ impl Process {
             };
             copy.push(pid, processes);
         }
+        samples.push_rest(|_| pid, processes);
         for list in &self.unread {
             processes.count(diagnostics::TABLE_NOT_READ, list);
         }
@@ -368,8 +388,9 @@ impl Process {
         }
     }
 
-    /// Add the kernels with their counter values; without dispatch records, those listed with the counters are used.
-    fn kernels(&self, pid: Option<i64>, agents: &Agents, processes: &mut Processes<'_>) {
+    /// Add the kernels with their counter values and samples; without dispatch records, those listed with the counters
+    /// are used.
+    fn kernels(&self, (pid, agents): (Option<i64>, &Agents), samples: &mut Samples, processes: &mut Processes<'_>) {
         let names: FxHashMap<i64, Box<str>> =
             self.counters.iter().filter_map(|counter| Some((counter.id.handle.0?, (*counter.name).into()))).collect();
         let symbols: FxHashMap<i64, &KernelSymbol> =
@@ -409,7 +430,7 @@ impl Process {
                 registers: symbol.and_then(|symbol| registers(symbol.arch_vgpr_count.0, symbol.accum_vgpr_count.0)),
                 counters: info.dispatch_id.0.and_then(|id| counters.remove(&id)),
             };
-            kernel.push(pid, processes);
+            samples.push_kernel(&kernel, ("", info.dispatch_id.0), pid, processes);
         }
         count_without_kernel(counters.len() + without_dispatch, processes);
     }

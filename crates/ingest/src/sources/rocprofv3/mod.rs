@@ -1,14 +1,18 @@
 //! Reader of rocprofv3 recordings (ROCprofiler-SDK) of AMD GPUs, in three formats: JSON, CSV tables, and SQLite
 //! (rocpd).
 //!
-//! Kernels, copies, calls and marks are the same in all of them (`events`). See `docs/formats/rocprofv3.md`.
+//! Kernels, copies, calls and marks are the same in all of them (`events`), and so are samples of instructions
+//! (`samples`). See `docs/formats/rocprofv3.md`.
 
 mod agents;
 mod csv_files;
 mod csv_table;
 mod database;
 mod events;
+mod instructions;
 mod json;
+mod json_samples;
+mod samples;
 
 use super::processes::{self, Processes};
 use super::{Content, File, Sniff, tables};
@@ -48,7 +52,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         Content::Bytes { head, stream } if json::is_document(head) => {
             let (read, error) = json::read(stream, &mut processes);
             broken = error;
-            read.iter().for_each(|process| process.push(&mut processes));
+            read.into_iter().for_each(|process| process.push(&mut processes));
         }
         Content::Bytes { stream, .. } => {
             csv_files::read(vec![File { name: name.to_owned(), stream: Box::new(stream) }], &mut processes);
