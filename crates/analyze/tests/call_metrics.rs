@@ -243,3 +243,59 @@ fn unlaunched_gpu_work_counts_by_execution_time() {
     let of_rules = trace_calls(&trace, &Scope::from_steps(Some((2, 2)))).tree;
     assert_eq!(own(&of_rules, CallMetric::GpuTime), [("gemm".to_owned(), 700_000)].into());
 }
+
+/// A kernel with a launch, one without samples, and samples of a kernel that was not recorded.
+const SAMPLED: &str = r#"{"traceEvents": [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 8},
+    {"ph": "X", "cat": "cuda_runtime", "name": "hipLaunchKernel", "pid": 1, "tid": 1, "ts": 2, "dur": 4, "args": {"correlation": 3}},
+    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 10,
+     "args": {"device": 0, "stream": 7, "correlation": 3, "stall_reasons": {"waitcnt": 2, "issued": 1}}},
+    {"ph": "X", "cat": "kernel", "name": "relu", "pid": 0, "tid": 7, "ts": 30, "dur": 10, "args": {"device": 0, "stream": 7}},
+    {"ph": "P", "cat": "gpu_instruction_sample", "name": "s_waitcnt", "pid": 0, "tid": 7, "ts": 12, "sf": "12", "args": {"count": 1}},
+    {"ph": "P", "cat": "gpu_instruction_sample", "name": "s_waitcnt", "pid": 0, "tid": 7, "ts": 14, "sf": "12", "args": {"count": 1}},
+    {"ph": "P", "cat": "gpu_instruction_sample", "name": "s_endpgm", "pid": 0, "tid": 7, "ts": 19, "sf": "g", "args": {"count": 1}},
+    {"ph": "P", "cat": "gpu_instruction_sample", "name": "s_endpgm", "pid": 0, "tid": 9, "ts": 25, "sf": "u", "args": {"count": 1}}],
+    "stackFrames": {"g": {"category": "kernel", "name": "gemm"}, "u": {"category": "kernel", "name": "lost"},
+        "12": {"category": "device_function", "name": "/src/gemm.hip:12", "parent": "g"}}}"#;
+
+/// Number of instruction samples by call path.
+fn instruction_samples(tree: &CallingContextTree) -> BTreeMap<String, u64> {
+    let is_it = |metric: &CallMetric| metric.name(&tree.strings) == "instruction_samples";
+    let metric = tree.measured().into_iter().find(is_it).unwrap();
+    let exclusive = tree.exclusive(metric, |_| true);
+    let name = |node| tree.frame(node).map(|frame| frame.name(&tree.strings)).unwrap_or_default();
+    let sampled = tree.nodes.ids().zip(exclusive).filter(|(_, stats)| stats.sum > 0);
+    sampled
+        .map(|(node, stats)| (tree.path(node).into_iter().map(name).collect::<Vec<_>>().join(" > "), stats.sum))
+        .collect()
+}
+
+#[test]
+fn samples_of_instructions_are_below_the_line_of_their_kernel() {
+    let trace = read(SAMPLED);
+    let expected: BTreeMap<String, u64> = [
+        ("aten::mm > hipLaunchKernel > gemm > gemm.hip:12 > s_waitcnt", 2),
+        ("aten::mm > hipLaunchKernel > gemm > s_endpgm", 1),
+        ("lost > s_endpgm", 1),
+    ]
+    .map(|(path, count)| (path.to_owned(), count))
+    .into();
+    let by_thread = calls_by_thread(&trace, TimeRange::Whole).tree;
+    assert_eq!(instruction_samples(&by_thread), expected);
+    assert_eq!(instruction_samples(&trace_calls(&trace, &Scope::default()).tree), expected);
+    // Times stay those of the kernels.
+    assert_eq!(own(&by_thread, CallMetric::GpuTime), [("gemm".to_owned(), 10_000), ("relu".to_owned(), 10_000)].into());
+    let lines: Vec<(String, u32)> = by_thread
+        .frames
+        .iter()
+        .filter_map(|frame| Some((frame.file_text(&by_thread.strings).to_owned(), frame.line()?)))
+        .collect();
+    assert_eq!(lines, [("/src/gemm.hip".to_owned(), 12)]);
+}
+
+#[test]
+fn samples_of_instructions_are_no_source_of_gpu_lines() {
+    let trace = read(SAMPLED);
+    let table = &(find("gpu_lines").unwrap().run)(&trace, &Scope::default())[0];
+    assert!(format!("{table:?}").contains("has neither Python frames nor source lines"), "{table:?}");
+}

@@ -1,5 +1,6 @@
 //! Recordings of rocprofv3: real ones with the values of the corpus, and one generated run in each format.
 
+mod instruction_samples;
 mod odd_tables;
 
 use crate::common::{arguments, corpus};

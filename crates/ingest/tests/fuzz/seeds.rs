@@ -30,7 +30,9 @@ fn exports() -> Option<Vec<Vec<u8>>> {
         INSERT INTO rocpd_info_agent_0 VALUES (2, 'GPU', 0);
         CREATE TABLE rocpd_kernel_dispatch_0 (id INTEGER PRIMARY KEY, pid INT, agent_id INT, stream_id INT, start INT, end INT, event_id INT);
         INSERT INTO rocpd_kernel_dispatch_0 VALUES (1, 5, 2, 0, 6, 20, 1);
-        CREATE TABLE rocpd_event_0 (id INTEGER PRIMARY KEY, stack_id INT, extdata TEXT); INSERT INTO rocpd_event_0 VALUES (1, 7, '{\"message\": \"a\"}');";
+        CREATE TABLE rocpd_event_0 (id INTEGER PRIMARY KEY, stack_id INT, extdata TEXT); INSERT INTO rocpd_event_0 VALUES (1, 7, '{\"message\": \"a\"}');
+        CREATE TABLE rocpd_gpu_pc_sample_0 (id INTEGER PRIMARY KEY, timestamp INT, dispatch_id INT, correlation_id INT, code_object_id INT, code_object_offset INT, wave_issued INT, stall_reason INT);
+        INSERT INTO rocpd_gpu_pc_sample_0 VALUES (1, 8, 0, 7, 2, 16, 0, 3), (2, 9, 0, 0, 0, 64, 1, 8);";
     let folder = tempfile::tempdir().ok()?;
     let export = |(i, sql): (usize, String)| {
         let path = folder.path().join(i.to_string());
@@ -57,6 +59,8 @@ const ROCPROFV3: &[&[u8]] = &[
     b"\"Domain\",\"Function\",\"Process_Id\",\"Thread_Id\",\"Correlation_Id\",\"Start_Timestamp\",\"End_Timestamp\"\n\"MARKER_CORE_API\",\"aten::mm, seq = 3, sizes = [[2]]\",9,9,6,100,150\n",
     b"Correlation_Id,Dispatch_Id,Agent_Id,Queue_Id,Process_Id,Grid_Size,Kernel_Name,Workgroup_Size,Counter_Name,Counter_Value,Start_Timestamp,End_Timestamp\n1,1,Agent 1,1,9,1024,k,512,FETCH_SIZE,10.5,10,20\n",
     b"Kind,Direction,Source_Agent_Id,Destination_Agent_Id,Correlation_Id,Start_Timestamp,End_Timestamp\nMEMORY_COPY,HOST_TO_DEVICE,0,1,3,10,20\n",
+    b"\"Sample_Timestamp\",\"Dispatch_Id\",\"Instruction\",\"Instruction_Comment\",\"Correlation_Id\",\"Wave_Issued_Instruction\",\"Instruction_Type\",\"Stall_Reason\"\n21,1,\"s_endpgm\",\"a.hip:3\",7,0,\"T\",\"WAITCNT\"\n22,0,\"\",\"PC:64\",0,1,\"VALU\",\"S\"\n",
+    br#"{"rocprofiler-sdk-tool":[{"metadata":{"pid":9},"code_objects":[{"code_object_id":2,"uri":"file:///g.so#offset=1"}],"strings":{"pc_sample_instructions":["s_endpgm"],"pc_sample_comments":["a.hip:3"]},"buffer_records":{"kernel_dispatch":[{"start_timestamp":20,"end_timestamp":30,"dispatch_info":{"dispatch_id":1}}],"pc_sample_stochastic":[{"record":{"timestamp":21,"dispatch_id":1,"corr_id":{"internal":7},"pc":{"code_object_id":2,"code_object_offset":16},"wave_issued":0,"snapshot":{"stall_reason":"WAITCNT"}},"inst_index":0},{"record":{"timestamp":22,"pc":{"code_object_id":0,"code_object_offset":64}},"inst_index":-1}]}}]}"#,
 ];
 
 /// XProf profiles: a host with steps and calls, a device with kernels, and their XLA programs.
