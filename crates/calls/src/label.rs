@@ -72,3 +72,19 @@ impl CallLabel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::CallLabel;
+
+    #[test]
+    fn lines_of_device_code_name_their_file_once() {
+        let short = |kind: &'static str, name: &str| {
+            let (name, file) = (name.to_owned(), "/src/gemm.hip".to_owned());
+            CallLabel { kind, name, file, line: 12, ..CallLabel::default() }.short()
+        };
+        assert_eq!(short("device_function", "gemm.hip:12"), "gemm.hip:12");
+        assert_eq!(short("device_function", "gemm"), "gemm gemm.hip:12");
+        assert_eq!(short("python", "gemm.hip:12"), "gemm.hip:12 gemm.hip:12");
+    }
+}

@@ -309,9 +309,11 @@ impl ProcessTrace {
         Self { pid, trace, device: None, records, rows: Appender::default(), category: RecurringTexts::default() }
     }
 
-    /// Check if the process has GPU API calls or GPU work.
+    /// Check if the process has GPU API calls, GPU work, or samples of GPU instructions.
     fn uses_gpu(&self) -> bool {
-        let is_of_gpu = |kind: &EventKind| kind.is_api_call() || kind.is_gpu_work() || *kind == EventKind::Sync;
+        let is_of_gpu = |kind: &EventKind| {
+            kind.is_api_call() || kind.is_gpu_work() || matches!(kind, EventKind::Sync | EventKind::Sample)
+        };
         self.trace.events.kind.iter().any(is_of_gpu)
     }
 

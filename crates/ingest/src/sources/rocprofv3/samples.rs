@@ -151,8 +151,7 @@ impl Samples {
 
     /// Add the samples without a recorded kernel on a track of their process, and count them.
     pub(super) fn push_rest(&mut self, pid_of: impl Fn(&str) -> Option<i64>, processes: &mut Processes<'_>) {
-        let mut rest: Vec<_> = std::mem::take(&mut self.waiting).into_iter().collect();
-        rest.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let rest: BTreeMap<_, _> = std::mem::take(&mut self.waiting).into_iter().collect();
         for ((guid, _), samples) in rest {
             processes.count_many(
                 diagnostics::DANGLING_RECORD,
