@@ -150,12 +150,12 @@ impl<'a> Flavor<'a> for Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::Block;
-    use crate::Record;
+    use crate::{Activity, Record};
 
     /// A new kind of records that `KINDS` does not include would be skipped by its own reader.
     #[test]
     fn all_kinds_are_counted() {
-        let last = Record::LastSample { thread: 0, node: 0, at_ns: 0 };
+        let last = Record::Activity(Activity::default());
         assert_eq!(u32::from(postcard::to_allocvec(&last).unwrap()[0]), Record::KINDS - 1);
         let mut next = [0; 64];
         next[0] = Record::KINDS as u8;

@@ -11,6 +11,9 @@
 //! readable, too, a chunk contains records with one number each, and the first unknown one hides the rest of its
 //! chunk.
 //!
+//! Records belong to threads, or to accelerators and their queues: a [`Launch`] of a thread and an [`Activity`] of a
+//! queue have the same correlation id. Readers before these kinds skip them and count them. No recorder writes them yet.
+//!
 //! Times of individual calls are differences, which restart in each chunk ([`Record::Restart`]): a chunk depends only
 //! on earlier chunks that define its ids. Other records have absolute values: changed metrics of a node are written
 //! again, and the last values count. A reader therefore needs no state except the tables of ids, and a writer may
@@ -34,6 +37,7 @@
 mod begin;
 mod block;
 mod chunk;
+mod devices;
 mod frame;
 pub mod inputs;
 mod reader;
@@ -44,6 +48,10 @@ mod v1_calls;
 
 pub use begin::{BEGIN, Begin, boot};
 pub use chunk::{ChunkWriter, HEADER, NotARecording};
+pub use devices::{
+    Activity, ClockReading, CopyDirection, Device, DeviceKind, Interface, Launch, MemoryKind, OperationClock,
+    PeakRates, Queue, Work,
+};
 pub use frame::{FrameKey, IDENTIFIER, NUMBER, OTHER_NAMES};
 pub use reader::{Damage, Reader};
 pub use record::{

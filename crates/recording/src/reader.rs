@@ -79,9 +79,9 @@ impl<'a> Reader<'a> {
         self.unknown.iter().map(|(&kind, &count)| (kind, count))
     }
 
-    /// True if a stream contains single records of `trace` mode: calls, samples or memory events. Only the heads of
-    /// blocks are read, up to the first such record. `None` if this is undecidable: the stream has format 1, is
-    /// damaged, comes from a newer recorder, or reports missing records.
+    /// True if a stream contains single records of `trace` mode: calls, samples, memory events, launches or operations
+    /// of devices. Only the heads of blocks are read, up to the first such record. `None` if this is undecidable: the
+    /// stream has format 1, is damaged, comes from a newer recorder, or reports missing records.
     pub fn has_single_records(stream: &mut impl Read) -> Option<bool> {
         let mut header = [0; HEADER.len()];
         stream.read_exact(&mut header).ok().filter(|()| header == HEADER)?;

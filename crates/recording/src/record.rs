@@ -1,7 +1,7 @@
 //! Types of the records in a recorder stream.
 
 use crate::frame::FrameKey;
-use crate::{Stats, TensorPart, TouchKind};
+use crate::{Activity, ClockReading, Device, Launch, Queue, Stats, TensorPart, TouchKind};
 use serde::{Deserialize, Serialize};
 
 /// A record of a recorded process. Ids are dense, start at 0 and are defined before their use. Ids of nodes and
@@ -200,8 +200,9 @@ pub enum Record {
         /// The id of the name.
         name: u32,
     },
-    /// Restart of differences: for each thread, the next call, sample, memory event and autograd number count from 0
-    /// again. First record of each chunk, so that a chunk can be read without the previous one.
+    /// Restart of differences: for each thread, the next call, sample, memory event, launch and autograd number count
+    /// from 0 again, and so does the next operation of each queue. First record of each chunk, so that a chunk can be
+    /// read without the previous one.
     Restart,
     /// A period in which the stream could not be written.
     Outage {
@@ -276,14 +277,25 @@ pub enum Record {
         /// Time of the sample, in ns since the process's `start_monotonic_ns`.
         at_ns: u64,
     },
+    /// An accelerator; a later record with the same id replaces it.
+    Device(Box<Device>),
+    /// A queue of a device; a later record with the same id replaces it.
+    Queue(Queue),
+    /// A reading of a device's clock and of the host's, for devices with a clock of their own.
+    Clock(ClockReading),
+    /// A call into a device's runtime that has ended, in `trace` mode only.
+    Launch(Launch),
+    /// An operation of a device that has ended, in `trace` mode only.
+    Activity(Activity),
 }
 
 impl Record {
     /// Number of kinds of records; unknown kinds begin here.
-    pub const KINDS: u32 = 35;
+    pub const KINDS: u32 = 40;
 
-    /// Kinds of single records in `trace` mode: [`Record::Sample`], [`Record::Touch`] and [`Record::Call`].
-    pub(crate) const SINGLE: [u32; 3] = [12, 21, 30];
+    /// Kinds of single records in `trace` mode: [`Record::Sample`], [`Record::Touch`], [`Record::Call`],
+    /// [`Record::Launch`] and [`Record::Activity`].
+    pub(crate) const SINGLE: [u32; 5] = [12, 21, 30, 38, 39];
     /// Kinds of records that report missing records: [`Record::Lost`] and [`Record::Outage`].
     pub(crate) const MISSING: [u32; 2] = [9, 25];
 }

@@ -56,8 +56,8 @@ pub(crate) fn has_streams(run: &Path) -> bool {
     streams(run).is_ok_and(|streams| !streams.is_empty())
 }
 
-/// Check if a run directory has streams, and none has individual calls, samples or memory accesses. The heads of their
-/// blocks decide; a stream that cannot be checked counts as one with individual records.
+/// Check if a run directory has streams, and none has individual calls, samples, memory accesses or operations of
+/// devices. The heads of their blocks decide; a stream that cannot be checked counts as one with individual records.
 pub fn is_of_sums(run: &Path) -> bool {
     let is_of_sums = |path: &PathBuf| {
         let stream = File::open(path).map(|file| BufReader::with_capacity(1 << 18, file));

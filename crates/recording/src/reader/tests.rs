@@ -1,5 +1,5 @@
 use super::{Checksums, Damage, MAX_CHUNK, Reader};
-use crate::{CallDetail, ChunkWriter, HEADER, Metric, Record, TouchKind};
+use crate::{Activity, CallDetail, ChunkWriter, HEADER, Launch, Metric, Queue, Record, TouchKind};
 use proptest::prelude::*;
 
 fn text(id: u32) -> Record {
@@ -70,8 +70,11 @@ fn single_records_are_identified_by_block_heads() {
         call(1, CallDetail::None),
         Record::Sample { thread: 0, node: 1, delta_ns: 5, metric: Metric::CpuTime, value: 9 },
         Record::Touch { thread: 0, node: 1, delta_ns: 5, kind: TouchKind::Freed, address_delta: 4, bytes: 4 },
+        Record::Launch(Launch::default()),
+        Record::Activity(Activity::default()),
     ];
     assert_eq!((has(&file(&[text(0), text(1)])), has(&HEADER)), (Some(false), Some(false)));
+    assert_eq!(has(&file(&[Record::Device(Box::default()), Record::Queue(Queue::default())])), Some(false));
     for single in singles {
         let mut file = file(&[text(0), single, text(1)]);
         assert_eq!(has(&file), Some(true));
