@@ -1,5 +1,6 @@
 //! Recordings with individual calls as traces: recorded data is kept unchanged, and inferred data follows from it.
 
+mod devices;
 mod machine;
 mod recorder_frames;
 mod samples;

@@ -1,5 +1,8 @@
 //! Individual calls and samples of one stream, with the stream's own ID tables.
 
+use super::devices::{Devices, LaunchCall};
+use super::id_tables::{store, store_with};
+use super::times::{MAX_NS, time};
 use crate::diagnostics;
 use crate::recording::ends::LastSeen;
 use crate::recording::recorder_frames::{is_own_function, is_own_library};
@@ -43,6 +46,7 @@ pub(super) struct Calls {
     pub(super) last_seen: LastSeen,
     /// Exact names of calls whose frames merge many names.
     pub(super) call_names: Vec<String>,
+    pub(super) devices: Devices,
     holes: Holes,
 }
 
@@ -106,6 +110,10 @@ pub(super) struct ThreadCalls {
     pub(super) calls: Vec<Call>,
     pub(super) samples: Vec<Sample>,
     pub(super) touches: Vec<TensorAccess>,
+    /// Calls into runtimes and drivers of devices.
+    pub(super) launches: Vec<LaunchCall>,
+    /// End of the last launch.
+    pub(super) last_launch: i64,
     last_touch: (i64, u64),
     last_end: i64,
     last_sample: i64,
@@ -151,8 +159,6 @@ pub(super) struct TensorAccess {
     pub(super) bytes: u64,
 }
 
-/// Limit on times in ns (of 1970: after 2043): larger ones are damage, and sums of smaller ones cannot overflow.
-const MAX_NS: i64 = 1 << 61;
 /// Limit on step numbers; larger ones are damage.
 const MAX_STEP: u64 = 1 << 53;
 
@@ -245,10 +251,19 @@ impl Calls {
             Record::Restart => {
                 self.holes.differences = false;
                 self.threads.iter_mut().for_each(ThreadCalls::restart_deltas);
+                self.devices.restart_deltas();
                 Some(())
             }
             // These records contain differences from skipped records.
-            Record::Call { .. } | Record::Sample { .. } | Record::Touch { .. } if self.holes.differences => None,
+            Record::Call { .. }
+            | Record::Sample { .. }
+            | Record::Touch { .. }
+            | Record::Launch(_)
+            | Record::Activity(_)
+                if self.holes.differences =>
+            {
+                None
+            }
             Record::Call { thread, node, start_delta_ns, duration_ns, detail } => {
                 let names = self.call_names.len() as u32;
                 let known = self.thread(thread)?;
@@ -306,6 +321,9 @@ impl Calls {
                 self.named.push(NameAssignment { at, address, name });
                 Some(())
             }
+            Record::Device(_) | Record::Queue(_) | Record::Clock(_) | Record::Launch(_) | Record::Activity(_) => {
+                self.apply_device_record(record, lost)
+            }
             // These records belong to the tree, where unknown kinds were counted.
             _ => Some(()),
         }
@@ -318,8 +336,13 @@ impl Calls {
         }
     }
 
+    /// Check if the stream has defined a text.
+    pub(super) fn has_text(&self, id: u32) -> bool {
+        (id as usize) < self.texts.len() && !self.holes.texts.contains(&id)
+    }
+
     /// Calls of a thread that the recorder stream has defined; `None` for other IDs.
-    fn thread(&mut self, id: u32) -> Option<&mut ThreadCalls> {
+    pub(super) fn thread(&mut self, id: u32) -> Option<&mut ThreadCalls> {
         self.threads.get_mut(id as usize).filter(|_| !self.holes.threads.contains(&id))
     }
 
@@ -370,7 +393,7 @@ impl Calls {
 
 impl ThreadCalls {
     /// Node that is shown for a call-tree node: nodes of the recorder's own frames are replaced.
-    fn visible_node(&self, node: u32) -> u32 {
+    pub(super) fn visible_node(&self, node: u32) -> u32 {
         self.own.get(&node).copied().unwrap_or(node)
     }
 
@@ -427,13 +450,14 @@ impl ThreadCalls {
     }
 
     /// Check if the stream has defined a call-tree node of this thread.
-    fn has_node(&self, node: u32) -> bool {
+    pub(super) fn has_node(&self, node: u32) -> bool {
         (node as usize) < self.nodes.len() && !self.holes.contains(&node)
     }
 
     /// Reset the bases of the differences of times, sequence numbers and addresses to 0.
     fn restart_deltas(&mut self) {
         (self.last_end, self.last_sample, self.last_number, self.last_touch) = (0, 0, 0, (0, 0));
+        self.last_launch = 0;
     }
 
     /// Store the nodes from the root (exclusive) to `node` in `path`.
@@ -448,37 +472,3 @@ impl ThreadCalls {
     }
 }
 
-/// Time in ns at a difference from another time; `None` if so large that the stream must be damaged.
-fn time(from: i64, delta: i64) -> Option<i64> {
-    from.checked_add(delta).filter(|time| (-MAX_NS..=MAX_NS).contains(time))
-}
-
-/// Store a value at its ID, replacing an earlier one; `None` if more than `lost` earlier IDs are undefined.
-fn store<T: Default>(table: (&mut Vec<T>, &mut FxHashSet<u32>), id: u32, lost: usize, value: T) -> Option<()> {
-    store_with(table, id, lost, value, T::default)
-}
-
-/// Store a value at its ID, with placeholders at undefined earlier IDs; `None` if these are more than `lost`.
-fn store_with<T>(
-    (table, holes): (&mut Vec<T>, &mut FxHashSet<u32>),
-    id: u32,
-    lost: usize,
-    value: T,
-    missing: impl Fn() -> T,
-) -> Option<()> {
-    if id as usize > table.len().saturating_add(lost) {
-        return None;
-    }
-    while table.len() < id as usize {
-        holes.insert(table.len() as u32);
-        table.push(missing());
-    }
-    match table.get_mut(id as usize) {
-        None => table.push(value),
-        Some(known) => {
-            holes.remove(&id);
-            *known = value;
-        }
-    }
-    Some(())
-}

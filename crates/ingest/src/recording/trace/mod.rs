@@ -1,11 +1,15 @@
 //! Conversion of recordings in `trace` mode into traces for `critical-path`, `report` and all other analyses.
 //!
-//! Operators, backward nodes, spans and samples were recorded. Python frames, module calls and training steps are
-//! inferred and marked so ([`stackline_model::INFERRED`]).
+//! Operators, backward nodes, spans, samples, launches and operations of devices were recorded. Python frames, module
+//! calls and training steps are inferred and marked so ([`stackline_model::INFERRED`]).
 
 mod calls;
+mod device_clock;
+mod device_operations;
+mod devices;
 mod files;
 mod frames;
+mod id_tables;
 mod in_flight;
 mod inputs;
 mod machine;
@@ -14,12 +18,14 @@ mod rows;
 mod sampled_python_spans;
 mod steps;
 mod thread_names;
+mod times;
 
 use super::ends::{self, Ends};
 use super::{start_and_pid, streams};
 use crate::byte_offsets::ByteOffsets;
 use crate::{Error, ReadOptions, diagnostics, resolve};
-use calls::Calls;
+use calls::{Calls, ThreadCalls};
+use device_operations::TraceDevices;
 use machine::MachineProcess;
 use memory::MemoryOfStreams;
 pub use memory::{is_shown_by, memory_of, read_memory};
@@ -247,17 +253,21 @@ fn trace(
         trace.meta.entries.push(("distributedInfo".to_owned(), format!("{{\"rank\":{rank}}}")));
     }
     let (mut backward, mut has_numbers) = (Vec::new(), false);
+    let (mut devices, mut correlation_base) = (TraceDevices::default(), 0_i64);
     // If several processes train, concurrently or one after another, the one with most steps provides the steps.
     let training = (0..processes.len()).max_by_key(|&at| (steps::count_optimizer_spans(&processes[at].1), Reverse(at)));
     for (at, (offset, mut calls)) in processes.into_iter().enumerate() {
         if training == Some(at) {
             trace.meta.entries.extend(steps::pauses_entry(&calls, offset));
         }
-        let mut rows = Rows::new(&mut trace, offset);
+        let mut rows = Rows::new(&mut trace, offset, correlation_base);
         rows.add(&mut calls, training == Some(at));
+        rows.add_operations(&calls, &mut devices);
+        correlation_base = correlation_base.saturating_add(calls.last_correlation());
         backward.extend(rows.backward_links().into_iter().map(|(from, to)| (from, to, StrId::NONE)));
         has_numbers |= rows.has_sequence_numbers();
     }
+    trace.meta.entries.extend(devices.entry());
     trace.meta.format = RECORDING_FORMAT.to_owned();
     resolve::resolve(&mut trace, Vec::new(), &ByteOffsets::default(), options);
     // The links were recorded per thread, so no inference is necessary.
@@ -268,13 +278,14 @@ fn trace(
 }
 
 impl Calls {
-    /// Check if any thread of the process has individual calls.
+    /// Check if any thread of the process has individual calls, of operators or into runtimes of devices.
     fn has_calls(&self) -> bool {
-        self.threads.iter().any(|thread| !thread.calls.is_empty())
+        self.threads.iter().any(ThreadCalls::has_calls)
     }
 
-    /// Check if any thread of the process has individual calls or samples.
+    /// Check if the process has individual calls, samples or operations of devices.
     fn has_events(&self) -> bool {
-        self.threads.iter().any(|thread| !thread.calls.is_empty() || !thread.samples.is_empty())
+        let has_samples = self.threads.iter().any(|thread| !thread.samples.is_empty());
+        self.has_calls() || has_samples || !self.devices.operations.is_empty()
     }
 }

@@ -18,9 +18,11 @@ use std::cmp::Reverse;
 
 /// Builder that adds a process to a trace.
 pub(super) struct Rows<'a> {
-    trace: &'a mut Trace,
+    pub(super) trace: &'a mut Trace,
     /// Offset of the process's times.
     offset: i64,
+    /// Largest correlation ID of earlier processes of the trace: each process counts from the start.
+    correlation_base: i64,
     /// Name of each frame ID.
     names: Vec<Option<StrId>>,
     /// Input attributes of each frame ID, computed on demand.
@@ -45,20 +47,22 @@ enum Span<'a> {
 }
 
 /// Fields of a row except its time and track.
-struct Row {
-    name: StrId,
-    category: &'static str,
-    kind: EventKind,
-    phase: Phase,
-    flags: u8,
+pub(super) struct Row {
+    pub(super) name: StrId,
+    pub(super) category: &'static str,
+    pub(super) kind: EventKind,
+    pub(super) phase: Phase,
+    pub(super) flags: u8,
 }
 
 impl<'a> Rows<'a> {
-    /// New builder. `offset` is added to the process's times to get ns since the trace's base.
-    pub(super) fn new(trace: &'a mut Trace, offset: i64) -> Self {
+    /// New builder. `offset` is added to the process's times to get ns since the trace's base, and `correlation_base`
+    /// to its correlation IDs.
+    pub(super) fn new(trace: &'a mut Trace, offset: i64, correlation_base: i64) -> Self {
         Self {
             trace,
             offset,
+            correlation_base,
             names: Vec::new(),
             inputs: Vec::new(),
             files: Files::default(),
@@ -82,13 +86,25 @@ impl<'a> Rows<'a> {
         !self.forward.is_empty() || !self.backward_nodes.is_empty()
     }
 
-    /// Add the calls, samples and inferred frames of the process to the trace. `has_steps` is true if its steps are
-    /// those of the trace.
+    /// Correlation ID in the trace of one of the process; `None` for 0.
+    pub(super) fn correlation(&self, id: i64) -> Option<i64> {
+        (id > 0).then(|| self.correlation_base.saturating_add(id))
+    }
+
+    /// Time of the process whose time in the trace is within a limit from the base, in ns.
+    pub(super) fn limited(&self, at: i64, limit: i64) -> i64 {
+        at.saturating_add(self.offset).clamp(-limit, limit).saturating_sub(self.offset)
+    }
+
+    /// Add the calls, launches, samples and inferred frames of the process to the trace. `has_steps` is true if its
+    /// steps are those of the trace.
     pub(super) fn add(&mut self, calls: &mut Calls, has_steps: bool) {
         for thread in &mut calls.threads {
             // A call ends before its caller and was written first: of equal spans the last one is the outermost.
             thread.calls.reverse();
             thread.calls.sort_by_key(|call| (call.start, Reverse(call.end)));
+            thread.launches.reverse();
+            thread.launches.sort_by_key(|launch| (launch.start, Reverse(launch.end)));
         }
         self.names = vec![None; calls.frames.len()];
         self.inputs = vec![None; calls.frames.len()];
@@ -106,12 +122,14 @@ impl<'a> Rows<'a> {
         self.trace.tracks.processes[process.index()].name = self.trace.strings.intern(&command);
         let steps = if has_steps { steps::infer(calls) } else { None };
         for (index, thread) in calls.threads.iter().enumerate() {
-            if thread.calls.is_empty() && thread.samples.is_empty() {
+            if !thread.has_calls() && thread.samples.is_empty() {
                 continue;
             }
             let track = self.track(pid, thread);
             let steps = steps.as_ref().filter(|(at, _)| *at == index).map_or(&[][..], |(_, steps)| steps);
             self.spans(calls, index, steps, track);
+            // After the spans, which contain them even at equal times.
+            self.add_launches(calls, index, track);
             self.samples(calls, index, track);
         }
     }
@@ -234,7 +252,14 @@ impl<'a> Rows<'a> {
     }
 
     /// Append an event with attributes to the trace. `start` is a time of the process; the offset is added here.
-    fn push(&mut self, row: Row, start: i64, dur: i64, track: TrackId, attrs: &[(&str, AttrValue)]) -> EventId {
+    pub(super) fn push(
+        &mut self,
+        row: Row,
+        start: i64,
+        dur: i64,
+        track: TrackId,
+        attrs: &[(&str, AttrValue)],
+    ) -> EventId {
         let Row { name, category, kind, phase, flags } = row;
         let category = self.trace.strings.intern(category);
         let source_index = self.trace.events.len() as u32;
@@ -262,7 +287,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Stack (call path) in the trace that ends with a call-tree node.
-    fn stack(&mut self, calls: &Calls, (tree, node): Place) -> StackId {
+    pub(super) fn stack(&mut self, calls: &Calls, (tree, node): Place) -> StackId {
         let nodes = &calls.threads[tree].nodes;
         let mut missing = Vec::new();
         let mut at = node;

@@ -15,7 +15,7 @@ pub(super) struct SampledSpan {
 }
 
 /// Sampled Python spans of the thread with the calls of tree `index`, in time order. No span contains the start or end
-/// of a call. A sample covers half of the time to each of its neighbors.
+/// of a call or launch. A sample covers half of the time to each of its neighbors.
 pub(super) fn sampled_spans(calls: &Calls, shown: &[Vec<usize>], index: usize) -> Vec<SampledSpan> {
     let thread = &calls.threads[index];
     let mut samples: Vec<(i64, u64, usize, u32)> = Vec::new();
@@ -24,7 +24,9 @@ pub(super) fn sampled_spans(calls: &Calls, shown: &[Vec<usize>], index: usize) -
         samples.extend(calls.threads[tree].samples.iter().filter(is_time).map(|s| (s.at, s.value, tree, s.node)));
     }
     samples.sort_unstable();
-    let mut edges: Vec<i64> = thread.calls.iter().flat_map(|call| [call.start, call.end]).collect();
+    let calls_of_thread = thread.calls.iter().flat_map(|call| [call.start, call.end]);
+    let launches = thread.launches.iter().flat_map(|launch| [launch.start, launch.end]);
+    let mut edges: Vec<i64> = calls_of_thread.chain(launches).collect();
     edges.sort_unstable();
     let middle = |a: i64, b: i64| a + (b - a) / 2;
     let span_of = |(i, &(at, value, tree, node)): (usize, &(i64, u64, usize, u32))| {
@@ -51,7 +53,7 @@ pub(super) fn sampled_spans(calls: &Calls, shown: &[Vec<usize>], index: usize) -
 /// several threads had one number after each other, the first one is used.
 pub(super) fn shown_threads(calls: &Calls) -> Vec<Vec<usize>> {
     let mut first: FxHashMap<u32, usize> = FxHashMap::default();
-    for (tree, thread) in calls.threads.iter().enumerate().filter(|(_, thread)| !thread.calls.is_empty()) {
+    for (tree, thread) in calls.threads.iter().enumerate().filter(|(_, thread)| thread.has_calls()) {
         first.entry(thread.thread.tid).or_insert(tree);
     }
     let mut shown = vec![Vec::new(); calls.threads.len()];
