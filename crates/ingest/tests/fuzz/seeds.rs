@@ -1,6 +1,10 @@
 //! Seed inputs of the fuzz targets: small excerpts of the generated training step, each damaged in every known way, so
 //! that fuzzing starts from realistic traces. None of them is stored in the repository.
 
+use stackline_recording::{
+    Activity, ChunkWriter, ClockReading, CopyDirection, Device, Launch, MemoryKind, OperationClock, Process, Queue,
+    Record, Thread, Work,
+};
 use stackline_testkit::xspace::{Event, Instruction, Line, Plane, Stat, program, space};
 use stackline_testkit::{damage, demo, io, recording, scan};
 
@@ -153,6 +157,38 @@ fn records(stream: &[u8]) -> Vec<u8> {
     records
 }
 
+/// The records of a stream with a device: a launch with its kernel, a copy, and readings of the device's clock.
+fn device_records() -> Option<Vec<u8>> {
+    let text = |id: u32, text: &str| Record::Text { id, text: text.to_owned() };
+    let device = Device { name: "a GPU".to_owned(), clock: OperationClock::Device, ..Device::default() };
+    let reading =
+        |device_ns: i64| Record::Clock(ClockReading { device: 0, device_ns, host_ns: device_ns + 500, error_ns: 5 });
+    let kernel = Work::Kernel { name: 1, grid: [4, 2, 1], block: [64, 1, 1], shared_bytes: 8, registers: 32 };
+    let (from, to) = (MemoryKind::Pageable, MemoryKind::Device);
+    let copy = Work::Copy { direction: CopyDirection::HostToDevice, from, to, bytes: 64 };
+    let operation = |correlation: u64, work: Work| {
+        Record::Activity(Activity { queue: 0, correlation, start_delta_ns: 30, duration_ns: 90, work })
+    };
+    let records = [
+        Record::Process(Box::new(Process { pid: 7, ..Process::default() })),
+        Record::Restart,
+        Record::Thread(Thread { id: 0, tid: 7, ..Thread::default() }),
+        text(0, "cudaLaunchKernel"),
+        text(1, "gemm"),
+        Record::Device(Box::new(device)),
+        Record::Queue(Queue { number: 7, ..Queue::default() }),
+        reading(0),
+        reading(900),
+        Record::Launch(Launch { correlation: 3, start_delta_ns: 400, duration_ns: 9, ..Launch::default() }),
+        operation(3, kernel),
+        operation(0, copy),
+        Record::End { at_ns: 1_000 },
+    ];
+    let mut chunk = ChunkWriter::new();
+    records.iter().try_for_each(|record| chunk.push(record)).ok()?;
+    Some(chunk.finish().get(8..)?.to_vec())
+}
+
 /// Seed inputs, each with its fuzz target.
 pub(crate) fn seeds() -> Option<Vec<(&'static str, Vec<u8>)>> {
     let excerpts = excerpts()?;
@@ -164,6 +200,7 @@ pub(crate) fn seeds() -> Option<Vec<(&'static str, Vec<u8>)>> {
     for (_, stream) in recording::streams(&recording::Config { steps: 1, ..recording::Config::default() }) {
         seeds.push(("recording", records(&stream)));
     }
+    seeds.push(("recording", device_records()?));
     seeds.extend(DRGPUM.iter().map(|bytes| ("drgpum", bytes.to_vec())));
     seeds.extend(MEMORY.iter().map(|bytes| ("memory", bytes.to_vec())));
     for (i, kind) in damage::kinds().iter().enumerate() {
