@@ -150,12 +150,12 @@ impl<'a> Flavor<'a> for Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::Block;
-    use crate::{Activity, Record};
+    use crate::{CompiledProgram, Record};
 
     /// A new kind of records that `KINDS` does not include would be skipped by its own reader.
     #[test]
     fn all_kinds_are_counted() {
-        let last = Record::Activity(Activity::default());
+        let last = Record::Compiled(CompiledProgram::default());
         assert_eq!(u32::from(postcard::to_allocvec(&last).unwrap()[0]), Record::KINDS - 1);
         let mut next = [0; 64];
         next[0] = Record::KINDS as u8;

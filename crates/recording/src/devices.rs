@@ -230,7 +230,7 @@ pub enum MemoryKind {
 mod tests {
     use super::*;
     use crate::block::Block;
-    use crate::{ChunkWriter, HEADER, Reader, Record};
+    use crate::{ChunkWriter, CompiledOperation, CompiledProgram, HEADER, Reader, Record};
     use proptest::prelude::*;
 
     /// Number of the first kind of records of devices.
@@ -303,6 +303,16 @@ mod tests {
         })
     }
 
+    fn program() -> impl Strategy<Value = Record> {
+        let fused = proptest::collection::vec(".{0,4}", 0..3);
+        let operation =
+            (".{0,9}", ".{0,9}", fused, ".{0,9}", any::<u32>()).prop_map(|(kernel, operator, fused, file, line)| {
+                CompiledOperation { kernel, operator, fused, file, line }
+            });
+        (".{0,9}", proptest::collection::vec(operation, 0..3))
+            .prop_map(|(name, operations)| Record::Compiled(CompiledProgram { name, operations }))
+    }
+
     fn record() -> impl Strategy<Value = Record> {
         let queue = (any::<u32>(), any::<u32>(), any::<u64>(), any::<i32>(), ".{0,9}").prop_map(
             |(id, device, number, priority, name)| Record::Queue(Queue { id, device, number, priority, name }),
@@ -329,6 +339,7 @@ mod tests {
             reading,
             launch,
             activity,
+            program(),
             Just(Record::Restart),
             any::<u32>().prop_map(|id| Record::Text { id, text: "gemm".to_owned() }),
         ]
@@ -375,6 +386,7 @@ mod tests {
             Record::Clock(ClockReading::default()),
             Record::Launch(Launch::default()),
             Record::Activity(Activity::default()),
+            Record::Compiled(CompiledProgram::default()),
         ];
         assert_eq!(FIRST + records.len() as u32, Record::KINDS);
         for (kind, record) in (FIRST..).zip(records) {

@@ -37,6 +37,7 @@
 mod begin;
 mod block;
 mod chunk;
+mod compiled;
 mod devices;
 mod frame;
 pub mod inputs;
@@ -48,6 +49,7 @@ mod v1_calls;
 
 pub use begin::{BEGIN, Begin, boot};
 pub use chunk::{ChunkWriter, HEADER, NotARecording};
+pub use compiled::{CompiledOperation, CompiledProgram};
 pub use devices::{
     Activity, ClockReading, CopyDirection, Device, DeviceKind, Interface, Launch, MemoryKind, OperationClock,
     PeakRates, Queue, Work,

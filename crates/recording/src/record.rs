@@ -1,7 +1,7 @@
 //! Types of the records in a recorder stream.
 
 use crate::frame::FrameKey;
-use crate::{Activity, ClockReading, Device, Launch, Queue, Stats, TensorPart, TouchKind};
+use crate::{Activity, ClockReading, CompiledProgram, Device, Launch, Queue, Stats, TensorPart, TouchKind};
 use serde::{Deserialize, Serialize};
 
 /// A record of a recorded process. Ids are dense, start at 0 and are defined before their use. Ids of nodes and
@@ -287,11 +287,13 @@ pub enum Record {
     Launch(Launch),
     /// An operation of a device that has ended, in `trace` mode only.
     Activity(Activity),
+    /// A program that a compiler made for a device.
+    Compiled(CompiledProgram),
 }
 
 impl Record {
     /// Number of kinds of records; unknown kinds begin here.
-    pub const KINDS: u32 = 40;
+    pub const KINDS: u32 = 41;
 
     /// Kinds of single records in `trace` mode: [`Record::Sample`], [`Record::Touch`], [`Record::Call`],
     /// [`Record::Launch`] and [`Record::Activity`].

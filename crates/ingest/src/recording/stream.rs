@@ -226,7 +226,8 @@ impl Stream {
             Record::Machine { .. } | Record::Window { .. } | Record::Touch { .. } => {}
             Record::TensorName { .. } | Record::Named { .. } | Record::Restart => {}
             Record::Processors(_) | Record::Load { .. } | Record::Cost(_) => {}
-            Record::Device(_) | Record::Queue(_) | Record::Clock(_) | Record::Launch(_) | Record::Activity(_) => {}
+            Record::Device(_) | Record::Queue(_) | Record::Clock(_) => {}
+            Record::Launch(_) | Record::Activity(_) | Record::Compiled(_) => {}
             Record::Overhead(overhead) => known.overhead = Some(call_overhead(&overhead)),
             Record::StepEnds(stackline_recording::StepEnds { count, first_ns, last_ns }) => {
                 known.step_ends = Some(CallStepEnds { count, first_ns, last_ns });

@@ -2,8 +2,8 @@
 //! that fuzzing starts from realistic traces. None of them is stored in the repository.
 
 use stackline_recording::{
-    Activity, ChunkWriter, ClockReading, CopyDirection, Device, Launch, MemoryKind, OperationClock, Process, Queue,
-    Record, Thread, Work,
+    Activity, ChunkWriter, ClockReading, CompiledOperation, CompiledProgram, CopyDirection, Device, Launch, MemoryKind,
+    OperationClock, Process, Queue, Record, Thread, Work,
 };
 use stackline_testkit::xspace::{Event, Instruction, Line, Plane, Stat, program, space};
 use stackline_testkit::{damage, demo, io, recording, scan};
@@ -166,6 +166,8 @@ fn device_records() -> Option<Vec<u8>> {
     let kernel = Work::Kernel { name: 1, grid: [4, 2, 1], block: [64, 1, 1], shared_bytes: 8, registers: 32 };
     let (from, to) = (MemoryKind::Pageable, MemoryKind::Device);
     let copy = Work::Copy { direction: CopyDirection::HostToDevice, from, to, bytes: 64 };
+    let compiled =
+        CompiledOperation { kernel: "gemm".to_owned(), fused: vec!["add".to_owned()], ..CompiledOperation::default() };
     let operation = |correlation: u64, work: Work| {
         Record::Activity(Activity { queue: 0, correlation, start_delta_ns: 30, duration_ns: 90, work })
     };
@@ -179,6 +181,7 @@ fn device_records() -> Option<Vec<u8>> {
         Record::Queue(Queue { number: 7, ..Queue::default() }),
         reading(0),
         reading(900),
+        Record::Compiled(CompiledProgram { name: "jit_f".to_owned(), operations: vec![compiled] }),
         Record::Launch(Launch { correlation: 3, start_delta_ns: 400, duration_ns: 9, ..Launch::default() }),
         operation(3, kernel),
         operation(0, copy),

@@ -4,8 +4,8 @@ use super::*;
 use stackline_ingest::recording::read_streams;
 use stackline_model::{AttrValue, GpuOpId, TrackKind};
 use stackline_recording::{
-    Activity, ClockReading, CopyDirection, Device, Interface, Launch, MemoryKind, OperationClock, PeakRates, Queue,
-    Work,
+    Activity, ClockReading, CompiledOperation, CompiledProgram, CopyDirection, Device, Interface, Launch, MemoryKind,
+    OperationClock, PeakRates, Queue, Work,
 };
 
 /// Begin of the first launch, `CLOCK_MONOTONIC`.
@@ -286,6 +286,38 @@ fn torn_chunks_hide_only_their_own_operations() {
     }
     let tree = read_streams([("7.slr", &whole[..])]);
     assert_eq!((tree.check(), tree.report.count_of("unknown_statement")), (Ok(()), 0));
+}
+
+/// Kernels of a compiled program have its operators, unless two programs differ in the kernel.
+#[test]
+fn kernels_of_compiled_programs_have_operators() {
+    let mut stream = DeviceScript::new(7);
+    stream.device(gpu(0, "GPU-a", OperationClock::Host));
+    stream.queue(0, 0, 7);
+    let operation = |kernel: &str, line: u32| CompiledOperation {
+        kernel: kernel.to_owned(),
+        operator: "jit(f)/tanh".to_owned(),
+        fused: vec!["jit(f)/mul".to_owned(), "jit(f)/tanh".to_owned()],
+        file: "a.py".to_owned(),
+        line,
+    };
+    for (name, line) in [("jit_f", 5), ("jit_g", 9)] {
+        let operations = vec![operation("fusion_1", 5), operation("fusion_2", line)];
+        stream.script.records.push(Record::Compiled(CompiledProgram { name: name.to_owned(), operations }));
+    }
+    for (name, at) in [("fusion_1", 0), ("fusion_2", 20_000), ("gemm", 40_000)] {
+        stream.kernel(0, 0, BEGIN + at, name);
+    }
+    let trace = one(&stream.script.end());
+    let text = |key: &str, at: usize| match trace.attr(key).get(trace.gpu.event[at]) {
+        Some(AttrValue::Str(text)) => Some(trace.strings.get(text)),
+        _ => None,
+    };
+    assert_eq!([0, 1, 2].map(|at| text("source", at)), [Some("a.py:5"), None, None]);
+    assert_eq!(text("op_name", 0), Some("jit(f)/tanh"));
+    let fusions = trace.fusions();
+    assert_eq!(fusions.len(), 1);
+    assert_eq!(fusions[0].operators, ["jit(f)/mul", "jit(f)/tanh"]);
 }
 
 /// Processes without operators and samples have a trace, too.

@@ -321,11 +321,8 @@ impl Calls {
                 self.named.push(NameAssignment { at, address, name });
                 Some(())
             }
-            Record::Device(_) | Record::Queue(_) | Record::Clock(_) | Record::Launch(_) | Record::Activity(_) => {
-                self.apply_device_record(record, lost)
-            }
-            // These records belong to the tree, where unknown kinds were counted.
-            _ => Some(()),
+            // Records of devices. All others belong to the tree, where unknown kinds were counted.
+            record => self.apply_device_record(record, lost),
         }
     }
 

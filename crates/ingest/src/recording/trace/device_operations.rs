@@ -7,10 +7,10 @@ use super::rows::{Row, Rows};
 use super::times::MAX_NS;
 use serde_json::{Map, Value};
 use stackline_model::{
-    AttrValue, CLOCK_RATE, DEVICE_PROPERTIES, EventKind, Key, MEMORY_BANDWIDTH, PEAK_FLOPS, Phase, TrackId, TrackKind,
-    VENDOR, flags,
+    AttrValue, CLOCK_RATE, DEVICE_PROPERTIES, EventKind, FUSED_OPERATORS, Key, MEMORY_BANDWIDTH, PEAK_FLOPS, Phase,
+    TrackId, TrackKind, VENDOR, flags,
 };
-use stackline_recording::{CopyDirection, Device, DeviceKind, Interface, MemoryKind, Queue, Work};
+use stackline_recording::{CompiledOperation, CopyDirection, Device, DeviceKind, Interface, MemoryKind, Queue, Work};
 
 /// Devices of a trace, over all of its processes, each with its number in the trace.
 #[derive(Debug, Default)]
@@ -111,6 +111,10 @@ impl Rows<'_> {
     /// Add the operations of the devices of a process to the trace. Queues without operations have no track.
     pub(super) fn add_operations(&mut self, calls: &Calls, devices: &mut TraceDevices) {
         let of_process = &calls.devices;
+        // Idle devices are listed, too.
+        for device in of_process.known_devices() {
+            devices.number(device);
+        }
         let mut tracks: Vec<Option<QueueTrack>> = of_process.queues.iter().map(|_| None).collect();
         for operation in &of_process.operations {
             let at = operation.queue as usize;
@@ -178,7 +182,9 @@ impl Rows<'_> {
                     attrs.push(("registers per thread", AttrValue::Int(registers.into())));
                 }
                 attrs.push(("shared memory", AttrValue::Int(shared_bytes.into())));
-                (calls.text(name).to_owned(), "kernel", EventKind::Kernel)
+                let name = calls.text(name);
+                attrs.extend(calls.devices.compiled(name).into_iter().flat_map(|compiled| self.compiled(compiled)));
+                (name.to_owned(), "kernel", EventKind::Kernel)
             }
             Work::Copy { direction, from, to, bytes } => {
                 attrs.extend(bytes_and_rate(bytes, dur));
@@ -195,6 +201,23 @@ impl Rows<'_> {
         let name = self.trace.strings.intern(&name);
         let row = Row { name, category, kind, phase: Phase::Complete, flags: flags::HAS_DURATION };
         self.push(row, start, dur, queue.track, &attrs);
+    }
+
+    /// Attributes of a compiled kernel: operator, source line and fused operators, as in traces of XLA.
+    fn compiled(&mut self, compiled: &CompiledOperation) -> Vec<(&'static str, AttrValue)> {
+        let CompiledOperation { operator, fused, file, line, .. } = compiled;
+        let strings = &mut self.trace.strings;
+        let mut attrs = Vec::new();
+        if !operator.is_empty() {
+            attrs.push(("op_name", AttrValue::Str(strings.intern(operator))));
+        }
+        if !file.is_empty() {
+            attrs.push(("source", AttrValue::Str(strings.intern(&format!("{file}:{line}")))));
+        }
+        if !fused.is_empty() {
+            attrs.push((FUSED_OPERATORS, AttrValue::Json(strings.intern(&Value::from(fused.clone()).to_string()))));
+        }
+        attrs
     }
 
     /// Attribute value for the sizes of a grid or block: a JSON list.

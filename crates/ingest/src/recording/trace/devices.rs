@@ -4,8 +4,11 @@ use super::calls::{Calls, ThreadCalls};
 use super::device_clock::DeviceClock;
 use super::id_tables::store;
 use super::times::time;
-use rustc_hash::FxHashSet;
-use stackline_recording::{Activity, ClockReading, Device, Interface, Launch, OperationClock, Queue, Record, Work};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_recording::{
+    Activity, ClockReading, CompiledOperation, CompiledProgram, Device, Interface, Launch, OperationClock, Queue,
+    Record, Work,
+};
 
 /// Limit on durations of operations in ns (nine years); longer ones are damage.
 pub(super) const MAX_DURATION_NS: i64 = 1 << 58;
@@ -21,6 +24,8 @@ pub(super) struct Devices {
     /// Operations in their recorded order.
     pub(super) operations: Vec<Operation>,
     readings: Vec<ClockReading>,
+    /// Compiled kernels by name; `None` if several programs have different ones of that name.
+    compiled: FxHashMap<String, Option<CompiledOperation>>,
     /// Undefined IDs, with placeholders in their tables.
     device_holes: FxHashSet<u32>,
     queue_holes: FxHashSet<u32>,
@@ -65,6 +70,17 @@ impl Devices {
         DeviceClock::new(self.readings.iter().filter(|reading| is_own && reading.device == device.id))
     }
 
+    /// Devices that the stream has defined, by ID.
+    pub(super) fn known_devices(&self) -> impl Iterator<Item = &Device> {
+        let by_id = (0..).zip(&self.devices);
+        by_id.filter(|(id, _)| !self.device_holes.contains(id)).map(|(_, device)| device)
+    }
+
+    /// Operators of a compiled kernel; `None` for other kernels, and if programs differ in the kernel of that name.
+    pub(super) fn compiled(&self, kernel: &str) -> Option<&CompiledOperation> {
+        self.compiled.get(kernel)?.as_ref()
+    }
+
     /// Reset the bases of the differences of times to 0.
     pub(super) fn restart_deltas(&mut self) {
         self.queues.iter_mut().for_each(|queue| queue.last_end = 0);
@@ -104,6 +120,16 @@ impl Devices {
         self.has_device(reading.device).then(|| self.readings.push(reading))
     }
 
+    /// Store the kernels of a compiled program by name.
+    fn add_program(&mut self, program: CompiledProgram) {
+        for operation in program.operations {
+            let known = self.compiled.entry(operation.kernel.clone()).or_insert_with(|| Some(operation.clone()));
+            if known.as_ref() != Some(&operation) {
+                *known = None;
+            }
+        }
+    }
+
     /// Add an operation that starts `start_delta_ns` after the end of its queue's last one. `None` if the queue, the
     /// name or a time is invalid.
     fn add_operation(&mut self, activity: &Activity, has_name: bool) -> Option<()> {
@@ -138,8 +164,8 @@ impl ThreadCalls {
 }
 
 impl Calls {
-    /// Apply a stream record of a device, or of a call for one; `None` if it refers to an undefined entry. `lost` is
-    /// the number of skipped bytes before it.
+    /// Apply a stream record of a device, of its programs, or of a call for it; `None` if it refers to an undefined
+    /// entry. `lost` is the number of skipped bytes before it.
     pub(super) fn apply_device_record(&mut self, record: Record, lost: usize) -> Option<()> {
         match record {
             Record::Device(device) => {
@@ -158,6 +184,10 @@ impl Calls {
                     _ => true,
                 };
                 self.devices.add_operation(&activity, has_name)
+            }
+            Record::Compiled(program) => {
+                self.devices.add_program(program);
+                Some(())
             }
             _ => Some(()),
         }
