@@ -112,8 +112,8 @@ pub struct Launch {
     pub interface: Interface,
     /// Correlation id of the call and of the operations that it launched; 0 without one.
     pub correlation: u64,
-    /// ns since the end of the previous launch of the thread (negative: outer calls end after inner ones). For the first
-    /// one after a [`crate::Record::Restart`], since the zero of `CLOCK_MONOTONIC`.
+    /// ns since the end of the previous launch of the thread (negative: outer calls end after inner ones). For the
+    /// first one after a [`crate::Record::Restart`], since the zero of `CLOCK_MONOTONIC`.
     pub start_delta_ns: i64,
     /// Duration in ns.
     pub duration_ns: u64,

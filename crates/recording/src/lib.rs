@@ -12,7 +12,8 @@
 //! chunk.
 //!
 //! Records belong to threads, or to accelerators and their queues: a [`Launch`] of a thread and an [`Activity`] of a
-//! queue have the same correlation id. Readers before these kinds skip them and count them. No recorder writes them yet.
+//! queue have the same correlation id. Older readers skip records of accelerators and count them. No recorder writes
+//! them yet.
 //!
 //! Times of individual calls are differences, which restart in each chunk ([`Record::Restart`]): a chunk depends only
 //! on earlier chunks that define its ids. Other records have absolute values: changed metrics of a node are written
