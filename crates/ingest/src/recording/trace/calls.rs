@@ -468,4 +468,3 @@ impl ThreadCalls {
         path.reverse();
     }
 }
-
