@@ -5,7 +5,7 @@ use crate::failure::{did_you_mean, wrong_use};
 use anyhow::{Result, anyhow};
 use stackline_critical_path::matches;
 use stackline_diff::statistics::holm;
-use stackline_diff::{Change, ChangeTable, Diff, Measure, Per, Verdict};
+use stackline_diff::{Change, ChangeTable, Diff, Measure, Method, Per, Verdict};
 use std::collections::BTreeSet;
 
 /// Compared value that a `--fail-on` condition limits: a measure of the step, any row of a table, or named rows.
@@ -300,34 +300,46 @@ impl Condition {
                 _ => format!("{text}: {subject} takes time only in B, not in A"),
             };
         };
+        let (slower, significant) = adjectives(diff.method);
         let ends = change.interval_ns.and_then(|(low, high)| Some((change.percent_of(low)?, change.percent_of(high)?)));
         match (verdict, ends) {
             (Verdict::Noise, _) if self.is_called_more(diff, change) => {
                 let [before, after] = [change.count_before, change.count_after];
                 format!(
-                    "{text}: {subject} is {percent:.1} % slower, with {after:.1} calls per {unit} instead of {before:.1}"
+                    "{text}: {subject} is {percent:.1} % {slower}, with {after:.1} calls per {unit} instead of \
+                     {before:.1}"
                 )
             }
             (Verdict::Noise, Some((low, high))) => {
                 format!(
-                    "{text}: {subject} is {percent:.1} % slower, which may be noise (confidence interval {low:.1} % to \
-                     {high:.1} %)"
+                    "{text}: {subject} is {percent:.1} % {slower}, which may be noise (confidence interval {low:.1} % \
+                     to {high:.1} %)"
                 )
             }
             (Verdict::Slower, Some((low, high))) if change.verdict == Verdict::Noise => {
                 format!(
-                    "{text}: {subject} is {percent:.1} % slower, significant among the times of this condition, but \
-                     not among all compared times (confidence interval {low:.1} % to {high:.1} %)"
+                    "{text}: {subject} is {percent:.1} % {slower}, {significant} among the times of this condition, \
+                     but not among all compared times (confidence interval {low:.1} % to {high:.1} %)"
                 )
             }
             (_, Some((low, high))) => format!(
-                "{text}: {subject} is {percent:.1} % slower, significant (confidence interval {low:.1} % to {high:.1} %)"
+                "{text}: {subject} is {percent:.1} % {slower}, {significant} (confidence interval {low:.1} % to \
+                 {high:.1} %)"
             ),
             (_, None) => format!(
-                "{text}: {subject} is {percent:.1} % slower, but not tested for significance, because the variation is \
-                 unknown"
+                "{text}: {subject} is {percent:.1} % {slower}, but not tested for significance, because the variation \
+                 is unknown"
             ),
         }
+    }
+}
+
+/// Adjectives for an increase, and for one beyond the noise. With one run per side, only the variation between steps is
+/// known.
+fn adjectives(method: Method) -> (&'static str, &'static str) {
+    match method {
+        Method::Steps => ("longer", "beyond the variation between steps"),
+        Method::Runs | Method::None => ("slower", "significant"),
     }
 }
 
@@ -382,6 +394,25 @@ mod tests {
             count_after: 1.0,
             counts_are_steady: false,
             is_incomplete: [false; 2],
+        }
+    }
+
+    #[test]
+    fn increases_of_single_runs_are_longer_and_not_slower() {
+        let mut row = change("aten::mm", (100.0, 150.0), 0.001);
+        (row.interval_ns, row.verdict) = (Some((40.0, 60.0)), Verdict::Slower);
+        let mut diff = stackline_diff::compare(&Vec::new(), &Vec::new(), Options::default());
+        diff.changes = BTreeMap::from([(ChangeTable::Operators, vec![row])]);
+        for (method, expected) in [
+            (
+                Method::Steps,
+                "is 50.0 % longer, beyond the variation between steps (confidence interval 40.0 % to 60.0 %)",
+            ),
+            (Method::Runs, "is 50.0 % slower, significant (confidence interval 40.0 % to 60.0 %)"),
+        ] {
+            diff.method = method;
+            let outcome = Condition::parse("operators>5%").unwrap().judge(&diff, true).unwrap();
+            assert!(matches!(&outcome, Outcome::Held(text) if text.ends_with(expected)), "{outcome:?}");
         }
     }
 

@@ -14,8 +14,8 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     };
     // Without any spread the headline says so.
     let is_untested = shown.diff.method == Method::Steps;
-    let tested = if is_untested { " (one run per side, so run-to-run variation is unknown)" } else { "" };
-    let mut out = format!("### Stackline: {counts}{}{tested}\n\n", escaped(&headline(shown)));
+    let tested = if is_untested { "not tested for significance (only one run per side): " } else { "" };
+    let mut out = format!("### Stackline: {counts}{tested}{}\n\n", escaped(&headline(shown)));
     for warning in shown.diff.missing_records.iter().chain(&shown.diff.warnings) {
         out.push_str(&format!("**Warning:** {}\n\n", escaped(warning)));
     }
@@ -36,7 +36,7 @@ pub fn markdown(shown: &Shown<'_>) -> String {
         out.push_str(&format!(
             "| {rank}{} | {times} | {} |\n",
             measure(change.measure, shown.diff.per),
-            verdict(change)
+            verdict(shown, change)
         ));
     }
     for table in BELOW {
@@ -49,8 +49,9 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     out
 }
 
-fn verdict(change: &Change) -> String {
-    let name = change.verdict.name();
+/// Word for the verdict on a change, in bold for a tested one.
+fn verdict(shown: &Shown<'_>, change: &Change) -> String {
+    let name = shown.verdict(change);
     if matches!(change.verdict, Verdict::Slower | Verdict::Faster) { format!("**{name}**") } else { name.to_owned() }
 }
 
@@ -74,7 +75,7 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
             code(&name(table, change)),
             shown.row_times(table, change),
             shown.counts(table, change),
-            verdict(change),
+            verdict(shown, change),
         ));
     }
     if let Some(recounts) = recounts {

@@ -88,6 +88,16 @@ impl Shown<'_> {
         self.diff.warnings.first().filter(|_| self.diff.per == Per::Call).map(String::as_str)
     }
 
+    /// Word for the verdict on a change. With one run per side, only the variation between steps is known, so the word
+    /// describes the times and does not claim that the program became slower or faster.
+    fn verdict(&self, change: &Change) -> &'static str {
+        match (self.diff.method, change.verdict) {
+            (Method::Steps, Verdict::Slower) => "longer",
+            (Method::Steps, Verdict::Faster) => "shorter",
+            (_, verdict) => verdict.name(),
+        }
+    }
+
     fn changes(&self, table: ChangeTable) -> &[Change] {
         self.diff.changes.get(&table).map_or(&[], Vec::as_slice)
     }
@@ -281,8 +291,9 @@ fn headline(shown: &Shown<'_>) -> String {
         _ => format!("the run{rank}"),
     };
     match step.verdict {
-        Verdict::Slower => format!("{subject} is {share:.1} % slower"),
-        Verdict::Faster => format!("{subject} is {:.1} % faster", -share),
+        Verdict::Slower | Verdict::Faster => {
+            format!("{subject} is {:.1} % {}", share.abs(), shown.verdict(step))
+        }
         Verdict::Untested => format!("{subject} changes by {share:+.1} % (not tested for significance)"),
         _ => match interval_percent(step) {
             Some((low, high)) if low < -NARROW || high > NARROW => format!(

@@ -10,9 +10,9 @@ use stackline_diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
 const BAR: usize = 10;
 
 /// First line of a comparison of one run with another.
-const UNTESTED: &str = "Only one run per side, so run-to-run variation is unknown. Intervals and \"noise\" \
-                        describe the variation between the steps of a run; two runs of the same program often differ \
-                        by more. To test for significance, give several runs for each side.";
+const UNTESTED: &str = "Not tested for significance: only one run per side, so run-to-run variation is unknown. \
+                        Intervals and \"noise\" describe the variation between the steps of a run; two runs of the \
+                        same program often differ by more. To test for significance, give several runs for each side.";
 
 /// The same of runs without steps.
 const UNTESTED_WHOLE: &str =
@@ -100,7 +100,7 @@ fn steps(out: &mut String, shown: &Shown<'_>, style: &Style) {
     for change in changes {
         let rank = if ranks { format!("rank {:<4} ", change.rank) } else { String::new() };
         let [before, after] = times(change);
-        let (share, verdict) = (change_text(change), change.verdict.name());
+        let (share, verdict) = (change_text(change), shown.verdict(change));
         let what = format!("{rank}{:<17} {before:>10} → {after:>10}", measure(change.measure, shown.diff.per));
         let mut line = Line { width: what.chars().count(), text: what, room: style.width };
         line.push(&format!("{share:<shares$}"), |text| text.to_owned());
@@ -140,12 +140,11 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
     if table == ChangeTable::Functions && largest.is_empty() {
         return;
     }
-    let is_tested = shown.diff.method != Method::None;
     let many = if count.tested == 0 { "none".to_owned() } else { count.tested.to_string() };
-    let mut head = if is_tested {
-        format!("{title}: {many} of {rows} rows changed significantly")
-    } else {
-        format!("{title}: {many} of {rows} rows differ (not tested for significance)")
+    let mut head = match shown.diff.method {
+        Method::Runs => format!("{title}: {many} of {rows} rows changed significantly"),
+        Method::Steps => format!("{title}: {many} of {rows} rows changed by more than the steps vary"),
+        Method::None => format!("{title}: {many} of {rows} rows differ (not tested for significance)"),
     };
     match shown.untested(table) {
         0 => {}
@@ -182,7 +181,7 @@ fn row(shown: &Shown<'_>, (table, change): (ChangeTable, &Change), most: f64, st
     let head = format!("  {:>10} {} {rank}{on} ", signed(ns), colored(&bar, change.verdict, style));
     let room = style.width.saturating_sub(30).max(30);
     let first = format!("{head}{}\n", shortened(&clean(&name(table, change)), room));
-    let parts = [shown.row_times(table, change), shown.counts(table, change), change.verdict.name().to_owned()];
+    let parts = [shown.row_times(table, change), shown.counts(table, change), shown.verdict(change).to_owned()];
     let rest = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
     let indent = " ".repeat(24);
     first + &dim(&wrapped(&rest, (&indent, &indent), style), style)
