@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Size of the graph and time of the analysis, method ctda and HTA 0.6.1: the table of the CTDA-CPA paper (its Table 3), and the
+"""Size of the graph and time of the analysis, method ctda and HTA 0.6.1: Table 3 of Yang et al. (CTDA-CPA), and the
 number of names that the two have in common among the 20 with most time.
 
     VENV/bin/python benches/peers/ctda_table.py target/release/stackline [TRACE…] [--runs 3]

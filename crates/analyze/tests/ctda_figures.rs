@@ -1,4 +1,4 @@
-//! The figures of the CTDA-CPA paper as small traces, and odd inputs. Times are in µs.
+//! The figures of Yang et al. (critical paths across threads, CTDA-CPA) as small traces, and odd inputs. Times are in µs.
 
 use crate::support::{mini, read};
 use serde_json::{Value, json};

@@ -291,7 +291,8 @@ pub(crate) enum Method {
     Exact,
     /// Reproduce the critical path of Meta's Holistic Trace Analysis (HTA) 0.6.1.
     Hta,
-    /// Apply the CTDA-CPA algorithm: one order for all threads of a process, nodes by training phase.
+    /// Apply the algorithm of Yang et al. for critical paths across threads (CTDA-CPA): one order for all threads of a
+    /// process, nodes by training phase.
     Ctda,
 }
 

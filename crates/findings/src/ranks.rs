@@ -38,7 +38,7 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let slowest = all.iter().find(|(rank, _)| Some(*rank) == slowest)?;
     let window = match all.iter().all(|(_, found)| found.window == slowest.1.window) {
         true => slowest.1.window.clone(),
-        false => Some("the steps of each rank".to_owned()),
+        false => Some("the selected steps of each rank, which differ between ranks".to_owned()),
     };
     let base = Findings {
         window,

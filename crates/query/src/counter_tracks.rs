@@ -82,7 +82,7 @@ fn memory_counters(trace: &Trace) -> Vec<Counter> {
         let process = trace.tracks.pid(trace.events.track[event.index()]);
         let key = (process, kind.i64(event).unwrap_or(0), device.i64(event).unwrap_or(-1));
         let place = *places.entry(key).or_insert_with(|| {
-            let names = ["allocated", "reserved", "allocated since the recording began"];
+            let names = ["allocated", "reserved", "allocated minus freed since the start of the trace"];
             allocators.push(names.map(|what| empty_memory_counter(trace, what, key)));
             allocators.len() - 1
         });

@@ -171,7 +171,7 @@ fn memory_and_counters_are_curves() {
         names,
         [
             "Memory allocated · GPU 0 · process 1",
-            "Memory allocated since the recording began · CPU · process 1",
+            "Memory allocated minus freed since the start of the trace · CPU · process 1",
             "GPU 0 Utilization · process 0"
         ]
     );

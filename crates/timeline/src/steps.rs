@@ -164,7 +164,7 @@ pub fn default_window(selections: &[StepSelection]) -> Option<(String, Vec<Strin
     let first = selections.iter().find(|selection| selection.steps > 0)?;
     match selections.iter().all(|selection| selection.choice == first.choice) {
         true => Some((first.choice.in_words(), first.notes.clone())),
-        false => Some(("the steps of each rank".to_owned(), Vec::new())),
+        false => Some(("the selected steps of each rank, which differ between ranks".to_owned(), Vec::new())),
     }
 }
 

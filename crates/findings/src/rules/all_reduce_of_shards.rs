@@ -35,9 +35,9 @@ pub(super) const RULE: Rule = Rule {
                       probably the parameters. The estimated gain assumes the ring algorithm, in which ReduceScatter \
                       takes half the time of AllReduce. Waits for other ranks (time beyond the median of calls of the \
                       same size) are not shortened. The lower bound assumes that AllReduce gets 40 % faster; 44 % was \
-                      measured on eight GPUs (CTDA-CPA paper). Collectives that network switches compute (NVLS, SHARP) \
+                      measured on eight GPUs (Yang et al.). Collectives that network switches compute (NVLS, SHARP) \
                       are not reported.",
-    source: "CTDA-CPA paper, section 4.4: DeepSpeed ZeRO-2 on eight GPUs",
+    source: "Yang et al., critical paths across threads (CTDA-CPA), section 4.4: DeepSpeed ZeRO-2 on eight GPUs",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
         Setting {

@@ -29,7 +29,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The collective cannot overlap if the next computation needs its result at once. The estimated \
                       gain assumes that no other GPU work waits for the collective, only the host. Many small \
                       collectives, whose time is mostly latency, are reported by SL044.",
-    source: "CTDA-CPA paper, communication on the critical path; common practice",
+    source: "Yang et al., critical paths across threads (CTDA-CPA): communication on the critical path; common practice",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[Setting {
         name: "share",

@@ -44,7 +44,8 @@ pub(crate) const RULE: Rule = Rule {
         costs 0.1 ms; the upper bound assumes 0. The lower bound assumes 1.1 ms, as measured with all processors busy, \
         plus the time to assemble the batch (aten::stack, aten::cat), but at most half of the loading. Reading a batch \
         from a worker's memory can take that long.",
-    source: "CTDA-CPA paper, section 5.4; DeepContext paper, section 6 (speedup of U-Net: 1.15)",
+    source: "Yang et al., critical paths across threads (CTDA-CPA), section 5.4; DeepContext paper, section 6 (speedup of \
+             U-Net: 1.15)",
     needs: &[],
     settings: &[Setting {
         name: "share",

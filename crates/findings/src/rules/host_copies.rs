@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The copies are needed if the window covers the loading of a model, which happens once, or if \
         the data does not fit on the GPU. The gain assumes that none of the reported copies is needed. The upper \
         bound also removes operators that only copy.",
-    source: "CTDA-CPA paper, bottleneck of the critical path; common practice",
+    source: "Yang et al., critical paths across threads (CTDA-CPA): bottleneck of the critical path; common practice",
     needs: &[Requirement::GpuWork],
     settings: &[
         Setting {

@@ -29,7 +29,8 @@ pub(crate) const RULE: Rule = Rule {
     false_positives: "Preprocessing cannot be done in advance if its result differs each time (random crops), or if \
          the input is new each time, as in inference. In these cases, the work can only be moved to DataLoader \
          workers or the GPU, or be made faster. The estimate assumes that all preprocessing is removed.",
-    source: "CTDA-CPA paper, section 5.4 (resize took 21.75 % of the time; resizing once: 47 % faster)",
+    source: "Yang et al., critical paths across threads (CTDA-CPA), section 5.4 (resize took 21.75 % of the time; \
+             resizing once: 47 % faster)",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
         name: "share",

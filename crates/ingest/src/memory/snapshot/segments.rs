@@ -31,7 +31,7 @@ impl Reader<'_> {
             // A block list that several segments share would be read once per reference.
             let list = self.list(Some(dict), self.keys.blocks, diagnostics::MEMORY_BAD_SEGMENT);
             if list.is_some_and(|list| !self.values.items(list).is_empty() && !lists.insert(list)) {
-                self.count_damaged("an allocator segment that shares its list of blocks with an earlier segment");
+                self.count_damaged("an allocator segment that refers to the list of blocks of an earlier segment");
                 continue;
             }
             match self.segment_range(dict, &mut taken) {

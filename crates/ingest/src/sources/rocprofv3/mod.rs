@@ -29,7 +29,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
             Sniff::Yes("the file has the key rocprofiler-sdk-tool")
         }
         Content::Bytes { head, .. } if csv_files::table(head).is_some() => {
-            Sniff::Yes("the file has the columns of a rocprofv3 table")
+            Sniff::Yes("the first line has the column names of a CSV file that rocprofv3 writes")
         }
         Content::Tables(file) if database::is_recording(file) => {
             Sniff::Yes("the file has the table rocpd_info_agent and related tables")
