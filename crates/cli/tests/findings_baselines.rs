@@ -124,7 +124,7 @@ fn ignored_findings_are_listed() {
     program[9] = "def step():";
     case.file("train.py", &program.join("\n"));
     let output = run(&[&case.waits, "--source", source]);
-    assert!(text(&output.stderr).contains("--source was renamed to --source-root"));
+    assert!(text(&output.stderr).contains("--source is now called --source-root; the old name will be removed"));
     assert!(text(&output.stdout).contains("\n  (comment at train.py:9)"), "{}", text(&output.stdout));
     let stderr = text(&output.stderr);
     assert_eq!(stderr.matches("SL998").count(), 1, "{stderr}");

@@ -170,7 +170,7 @@ pub(crate) fn comment_sources(args: &CommentArgs, inputs: &[PathBuf]) -> Result<
         return Err(wrong_use(format!("--source-root {}: no such directory", missing.display())));
     }
     if args.source.is_some() {
-        print_message("--source was renamed to --source-root")?;
+        print_message("--source is now called --source-root; the old name will be removed")?;
     }
     if args.no_source {
         return Ok(SourceRoots::default());
