@@ -1,30 +1,12 @@
 """More threads than the sampling limit wait; a later thread computes, and another one after some of them ended."""
 
-import os
 import threading
 import time
 
+from thread_checks import wait_for_thread_checks
+
 IDLE = 1100
 LATER = 200
-
-
-def thread_checks():
-    """Number of waits of the recorder's thread that searches for threads."""
-    for task in os.listdir("/proc/self/task"):
-        try:
-            with open(f"/proc/self/task/{task}/status") as status:
-                lines = dict(line.rstrip("\n").split(":\t", 1) for line in status)
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # The thread ended after the list was made.
-        if lines["Name"] == "stackline-cpu":
-            return int(lines["voluntary_ctxt_switches"])
-    raise SystemExit("no thread looks for threads")
-
-
-def wait_for_thread_checks(count):
-    end = thread_checks() + count
-    while thread_checks() < end:
-        time.sleep(0.02)
 
 
 def spin():
