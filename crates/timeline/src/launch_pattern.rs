@@ -5,6 +5,7 @@
 //! but only kernels. So each repeat must contain an operation that layers lack: a copy between host and device, or an
 //! optimizer kernel.
 
+use crate::vocabulary::kernels::is_optimizer;
 use crate::vocabulary::recorders;
 use rustc_hash::FxHashMap;
 use stackline_model::format::{count, duration};
@@ -308,10 +309,9 @@ fn longest_run(repeats: &[(i64, i64)]) -> (Range<usize>, i64) {
 /// kernel.
 fn delimits_step(trace: &Trace, event: stackline_model::EventId) -> bool {
     let name = trace.name(event);
-    let is_any = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     match trace.kind(event) {
         EventKind::Memcpy => copy_direction(name).is_some_and(|direction| direction != CopyDirection::OnDevice),
-        _ => is_any(&["multi_tensor_apply", "FusedAdam", "fused_adam", "FusedSgd"]),
+        _ => is_optimizer(name),
     }
 }
 

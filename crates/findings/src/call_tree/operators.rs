@@ -13,6 +13,7 @@ use stackline_model::{CallNodeId, Frame, FrameKind, Unit};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
 use stackline_timeline::vocabulary::autograd::ENGINE;
+use stackline_timeline::vocabulary::kernels::is_multi_tensor;
 use stackline_timeline::vocabulary::python::{OPTIMIZER, OPTIMIZER_STEP};
 use std::collections::BTreeMap;
 
@@ -112,7 +113,7 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCa
         context.thread.scale_to_recorded(spans.iter().map(|span| context.thread.calls[span.index()]).sum());
     let by_name = operators.below(spans);
     let backward = |name: &&str| stackline_timeline::vocabulary::autograd::is_node(name);
-    let of_many = |name: &&str| unfused_optimizer::MULTI_TENSOR_KERNELS.iter().any(|part| name.contains(part));
+    let of_many = |name: &&str| is_multi_tensor(name);
     if by_name.keys().any(|name| of_many(name) || backward(name)) {
         return None;
     }

@@ -6,6 +6,7 @@ use stackline_critical_path::exact::what_if::Action;
 use stackline_model::EventId;
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::kernel_type::KernelType;
+use stackline_timeline::vocabulary::kernels::has_fixed_grid;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
@@ -61,35 +62,15 @@ pub(super) const RULE: Rule = Rule {
 /// Number of blocks, and threads per block.
 type Shape = (i64, i64);
 
-/// Name parts of kernels that use a fixed part of the GPU by design. Their blocks process one work item after another,
-/// or leave multiprocessors to concurrent work. Kernels that are known as communication are excluded before.
-const FIXED_GRID_KERNELS: &[&str] = &[
-    "persistent",
-    "cooperative",
-    "streamk",
-    "stream_k",
-    "flash",
-    "fmha",
-    "deep_ep",
-    "deepep",
-    "all_reduce",
-    "allreduce",
-    "all_gather",
-    "allgather",
-    "reduce_scatter",
-];
-
 /// Test if a kernel's number of blocks was chosen for the GPU instead of the work, as for persistent kernels.
 fn has_intended_grid(context: &RuleContext<'_>, name: &str, kernels: &[EventId], units: i64) -> bool {
-    let name = name.to_ascii_lowercase();
     let trace = context.trace();
     let is_cooperative = |&kernel: &EventId| {
         let launch = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
         launch.is_some_and(|launch| trace.name(launch).contains("Cooperative"))
     };
-    FIXED_GRID_KERNELS.iter().any(|part| name.contains(part))
-        || kernels.iter().any(is_cooperative)
-        || is_one_grid_for_all(context, kernels, units)
+    // Kernels that are known as communication are excluded before.
+    has_fixed_grid(name) || kernels.iter().any(is_cooperative) || is_one_grid_for_all(context, kernels, units)
 }
 
 /// Test if all launches have one number of blocks, although inputs differ in size. Also true for a multiple of `units`,

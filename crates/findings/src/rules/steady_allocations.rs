@@ -5,6 +5,7 @@ use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind, Unit};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
+use stackline_timeline::vocabulary::allocations::is_allocation;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
@@ -50,27 +51,6 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Driver calls that allocate or free memory.
-const CALLS: &[&str] = &[
-    "cudaMalloc",
-    "cudaFree",
-    "cudaMallocHost",
-    "cudaHostAlloc",
-    "cudaFreeHost",
-    "cudaMallocManaged",
-    "cuMemAlloc",
-    "cuMemFree",
-    "cuMemCreate",
-    "cuMemMap",
-    "cuMemUnmap",
-    "cuMemRelease",
-    "hipMalloc",
-    "hipFree",
-    "hipHostMalloc",
-    "hipHostFree",
-    "hipExtMallocWithFlags",
-];
-
 /// Least number of repeated calls in a trace without steps, and number of parts of the window that must contain some.
 const MIN_REPEATS: usize = 20;
 const WINDOW_PARTS: i64 = 4;
@@ -94,9 +74,8 @@ fn without_steps(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<Candidate>
 
 /// Find driver calls that allocate or free memory in steps after the first, one candidate per source location.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    let is_call = |name: &str| CALLS.contains(&name.strip_suffix("_v2").unwrap_or(name));
     let steps = context.later_steps();
-    let all = context.named(&[EventKind::Runtime, EventKind::Driver], is_call);
+    let all = context.named(&[EventKind::Runtime, EventKind::Driver], is_allocation);
     if context.trace().steps.len() < 2 {
         return without_steps(context, &all);
     }

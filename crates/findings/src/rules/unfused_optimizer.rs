@@ -8,6 +8,7 @@ use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind, Key, StrId};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::vocabulary::aten;
+use stackline_timeline::vocabulary::kernels::is_multi_tensor;
 use stackline_timeline::vocabulary::python::OPTIMIZER_STEP;
 
 pub(crate) const RULE: Rule = Rule {
@@ -57,10 +58,6 @@ pub(crate) const RULE: Rule = Rule {
     check,
 };
 
-/// Name parts of kernels that update many tensors at once.
-pub(crate) const MULTI_TENSOR_KERNELS: &[&str] =
-    &["multi_tensor_apply", "foreach", "triton_", "FusedAdam", "multi_tensor", "_fused_"];
-
 /// Find optimizers whose step launches kernels or calls operators for each parameter, one candidate per optimizer.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
@@ -75,10 +72,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     }
     by_name
         .filter_map(|(name, spans)| {
-            let is_small = |&e: &EventId| {
-                trace.kind(e) == EventKind::Kernel
-                    && !MULTI_TENSOR_KERNELS.iter().any(|part| trace.name(e).contains(part))
-            };
+            let is_small = |&e: &EventId| trace.kind(e) == EventKind::Kernel && !is_multi_tensor(trace.name(e));
             let launched = || spans.iter().flat_map(|&span| context.launched_in(span));
             let one_by_one = on_gpu(context, name, &spans, launched().filter(is_small).collect());
             let is_kernel = |&e: &EventId| trace.kind(e) == EventKind::Kernel;
@@ -163,7 +157,7 @@ fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Ca
     let per_call = operators.len() as f64 / spans.len().max(1) as f64;
     let lengths = context.lengths(&operators);
     let median = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
-    let of_many = |&e: &EventId| MULTI_TENSOR_KERNELS.iter().any(|part| context.trace().name(e).contains(part));
+    let of_many = |&e: &EventId| is_multi_tensor(context.trace().name(e));
     if per_call < context.setting("kernels")
         || median as f64 > context.setting("mean_us") * 1e3
         || operators.iter().any(of_many)

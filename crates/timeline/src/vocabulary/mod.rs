@@ -1,11 +1,13 @@
 //! Names used by frameworks, libraries and tools, as data: one module per producer.
 
+pub mod allocations;
 pub mod aten;
 pub mod autograd;
 pub mod categories;
 pub mod cuda;
 mod deep_ep;
 mod engines;
+pub mod kernels;
 pub(crate) mod libraries;
 mod mtia;
 pub(crate) mod packages;
