@@ -24,6 +24,7 @@ mod process_ends;
 mod record;
 mod report;
 mod report_for_agent;
+mod report_tables;
 pub(crate) mod table_names;
 mod tables;
 mod view;

@@ -2,27 +2,24 @@
 
 use super::fail_on::Condition;
 use super::process_ends::how_it_ended;
+use super::report_tables::fit_to_screen;
 use crate::args::{Cli, Command, Common, Format, ReportArgs, options_for, refused};
 use crate::failure::{command_line, is_closed_pipe, wrong_use};
 use crate::output::{Answer, checks_that_failed, print_message, to_file, to_output};
 use crate::session::{Session, not_an_input, reading, run_of};
-use crate::view::{number, rows, select, text, top, without_gpu};
+use crate::view::without_gpu;
 use anyhow::{Error, Result, anyhow};
 use clap::Parser;
 use serde_json::{Value, json};
 use stackline_engine::{Part, Run, RunOptions, earlier_processes, is_read_once, older_cycles};
-use stackline_model::{ReadReport, Table, Trace, Unit, Values};
+use stackline_model::{ReadReport, Table, Trace};
 use stackline_present::{TraceInfo, human};
 use stackline_query::{Content, OfTrace, PathOptions};
 use stackline_serve::{ReportOptions, WrittenReport};
 use stackline_timeline::Scope;
-use stackline_timeline::steps::explain_lengths;
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Kernels and operators listed.
-const TOP: usize = 6;
 /// Traces that the head lists one by one.
 const LISTED: usize = 8;
 
@@ -339,144 +336,4 @@ fn line(info: &TraceInfo, many: bool) -> String {
         human::count(info.gpu_operations),
         info.steps,
     )
-}
-
-/// Select the tables that the text report shows, reduced to their main columns and largest rows.
-fn fit_to_screen(tables: &[Table]) -> Vec<Table> {
-    let find = |name: &str| tables.iter().find(|t| t.name == name).filter(|t| t.rows() > 0);
-    let (coverage, short) = find("coverage").and_then(coverage_notes).unzip();
-    let mut out = Vec::new();
-    if let Some(spread) = find("steps_spread") {
-        out.push(spread_of_steps(spread));
-    }
-    if let Some(time) = find("gpu_time") {
-        out.push(with_note(devices(time), coverage.as_deref()));
-    }
-    if let Some(kernels) = find("gpu_kernels") {
-        let columns = ["rank", "name", "percent", "total_ns", "count", "mean_ns"];
-        out.push(with_note(select(&top(kernels, "total_ns", TOP), &columns), short.as_deref()));
-    }
-    if let Some(lines) = find("gpu_lines").filter(|lines| known_share(lines) >= 50.0) {
-        let columns = ["rank", "line", "percent", "total_ns", "count", "longest"];
-        out.push(select(&with_short_paths(top(lines, "total_ns", TOP)), &columns));
-    }
-    if let Some(operators) = find("operators") {
-        let columns = ["rank", "name", "calls", "gpu_self_us", "host_self_us", "launches_self"];
-        let by = if number(&top(operators, "gpu_self_us", 1), "gpu_self_us", 0).is_some() {
-            "gpu_self_us"
-        } else {
-            "host_self_us"
-        };
-        out.push(with_note(select(&top(operators, by, TOP), &columns), short.as_deref()));
-    }
-    if let Some(spans) = find("spans") {
-        let columns = ["rank", "name", "thread", "calls", "self_ns", "total_ns", "max_ns"];
-        out.push(with_note(select(&top(spans, "total_ns", 2 * TOP), &columns), None));
-    }
-    if let Some(collectives) = find("coll_analysis") {
-        let columns =
-            ["rank", "collective", "dtype", "group_size", "size_in_mib", "count", "sum_us", "mean_us", "bus_gbps"];
-        // A single trace's own column says nothing that the head does not.
-        let from = usize::from(collectives.column("rank_in_file").is_none());
-        out.push(select(&top(collectives, "sum_us", 5), &columns[from..]));
-    }
-    out
-}
-
-/// Select the main columns of the spread between steps. If both lengths of a step are shown, a note explains them.
-fn spread_of_steps(spread: &Table) -> Table {
-    let columns = ["rank", "process", "measure", "steps", "mean_us", "median_us", "min_us", "max_us", "spread_percent"];
-    // Of several ranks or processes only the steps' times.
-    let is_one = ["rank", "process"].iter().all(|column_name| spread.column(column_name).is_none());
-    let times = |r: &usize| is_one || text(spread, "measure", *r) == Some("time");
-    let times: Vec<usize> = (0..spread.rows()).filter(times).collect();
-    let shown = select(&rows(spread, &times), &columns);
-    let has_both = (0..shown.rows()).any(|row| text(&shown, "measure", row) == Some("with_gpu"));
-    if has_both { shown.note(explain_lengths("time", "with_gpu")) } else { shown }
-}
-
-/// Replace the notes of a table by the given note; without one, remove the notes.
-fn with_note(mut table: Table, note: Option<&str>) -> Table {
-    table.notes.clear();
-    table.notes.extend(note.map(str::to_owned));
-    table
-}
-
-/// Table of GPU time by category: one row per category for one GPU, one row per GPU for several.
-fn devices(time: &Table) -> Table {
-    let key = |row: usize| (number(time, "rank", row).map(|v| v as i64), number(time, "device", row).map(|v| v as i64));
-    let keys: BTreeSet<_> = (0..time.rows()).map(key).collect();
-    if keys.len() == 1 {
-        return select(time, &["category", "percent", "time_ns"]);
-    }
-    let mut categories: Vec<&str> = Vec::new();
-    for row in 0..time.rows() {
-        let category = text(time, "category", row).unwrap_or("");
-        if !categories.contains(&category) {
-            categories.push(category);
-        }
-    }
-    let mut out = Table::new(&time.name, &time.title);
-    if keys.iter().any(|k| k.0.is_some()) {
-        out = out.i64("rank", Unit::None, keys.iter().map(|k| k.0));
-    }
-    out = out.i64("device", Unit::None, keys.iter().map(|k| k.1));
-    for category in categories {
-        let share = |k: &(Option<i64>, Option<i64>)| {
-            let row = (0..time.rows()).find(|&r| key(r) == *k && text(time, "category", r) == Some(category))?;
-            number(time, "percent", row)
-        };
-        out = out.f64(category, Unit::Percent, keys.iter().map(share));
-    }
-    out
-}
-
-/// Shorten file paths in a table of source lines to the last folder and the file name.
-fn with_short_paths(mut lines: Table) -> Table {
-    for column in lines.columns.iter_mut().filter(|column| column.name == "line") {
-        if let Values::Str(texts) = &mut column.values {
-            for text in texts.iter_mut().flatten() {
-                let (place, function) = text.rsplit_once(" in ").unwrap_or((text, ""));
-                if let Some((at, _)) = place.rmatch_indices('/').nth(1) {
-                    let function = if function.is_empty() { String::new() } else { format!(" in {function}") };
-                    *text = format!("{}{function}", &place[at + 1..]);
-                }
-            }
-        }
-    }
-    lines
-}
-
-/// Share of GPU time with a known source line, in percent, over all ranks.
-fn known_share(lines: &Table) -> f64 {
-    let time = |row: usize| number(lines, "total_ns", row).unwrap_or(0.0);
-    let all: f64 = (0..lines.rows()).map(time).sum();
-    let known: f64 = (0..lines.rows()).filter(|&row| text(lines, "line", row).is_some()).map(time).sum();
-    if all > 0.0 { known / all * 100.0 } else { 0.0 }
-}
-
-/// Notes, long and short, on the share of GPU time with a known launch, operator and step.
-fn coverage_notes(coverage: &Table) -> Option<(String, String)> {
-    let shares = |what: &'static str| {
-        let rows = (0..coverage.rows()).filter(move |&r| text(coverage, "known", r) == Some(what));
-        rows.filter_map(|r| number(coverage, "gpu_time_percent", r))
-    };
-    let lowest = |what| shares(what).min_by(f64::total_cmp);
-    let (launch, operator, step) = (lowest("launch")?, lowest("operator")?, lowest("step")?);
-    let ranks = if coverage.column("rank").is_some() { " (lowest of all ranks)" } else { "" };
-    let graphs = shares("graph_launch")
-        .max_by(f64::total_cmp)
-        .filter(|&p| p > 0.0)
-        .map(|p| {
-            format!(
-                "; {p:.1} % of GPU time is spent in CUDA graphs and counts for the operator and step that launched \
-                     the graph"
-            )
-        })
-        .unwrap_or_default();
-    let short = format!(
-        "Coverage{ranks}: the launch call is known for {launch:.1} % of GPU time, the operator for {operator:.1} %, \
-         the step for {step:.1} %"
-    );
-    Some((format!("{short}{graphs}."), format!("{short}.")))
 }
