@@ -11,6 +11,7 @@ pub mod frame_names;
 pub mod gpu_view;
 pub mod host_collectives;
 pub mod hta_view;
+pub mod import_frames;
 mod imports;
 pub mod inferred_steps;
 pub mod intervals;

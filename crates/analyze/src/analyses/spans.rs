@@ -1,9 +1,10 @@
 //! Time of spans by name and host thread, for traces without operators and GPUs. Self time excludes nested spans; total
-//! time is the union of a name's spans.
+//! time is the union of a name's spans. Imports of modules are one row per thread, with all library code that they run.
 
 use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Table, Trace, TrackId, TrackKind, Unit};
+use stackline_timeline::import_frames::{IMPORT_ENTRY, ImportFrames};
 use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
@@ -19,7 +20,8 @@ pub(super) const ANALYSIS: Analysis = Analysis {
 
 /// Spans of one name on one track. Times in ns.
 struct Row {
-    name: StrId,
+    /// `None` for imports of modules.
+    name: Option<StrId>,
     track: TrackId,
     calls: i64,
     total: i64,
@@ -38,14 +40,20 @@ impl Row {
         self.calls += 1;
         self.total = self.total.saturating_add(end.saturating_sub(start.max(self.counted_to)).max(0));
         self.counted_to = self.counted_to.max(end);
-        self.own = self.own.map(|own| own.saturating_add(dur.saturating_sub(inside).max(0)));
+        self.add_own(dur, inside);
         (self.min, self.max) = (self.min.min(dur), self.max.max(dur));
+    }
+
+    /// Add only the self time of a span with duration, and time in its direct children, in ns.
+    fn add_own(&mut self, dur: i64, inside: i64) {
+        self.own = self.own.map(|own| own.saturating_add(dur.saturating_sub(inside).max(0)));
     }
 }
 
 /// Create table `spans` of the spans in the window by name and host thread, largest self time first.
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let (inside, host) = (child_times(trace), scope.host_work(trace));
+    let imports = ImportFrames::from_trace(trace);
     let mut rows: Vec<Row> = Vec::new();
     for track in trace.tracks.ids() {
         let kind = trace.tracks.get(track).kind;
@@ -53,17 +61,22 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
             continue;
         }
         let own = (kind == TrackKind::Thread).then_some(0);
-        let mut index: FxHashMap<StrId, usize> = FxHashMap::default();
+        let mut index: FxHashMap<Option<StrId>, usize> = FxHashMap::default();
         let counts = |e: &&EventId| is_span(trace, **e) && host.has(**e);
         for &event in trace.track_events(track).iter().filter(counts) {
             let i = event.index();
-            let name = trace.events.name[i];
+            let import = imports.as_ref().and_then(|imports| imports.import_of(trace, event));
+            let name = if import.is_some() { None } else { Some(trace.events.name[i]) };
             let row = *index.entry(name).or_insert_with(|| {
                 let row = Row { name, track, calls: 0, total: 0, own, min: i64::MAX, max: 0, counted_to: i64::MIN };
                 rows.push(row);
                 rows.len() - 1
             });
-            rows[row].add(trace.events.start[i], trace.events.dur[i], inside[i]);
+            if import.is_some_and(|import| import != event) {
+                rows[row].add_own(trace.events.dur[i], inside[i]);
+            } else {
+                rows[row].add(trace.events.start[i], trace.events.dur[i], inside[i]);
+            }
         }
     }
     rows.sort_by_key(|r| std::cmp::Reverse((r.own, r.total)));
@@ -93,13 +106,13 @@ fn child_times(trace: &Trace) -> Vec<i64> {
 /// Create table `spans`: one row per name and thread.
 fn table(trace: &Trace, rows: &[Row]) -> Table {
     let table = Table::new("spans", "Spans by name and thread")
-        .text("name", rows.iter().map(|r| trace.strings.get(r.name).to_owned()))
+        .text("name", rows.iter().map(|r| r.name.map_or(IMPORT_ENTRY, |name| trace.strings.get(name)).to_owned()))
         .text("process", rows.iter().map(|r| trace.process_name(r.track)))
         .text("thread", rows.iter().map(|r| trace.track_name(r.track)))
         .i64("calls", Unit::None, rows.iter().map(|r| r.calls))
         .i64("total_ns", Unit::Ns, rows.iter().map(|r| r.total))
         .i64("self_ns", Unit::Ns, rows.iter().map(|r| r.own))
-        .i64("min_ns", Unit::Ns, rows.iter().map(|r| r.min))
+        .i64("min_ns", Unit::Ns, rows.iter().map(|r| (r.calls > 0).then_some(r.min)))
         .i64("max_ns", Unit::Ns, rows.iter().map(|r| r.max));
     if rows.is_empty() { table.note("The trace has no spans on host threads.") } else { table }
 }
@@ -141,5 +154,31 @@ mod tests {
         assert_eq!(numbers("self_ns"), [Some(8_000), Some(2_000), Some(1_000), None]);
         assert_eq!(numbers("min_ns")[0], Some(2_000));
         assert_eq!(numbers("max_ns")[0], Some(10_000));
+    }
+
+    #[test]
+    fn imports_are_one_row() {
+        let json = mini::trace(
+            "thread 1/2 name=main
+            1/2  python_function  train.py(1): <module>                                   0..100
+            1/2  python_function  <frozen importlib._bootstrap>(9): _find_and_load        10..50
+            1/2  python_function  <frozen importlib._bootstrap>(8): _load_unlocked        12..48
+            1/2  python_function  site-packages/numpy/__init__.py(1): <module>            14..40
+            1/2  python_function  model.py(1): <module>                                   40..45
+            1/2  python_function  <frozen importlib._bootstrap>(9): _find_and_load        60..70",
+        );
+        let trace = stackline_ingest::read_bytes("t", json.as_bytes(), &Default::default()).unwrap();
+        let table = &run(&trace, &Scope::default())[0];
+        let cell = |column: &str, row: usize| match &table.column(column).unwrap().values {
+            Values::Str(v) => v[row].clone().unwrap(),
+            Values::I64(v) => v[row].unwrap().to_string(),
+            other => panic!("{other:?}"),
+        };
+        let row = |row: usize| ["name", "calls", "total_ns", "self_ns"].map(|column| cell(column, row));
+        assert_eq!(table.rows(), 3);
+        assert_eq!(row(0), ["train.py(1): <module>", "1", "100000", "50000"]);
+        // Self time without the user's module, which runs within an import.
+        assert_eq!(row(1), ["imports", "2", "50000", "45000"]);
+        assert_eq!(row(2), ["model.py(1): <module>", "1", "5000", "5000"]);
     }
 }

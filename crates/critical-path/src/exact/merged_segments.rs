@@ -6,8 +6,10 @@ use super::segment_list::PathSegment;
 use super::{Exact, NONE};
 use crate::PathPoint;
 use crate::gpu_dependency::Evidence;
+use rustc_hash::FxHashSet;
 use serde::Serialize;
 use stackline_model::{EventId, TrackId};
+use stackline_timeline::import_frames::ImportFrames;
 
 /// Critical-path segment with one cause, one track and one event, merged from adjacent ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,37 @@ impl SegmentReports<'_> {
     /// Merged segments of the critical path as text, in time order.
     pub fn segments(&self) -> impl Iterator<Item = SegmentReport<'_>> {
         self.exact.merged_segments(self.path).map(|s| self.segment(&s))
+    }
+
+    /// Merged segments of the critical path as text, in time order. Consecutive segments of imports of modules become
+    /// one, with the number of its calls.
+    pub(super) fn with_imports_folded(&self) -> Vec<(SegmentReport<'_>, Option<usize>)> {
+        let trace = self.exact.trace;
+        let imports = ImportFrames::from_trace(trace);
+        let mut rows: Vec<(SegmentReport<'_>, Option<usize>)> = Vec::new();
+        let mut calls: FxHashSet<EventId> = FxHashSet::default();
+        for merged in self.exact.merged_segments(self.path) {
+            let segment = self.segment(&merged);
+            let is_import = imports
+                .as_ref()
+                .zip(merged.event.some())
+                .is_some_and(|(imports, event)| imports.import_of(trace, event).is_some());
+            if !is_import {
+                rows.push((segment, None));
+                continue;
+            }
+            let last = rows.last_mut().filter(|(last, count)| count.is_some() && is_of_same_cause(last, &segment));
+            if let Some((last, count)) = last {
+                calls.insert(merged.event);
+                last.end_ns = segment.end_ns;
+                *count = Some(calls.len());
+            } else {
+                calls.clear();
+                calls.insert(merged.event);
+                rows.push((SegmentReport { event: None, frame: None, operator: None, ..segment }, Some(1)));
+            }
+        }
+        rows
     }
 
     /// Start and end of each path segment that has an event, in the format of the other methods' paths.
@@ -144,6 +177,14 @@ impl Exact<'_> {
     }
 }
 
+/// True if two segments have the same cause, evidence and thread.
+fn is_of_same_cause(last: &SegmentReport<'_>, next: &SegmentReport<'_>) -> bool {
+    last.category == next.category
+        && last.track == next.track
+        && last.evidence == next.evidence
+        && last.rule == next.rule
+}
+
 /// Start and end of a path segment as points of the path; `None` for a segment without event.
 fn end_points(segment: SegmentReport<'_>) -> Option<[PathPoint<'_>; 2]> {
     let event = segment.event?;
@@ -169,4 +210,30 @@ fn continues(last: &MergedSegment, next: &PathSegment) -> bool {
 /// True if a segment is host time with a rule whose adjacent segments may be merged.
 fn is_host(segment: &PathSegment) -> bool {
     segment.node != NONE && matches!(segment.rule, "innermost_span" | "gap" | "wait_samples")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::exact::{Exact, WindowChoice, segments_table};
+    use stackline_model::Values;
+    use stackline_testkit::mini;
+
+    #[test]
+    fn consecutive_segments_of_imports_are_one_row() {
+        let json = mini::trace(
+            "1/1  python_function  train.py(1): <module>                                    0..1000
+             1/1  python_function  <frozen importlib._bootstrap>(9): _find_and_load         100..500
+             1/1  python_function  <frozen importlib._bootstrap_external>(5): exec_module   150..450
+             1/1  python_function  site-packages/numpy/__init__.py(1): <module>             200..400",
+        );
+        let trace = stackline_ingest::read_bytes("t", json.as_bytes(), &Default::default()).unwrap();
+        let exact = Exact::new(&trace);
+        let path = exact.path(&WindowChoice::Whole).unwrap();
+        let reports = exact.segment_reports(&path);
+        assert_eq!(reports.segments().filter(|segment| segment.name.contains("importlib")).count(), 4);
+        let table = segments_table(&reports);
+        let Values::Str(names) = &table.column("name").unwrap().values else { panic!("{table:?}") };
+        let names: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
+        assert_eq!(names, ["train.py(1): <module>", "imports (3 calls)", "train.py(1): <module>"]);
+    }
 }

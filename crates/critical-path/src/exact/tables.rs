@@ -2,6 +2,7 @@
 
 use super::{EventSlack, ExactReport, FalseHotspot, SegmentReport, SegmentReports, StepSpread};
 use stackline_model::{Table, Unit};
+use stackline_timeline::import_frames::import_row;
 
 /// Names of large tables outside of [`tables`], created on demand.
 pub const ON_DEMAND: [&str; 2] = [SEGMENTS, SLACK];
@@ -96,9 +97,10 @@ pub const SEGMENTS: &str = "segments";
 /// Title of the table of critical-path segments.
 pub const SEGMENTS_TITLE: &str = "Critical-path segments in time order";
 
-/// Build the table of merged critical-path segments, one row per segment.
+/// Build the table of merged critical-path segments for people and CSV: one row per segment, and one row for
+/// consecutive segments of imports of modules.
 pub fn segments_table(reports: &SegmentReports<'_>) -> Table {
-    table_of(&reports.segments().collect::<Vec<_>>())
+    table_of(&reports.with_imports_folded())
 }
 
 /// Build the table of merged critical-path segments in parts of at most `rows` rows, created lazily because the text of
@@ -108,14 +110,15 @@ pub fn segment_tables<'a>(reports: &'a SegmentReports<'_>, rows: usize) -> impl 
     let mut is_first = true;
     std::iter::from_fn(move || {
         part.clear();
-        part.extend(segments.by_ref().take(rows.max(1)));
+        part.extend(segments.by_ref().take(rows.max(1)).map(|segment| (segment, None)));
         (std::mem::take(&mut is_first) || !part.is_empty()).then(|| table_of(&part))
     })
 }
 
-/// Table of merged critical-path segments, one row per segment.
-fn table_of(segments: &[SegmentReport<'_>]) -> Table {
-    let segments = || segments.iter();
+/// Table of merged critical-path segments, one row per segment; segments of imports come with their number of calls.
+fn table_of(rows: &[(SegmentReport<'_>, Option<usize>)]) -> Table {
+    let segments = || rows.iter().map(|(segment, _)| segment);
+    let names = rows.iter().map(|(segment, calls)| calls.map_or_else(|| segment.name.to_owned(), import_row));
     Table::new(SEGMENTS, SEGMENTS_TITLE)
         .i64("start_ns", Unit::Ns, segments().map(|h| h.start_ns))
         .i64("end_ns", Unit::Ns, segments().map(|h| h.end_ns))
@@ -123,7 +126,7 @@ fn table_of(segments: &[SegmentReport<'_>]) -> Table {
         .text("category", segments().map(|h| h.category.name().to_owned()))
         .text("track", segments().map(|h| h.track.to_owned()))
         .i64("event", Unit::None, segments().map(|h| h.event.map(i64::from)))
-        .text("name", segments().map(|h| h.name.to_owned()))
+        .text("name", names)
         .text("operator", segments().map(|h| h.operator.map(str::to_owned)))
         .text("frame", segments().map(|h| h.frame.map(str::to_owned)))
         .text("evidence", segments().map(|h| h.evidence.name().to_owned()))

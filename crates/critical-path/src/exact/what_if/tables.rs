@@ -4,6 +4,7 @@ use super::path::display_name;
 use super::sweep::{Candidate, Sweep};
 use super::{NewSegment, Prediction};
 use stackline_model::{Table, Trace, Unit};
+use stackline_timeline::import_frames::{import_row, is_import_name};
 
 /// Share in percent; `None` for an empty window.
 fn percent(ns: i64, window: i64) -> Option<f64> {
@@ -38,15 +39,37 @@ pub fn tables(found: &Prediction) -> Vec<Table> {
 /// Name of the table of [`path_table`], which is large and created on demand.
 pub const PATH: &str = "path";
 
-/// Build the table of critical-path segments after the edits.
+/// Build the table of critical-path segments after the edits. Consecutive segments of frames of Python's import
+/// machinery are one row.
 pub fn path_table(trace: &Trace, segments: &[NewSegment]) -> Table {
-    let starts = || std::iter::once(0).chain(segments.iter().map(|segment| segment.end_ns));
+    let rows = with_imports_folded(trace, segments);
+    let starts = || std::iter::once(0).chain(rows.iter().map(|(segment, _)| segment.end_ns));
+    let names = rows.iter().map(|(segment, calls)| {
+        calls.map_or_else(|| display_name(trace.strings.get(segment.name)).to_owned(), import_row)
+    });
     Table::new(PATH, "Critical path after the what-if edits")
-        .i64("start_ns", Unit::Ns, starts().take(segments.len()))
-        .i64("end_ns", Unit::Ns, segments.iter().map(|segment| segment.end_ns))
-        .i64("dur_ns", Unit::Ns, segments.iter().zip(starts()).map(|(segment, start)| segment.end_ns - start))
-        .text("bound_by", segments.iter().map(|segment| segment.category.name().to_owned()))
-        .text("name", segments.iter().map(|segment| display_name(trace.strings.get(segment.name)).to_owned()))
+        .i64("start_ns", Unit::Ns, starts().take(rows.len()))
+        .i64("end_ns", Unit::Ns, rows.iter().map(|(segment, _)| segment.end_ns))
+        .i64("dur_ns", Unit::Ns, rows.iter().zip(starts()).map(|((segment, _), start)| segment.end_ns - start))
+        .text("bound_by", rows.iter().map(|(segment, _)| segment.category.name().to_owned()))
+        .text("name", names)
+}
+
+/// Segments of the table of the path: consecutive ones of import frames with the same cause become one, with their
+/// number.
+fn with_imports_folded(trace: &Trace, segments: &[NewSegment]) -> Vec<(NewSegment, Option<usize>)> {
+    let mut rows: Vec<(NewSegment, Option<usize>)> = Vec::new();
+    for segment in segments {
+        let is_import = is_import_name(trace.strings.get(segment.name));
+        match rows.last_mut() {
+            Some((last, Some(calls))) if is_import && last.category == segment.category => {
+                last.end_ns = segment.end_ns;
+                *calls += 1;
+            }
+            _ => rows.push((*segment, is_import.then_some(1))),
+        }
+    }
+    rows
 }
 
 /// Table of a sweep's candidate edits, ordered by gain.
@@ -84,4 +107,32 @@ fn by_gain(sweep: &Sweep) -> Table {
         format!("{} more candidate edits were not simulated; --candidates sets the maximum number.", sweep.left_out)
     });
     sweep.notes.iter().cloned().chain(left_out).fold(table, Table::note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NewSegment, path_table};
+    use crate::exact::Category;
+    use stackline_model::{Trace, Values};
+
+    #[test]
+    fn consecutive_import_frames_are_one_row() {
+        let mut trace = Trace::default();
+        let names = ["train.py(1): main", "<frozen importlib._bootstrap>(9): _find_and_load", ""];
+        let [main, import, nothing] = names.map(|name| trace.strings.intern(name));
+        let segment = |(name, category, end_ns)| NewSegment { end_ns, category, name };
+        let segments = [
+            (main, Category::HostPython, 10),
+            (import, Category::HostPython, 20),
+            (import, Category::HostPython, 25),
+            (import, Category::Unknown, 30),
+            (nothing, Category::Unknown, 40),
+        ];
+        let table = path_table(&trace, &segments.map(segment));
+        let Values::Str(names) = &table.column("name").unwrap().values else { panic!("{table:?}") };
+        let names: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
+        assert_eq!(names[..3], ["train.py(1): main", "imports (2 calls)", "imports (1 call)"]);
+        let Values::I64(times) = &table.column("dur_ns").unwrap().values else { panic!("{table:?}") };
+        assert_eq!(*times, [10, 15, 5, 10].map(Some));
+    }
 }
