@@ -10,6 +10,7 @@ use stackline_calls::{CallView, TimeRange, TraceCallTree};
 use stackline_critical_path::exact::{Exact, ExactPath};
 use stackline_findings::Findings;
 use stackline_model::{CallNodeId, CallThreadId, CallingContextTree, Trace};
+use stackline_timeline::import_frames::ImportFrames;
 use stackline_timeline::steps::StepSelection;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -44,8 +45,10 @@ pub(crate) struct CachedResults {
     pub(crate) with_memory: OnceLock<Result<Findings, String>>,
     pub(crate) path: OnceLock<Result<PathOfWindow, String>>,
     pub(crate) calls: Mutex<Vec<(TimeRange, Arc<TraceCallTree>)>>,
-    pub(crate) rows: OnceLock<TrackLayout>,
-    pub(crate) coarse: OnceLock<Option<CoarseSlices>>,
+    pub(crate) imports: OnceLock<Option<ImportFrames>>,
+    /// By [`ImportView`](crate::track_layout::ImportView), as the slices.
+    pub(crate) rows: [OnceLock<TrackLayout>; 2],
+    pub(crate) coarse: [OnceLock<Option<CoarseSlices>>; 2],
     pub(crate) chosen: OnceLock<Option<(i64, i64)>>,
     pub(crate) names: OnceLock<Names>,
     pub(crate) counters: OnceLock<Counters>,

@@ -10,7 +10,7 @@ use crate::report::{self, Content};
 use crate::slices::CoarseSlices;
 use crate::source_roots::SourceRoots;
 use crate::tile_levels::whole_level;
-use crate::track_layout::TrackLayout;
+use crate::track_layout::{ImportView, TrackLayout};
 use crate::{QueryError, source_names};
 use rustc_hash::FxHasher;
 use stackline_calls::{CallView, TimeRange, calls_by_thread, fold_imports, selected_steps};
@@ -21,6 +21,7 @@ use stackline_findings::Findings;
 use stackline_model::{CallMetric, CallingContextTree, FrameKind, MemoryTrace, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use stackline_timeline::Scope;
+use stackline_timeline::import_frames::ImportFrames;
 use stackline_timeline::steps::StepSelection;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -366,22 +367,29 @@ impl OpenRun {
         Arc::clone(view.get_or_init(|| Arc::new(make())))
     }
 
+    /// Import frames of a trace by its index; `None` without imports.
+    pub(crate) fn imports(&self, at: usize) -> Option<&ImportFrames> {
+        let (derived, trace) = (self.derived.get(at)?, self.set.traces.get(at)?);
+        derived.imports.get_or_init(|| ImportFrames::from_trace(trace)).as_ref()
+    }
+
     /// Timeline rows of the events of each track of a rank's trace.
-    pub(crate) fn rows(&self, rank: Option<i64>) -> Result<&TrackLayout, QueryError> {
+    pub(crate) fn rows(&self, rank: Option<i64>, view: ImportView) -> Result<&TrackLayout, QueryError> {
         let (at, trace) = self.trace(rank)?;
-        Ok(self.derived[at].rows.get_or_init(|| TrackLayout::from_trace(trace)))
+        let imports = self.imports(at).filter(|_| view == ImportView::Folded);
+        Ok(self.derived[at].rows[view as usize].get_or_init(|| TrackLayout::from_trace(trace, imports)))
     }
 
     /// Merged timeline slices of a rank's trace for windows of at least a sixteenth of its length; `None` for a trace
     /// with few events.
-    pub(crate) fn coarse(&self, rank: Option<i64>) -> Result<Option<&CoarseSlices>, QueryError> {
+    pub(crate) fn coarse(&self, rank: Option<i64>, view: ImportView) -> Result<Option<&CoarseSlices>, QueryError> {
         let (at, trace) = self.trace(rank)?;
-        let (rows, origin) = (self.rows(rank)?, self.origin(rank)?);
+        let (rows, origin) = (self.rows(rank, view)?, self.origin(rank)?);
         let make = || {
             let length = trace.span().map_or(0, |(start, end)| end.saturating_sub(start));
             CoarseSlices::from_trace(trace, rows, origin, whole_level(length).saturating_sub(4))
         };
-        Ok(self.derived[at].coarse.get_or_init(make).as_ref())
+        Ok(self.derived[at].coarse[view as usize].get_or_init(make).as_ref())
     }
 
     /// First and last number of the steps that findings cover by default, for a trace by its index; `None` without

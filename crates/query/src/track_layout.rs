@@ -1,19 +1,34 @@
 //! Assignment of a track's events to timeline rows, so that events of a row do not overlap.
 
 use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind};
+use stackline_timeline::import_frames::ImportFrames;
 
 /// Maximum number of rows of a track whose events overlap; further events are drawn over each other.
 const MOST: usize = 63;
+
+/// Frames of Python's import machinery that the timeline shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImportView {
+    /// Only the outermost frame of each import.
+    Folded,
+    All,
+}
+
+impl ImportView {
+    /// Words of the query argument `imports`.
+    pub(crate) const CHOICES: &'static [(&'static str, Self)] = &[("folded", Self::Folded), ("all", Self::All)];
+}
 
 /// Timeline rows of all tracks: events by track and row, each row by start.
 #[derive(Debug, Default)]
 pub(crate) struct TrackLayout(Vec<Vec<Vec<EventId>>>);
 
 impl TrackLayout {
-    /// Assign the events of each track to rows: nested for threads, first free row for other tracks.
-    pub(crate) fn from_trace(trace: &Trace) -> Self {
+    /// Assign the events of each track to rows: nested for threads, first free row for other tracks. With `imports`,
+    /// threads show only the outermost frame of each import.
+    pub(crate) fn from_trace(trace: &Trace, imports: Option<&ImportFrames>) -> Self {
         let row_of = |track: TrackId| match trace.tracks.get(track).kind {
-            TrackKind::Thread => nested(trace, track),
+            TrackKind::Thread => nested(trace, track, imports),
             _ => stacked(trace, track),
         };
         Self(trace.tracks.ids().map(row_of).collect())
@@ -32,12 +47,14 @@ fn is_shown(trace: &Trace, event: EventId) -> bool {
 
 /// Rows of a thread's nested spans. Each span is one row below its enclosing span, which precedes it in the order of a
 /// track.
-fn nested(trace: &Trace, track: TrackId) -> Vec<Vec<EventId>> {
+fn nested(trace: &Trace, track: TrackId, imports: Option<&ImportFrames>) -> Vec<Vec<EventId>> {
+    let is_shown =
+        |event: EventId| is_shown(trace, event) && imports.is_none_or(|imports| !imports.is_hidden(trace, event));
     let mut rows: Vec<Vec<EventId>> = Vec::new();
     // The spans around the event that was placed last, with their rows.
     let mut around: Vec<EventId> = Vec::new();
-    for &event in trace.track_events(track).iter().filter(|&&event| is_shown(trace, event)) {
-        let parent = trace.ancestors(event).find(|up| trace.events.track[up.index()] == track && is_shown(trace, *up));
+    for &event in trace.track_events(track).iter().filter(|&&event| is_shown(event)) {
+        let parent = trace.ancestors(event).find(|up| trace.events.track[up.index()] == track && is_shown(*up));
         while around.last().copied() != parent && !around.is_empty() {
             around.pop();
         }

@@ -186,6 +186,43 @@ fn memory_and_counters_are_curves() {
 }
 
 #[test]
+fn timeline_shows_only_the_outermost_frame_of_an_import() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("imports.json");
+    let lines = r#"
+        1/1  python_function  train.py(1): <module>                                   0..1000
+        1/1  python_function  <frozen importlib._bootstrap>(9): _find_and_load        100..500
+        1/1  python_function  <frozen importlib._bootstrap>(8): _load_unlocked        150..450
+        1/1  python_function  site-packages/numpy/__init__.py(1): <module>            200..400"#;
+    std::fs::write(&path, mini::trace(lines)).expect("written");
+    let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
+    let ask = |query: &str, pairs: &[(&str, &str)]| {
+        run_query(&opened, query, &Arguments::new(pairs.iter().copied())).expect("answered")
+    };
+    let rows = |view: &[(&str, &str)]| {
+        let boxes = ask("tiles", &[&[("level", "0"), ("first", "0"), ("last", "1000")], view].concat());
+        let texts = document(&boxes)["texts"].clone();
+        let names =
+            numbers(&boxes, "name").into_iter().map(|at| texts[at as usize].as_str().expect("a name").to_owned());
+        let rows: Vec<(u32, String)> =
+            numbers(&boxes, "depth").into_iter().map(|depth| depth as u32).zip(names).collect();
+        (rows, document(&ask("lanes", view))["lanes"][0]["rows"].clone())
+    };
+    let (folded, count) = rows(&[]);
+    let names: Vec<(u32, &str)> = folded.iter().map(|(depth, name)| (*depth, &**name)).collect();
+    let module = "site-packages/numpy/__init__.py(1): <module>";
+    assert_eq!((names, count), (vec![(0, "train.py(1): <module>"), (1, "imports"), (2, module)], 3.into()));
+    let (all, count) = rows(&[("imports", "all")]);
+    assert_eq!((all.len(), count), (4, 4.into()));
+    assert!(all.iter().all(|(_, name)| name != "imports"), "{all:?}");
+    assert_eq!(document(&ask("lanes", &[]))["has_imports"], true);
+    assert_eq!(document(&answer("lanes", &[]).expect("answered"))["has_imports"], false);
+    let detail = document(&ask("event", &[("event", "1")]));
+    let expected = serde_json::json!(["imported module", "site-packages/numpy/__init__.py"]);
+    assert!(detail["arguments"].as_array().is_some_and(|pairs| pairs.contains(&expected)), "{detail}");
+}
+
+#[test]
 fn comparison_of_a_run_with_itself_has_no_changes() {
     let open = || {
         let folder = tempfile::tempdir().expect("a folder");

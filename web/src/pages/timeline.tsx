@@ -22,7 +22,7 @@ import { Legend } from "../timeline/legend";
 import { PathBreakdown } from "../timeline/path-breakdown";
 import { useOuter } from "../timeline/levels";
 import { ARROWS, neighbor, firstSeen, nextFound } from "../timeline/next";
-import { limits, tilesQuestion } from "../timeline/question";
+import { importFrames, limits, tilesQuestion } from "../timeline/question";
 import { marked, RangeSummary } from "../timeline/range";
 import type { Step } from "../timeline/paint";
 import { nextSegment, type Reached, segmentsOf } from "../timeline/segments";
@@ -34,7 +34,7 @@ import type { AnswerTo } from "../transport";
 
 export function Timeline() {
   const hasTimeline = run.value?.has.timeline === true;
-  const lanes = useAnswer(hasTimeline ? "lanes" : undefined, { rank: rank.value });
+  const lanes = useAnswer(hasTimeline ? "lanes" : undefined, { rank: rank.value, ...importFrames() });
   return (
     <section aria-labelledby="timeline-title">
       <h1 id="timeline-title">Timeline</h1>
@@ -239,7 +239,7 @@ interface BarProps {
 }
 
 function Bar({ all, lanes, opened, setOpened }: BarProps) {
-  const { cp, as } = state.value;
+  const { cp, as, imports } = state.value;
   const [trace, chosenRange] = [traceOf(run.value), parsed(selectedSteps() ?? "")];
   // Imports may take far longer than all steps.
   const ofSteps = trace && chosenRange && rangeOfSteps(trace.steps, chosenRange);
@@ -251,6 +251,9 @@ function Bar({ all, lanes, opened, setOpened }: BarProps) {
       <button type="button" onClick={() => show(all)}>All</button>
       {ofSteps && <button type="button" title="Zoom to the selected steps" onClick={() => show(within(ofSteps, all))}>Selected steps</button>}
       <button type="button" aria-pressed={isOpen} onClick={() => setOpened(new Map(isOpen ? [] : lanes.lanes.map(({ track }) => [track, "all"] as const)))}>All levels</button>
+      {lanes.has_imports && transport.kind === "server" && (
+        <button type="button" aria-pressed={imports === "all"} title="Show all frames of Python's imports" onClick={() => change({ imports: imports === "all" ? "" : "all" })}>Import frames</button>
+      )}
       <button type="button" aria-pressed={cp === "1"} onClick={() => change({ cp: cp === "1" ? "" : "1" })}>Critical path</button>
       <label>
         Lanes{" "}

@@ -3,7 +3,7 @@ import type { Brief, Lane, Lanes } from "../generated/answers";
 import { lanesAround } from "./gap";
 
 const lane = (track: number, kind: string, events: number): Lane => ({ track, kind, process: "1", process_name: "", thread: "", name: "", device: null, stream: null, events, rows: 40 });
-const whole = (...lanes: Lane[]): Lanes => ({ origin: "0", length: 9, buckets: 512, whole: { level: 0, first: 0, last: 3 }, kinds: [], lanes });
+const whole = (...lanes: Lane[]): Lanes => ({ origin: "0", length: 9, buckets: 512, whole: { level: 0, first: 0, last: 3 }, kinds: [], has_imports: false, lanes });
 const brief = (track: number) => ({ track }) as Brief;
 
 test("three lanes are visible: of the event, of its launched work, and of the busiest stream", () => {

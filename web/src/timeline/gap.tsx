@@ -7,7 +7,7 @@ import { change, rank, transport } from "../state";
 import type { EventDetail, Lanes } from "../generated/answers";
 import { LaneCanvas } from "./lanes";
 import { outerOf } from "./levels";
-import { tilesQuestion } from "./question";
+import { importFrames, tilesQuestion } from "./question";
 import { placeAround, MOST_BOXES, type Opened, type TimeRange, within } from "./view";
 
 /** Number of lanes: of the event, of its launch or launched work, and of the busiest streams. */
@@ -17,7 +17,7 @@ const MOST = 3;
 export function Gap({ event, of: ownRank }: { event: number; of: string | undefined }) {
   const isServed = transport.kind === "server";
   const query = useAnswer(isServed ? "event" : undefined, { event, rank: ownRank ?? rank.value });
-  const lanes = useAnswer(isServed ? "lanes" : undefined, { rank: ownRank ?? rank.value });
+  const lanes = useAnswer(isServed ? "lanes" : undefined, { rank: ownRank ?? rank.value, ...importFrames() });
   if (query.state !== "ok" || lanes.state !== "ok") return null;
   return <Picture detail={query.answer.document} whole={lanes.answer.document} of={ownRank} />;
 }
@@ -40,7 +40,7 @@ function Picture({ detail, whole, of: ownRank }: { detail: EventDetail; whole: L
   // Few levels of each, for it is a small picture, until one asks for more.
   const [opened, setOpened] = useState<Opened>(() => new Map(lanes.lanes.map(({ track }) => [track, "few"] as const)));
   const tracks = lanes.lanes.map(({ track }) => track).join(",");
-  const answer = useLast(useAnswer(width > 0 && tracks !== "" ? "tiles" : undefined, { ...tilesQuestion(range, width, lanes), rank: ownRank ?? rank.value, most: MOST_BOXES, tracks }));
+  const answer = useLast(useAnswer(width > 0 && tracks !== "" ? "tiles" : undefined, { ...tilesQuestion(range, width, lanes), rank: ownRank ?? rank.value, most: MOST_BOXES, tracks, ...importFrames() }));
   const evidence = [event, detail.launch?.event, detail.launched[0]?.event].filter((one) => one !== undefined);
   const outer = useMemo(() => answer && outerOf(answer, lanes.lanes, evidence, range), [answer, lanes, event]);
   const show = (selected: number) => change({ page: "timeline", sel: `event:${selected}`, ...(ownRank === undefined ? {} : { rank: ownRank }), ...place });

@@ -10,7 +10,7 @@ import type { Lanes } from "../generated/answers";
 import type { AnswerTo } from "../transport";
 import { useKeys } from "./keys";
 import { LaneCanvas } from "./lanes";
-import { limits, tilesQuestion } from "./question";
+import { importFrames, limits, tilesQuestion } from "./question";
 import type { Step } from "./paint";
 import { useSteps } from "./steps";
 import { EventTable } from "./table";
@@ -31,8 +31,8 @@ interface Side {
 const HALF = 0.4;
 
 export function LockedTimelines({ before, after }: { before: string; after: string }) {
-  const a = useAnswer("lanes", { run: "before" });
-  const b = useAnswer("lanes", { rank: rank.value });
+  const a = useAnswer("lanes", { run: "before", ...importFrames() });
+  const b = useAnswer("lanes", { rank: rank.value, ...importFrames() });
   const [stepsA, stepsB] = [useSteps("before"), useSteps()];
   return (
     <Shown query={a}>

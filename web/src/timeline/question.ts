@@ -1,6 +1,6 @@
 /** Query arguments of the timeline: the visible range for a server, the available range for a report. */
 
-import { transport } from "../state";
+import { state, transport } from "../state";
 import type { Lanes } from "../generated/answers";
 import { MOST_BOXES, type TimeRange, tilesOf } from "./view";
 
@@ -18,5 +18,10 @@ export function tilesQuestion(range: TimeRange, width: number, lanes: Lanes): Qu
 export function limits({ lanes }: Lanes, names?: string): Question {
   if (transport.kind === "report") return {};
   const tracks = names ? lanes.map(({ track }) => track).slice(0, MOST_TRACKS).join(",") : undefined;
-  return { most: MOST_BOXES, tracks };
+  return { most: MOST_BOXES, tracks, ...importFrames() };
+}
+
+/** All frames of imports, if the address asks for them. A report has only the outermost of each import. */
+export function importFrames(): Question {
+  return transport.kind === "server" && state.value.imports === "all" ? { imports: "all" } : {};
 }

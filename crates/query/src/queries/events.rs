@@ -102,6 +102,9 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let owner = |id: Option<EventId>| id.and_then(EventId::some).map(|id| brief(trace, origin, id));
     let step = StepIndex::new(trace).running(trace.events.start[event.index()], trace.tracks.pid(track));
     let argument = |(key, value)| (trace.strings.get(key), attribute(trace, value));
+    let import = opened.imports(at).filter(|imports| imports.import_of(trace, event) == Some(event));
+    let imported = import.and_then(|imports| imports.imported_file(trace, event));
+    let imported = imported.map(|file| ("imported module", Attribute::Text(shortened(file))));
     Answer::document(&EventDetail {
         event: brief(trace, origin, event),
         category: trace.category(event),
@@ -115,7 +118,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
             module: place.module,
             operator: place.operator,
         },
-        arguments: trace.attrs.of_event(event).map(argument).collect(),
+        arguments: trace.attrs.of_event(event).map(argument).chain(imported).collect(),
         enclosing: trace.ancestors(event).map(|up| brief(trace, origin, up)).collect(),
         launch: owner(gpu.map(|gpu| trace.gpu.launch[gpu.index()])),
         operator: owner(gpu.map(|gpu| trace.gpu.operator[gpu.index()])),

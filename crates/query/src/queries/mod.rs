@@ -185,7 +185,7 @@ pub const ALL: &[Query] = &[
     Query {
         name: "lanes",
         about: "Tracks of the timeline.",
-        arguments: RANK,
+        arguments: &["rank", "imports"],
         columns: &[],
         first: tiles::first_lanes,
         order: 8,
@@ -383,7 +383,7 @@ pub const ALL: &[Query] = &[
     Query {
         name: "tiles",
         about: "Slices of timeline lanes; slices too narrow to draw are merged.",
-        arguments: &["level", "first", "last", "rank", "most", "tracks"],
+        arguments: &["level", "first", "last", "rank", "most", "tracks", "imports"],
         columns: tiles::COLUMNS,
         first: tiles::first,
         order: 9,

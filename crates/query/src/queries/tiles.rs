@@ -8,10 +8,11 @@ use super::Texts;
 use crate::prefetch::{Stage, for_baseline, one_empty_set};
 use crate::slices::{CoarseSlices, Slice, merged, reaching};
 use crate::tile_levels::{BUCKETS, LEVELS, WHOLE, whole_level};
-use crate::track_layout::TrackLayout;
+use crate::track_layout::{ImportView, TrackLayout};
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind};
+use stackline_timeline::import_frames::{IMPORT_ENTRY, ImportFrames};
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use std::collections::BTreeSet;
 
@@ -34,6 +35,8 @@ pub(super) struct Lanes {
     /// Names of the kinds that the column `kind` of `tiles` numbers.
     kinds: Vec<&'static str>,
     whole: Whole,
+    /// True if the trace has imports of modules, of which `imports=all` shows all frames.
+    has_imports: bool,
     lanes: Vec<Lane>,
 }
 
@@ -79,14 +82,20 @@ struct Lane {
 /// the events, which are loaded by tile.
 pub(super) fn lanes(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
-    let (_, trace) = opened.trace(rank)?;
-    let rows = opened.rows(rank)?;
+    let (at, trace) = opened.trace(rank)?;
+    let rows = opened.rows(rank, import_view(arguments)?)?;
+    let has_imports = opened.imports(at).is_some();
     let (start, end) = trace.span().unwrap_or((0, 0));
     let lanes: Vec<_> = trace.tracks.ids().filter_map(|track| lane(trace, rows, track)).collect();
     let kinds: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.name()).chain(["communication"]).collect();
     let length = end.saturating_sub(start);
     let (origin, whole) = (start.to_string(), Whole::with_length(length));
-    Answer::document(&Lanes { origin, length, buckets: BUCKETS, kinds, whole, lanes })
+    Answer::document(&Lanes { origin, length, buckets: BUCKETS, kinds, whole, has_imports, lanes })
+}
+
+/// Value of the query argument `imports`: frames of imports are folded by default.
+fn import_view(arguments: &Arguments) -> Result<ImportView, QueryError> {
+    Ok(arguments.choice("imports", ImportView::CHOICES)?.unwrap_or(ImportView::Folded))
 }
 
 /// Timeline lane of one track; `None` if the track has no events.
@@ -131,7 +140,8 @@ pub(super) const COLUMNS: &[&str] = &["track", "depth", "start", "length", "busy
 /// With more than `most` boxes, a coarser level is used.
 pub(super) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
-    let (_, trace) = opened.trace(rank)?;
+    let (at, trace) = opened.trace(rank)?;
+    let view = import_view(arguments)?;
     let named: BTreeSet<u32> = arguments.numbers("tracks")?.into_iter().collect();
     let origin = opened.origin(rank)?;
     let (level, window) = window(arguments, origin)?;
@@ -141,15 +151,15 @@ pub(super) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Q
     let tracks: Vec<TrackId> =
         trace.tracks.ids().filter(|track| named.is_empty() || named.contains(&track.0)).collect();
     let most = arguments.number("most")?.unwrap_or(MOST).clamp(1, MOST);
-    let rows = opened.rows(rank)?;
-    let mut boxes = Boxes::from_trace(trace, (rows, opened.coarse(rank)?), &tracks, (origin, level, window));
+    let layout = (opened.rows(rank, view)?, opened.coarse(rank, view)?);
+    let mut boxes = Boxes::from_trace(trace, layout, &tracks, (origin, level, window));
     // Coarser where there would be more than are wanted: each level has about half as many.
     while boxes.count() > most && boxes.level < LEVELS {
         let steps = (boxes.count() / most).ilog2().max(1);
         let level = (boxes.level + steps).min(LEVELS);
         boxes = boxes.coarser(level);
     }
-    boxes.answer(trace)
+    boxes.answer(trace, opened.imports(at).filter(|_| view == ImportView::Folded))
 }
 
 /// Parse the level and tile range of query arguments. Returns the level, and the start and end of the tiles in the
@@ -229,12 +239,17 @@ impl Boxes {
         Self { level, ..self }
     }
 
-    fn answer(self, trace: &Trace) -> Result<Answer, QueryError> {
+    /// Columns of the boxes. With `imports`, outermost frames of imports are named as such.
+    fn answer(self, trace: &Trace, imports: Option<&ImportFrames>) -> Result<Answer, QueryError> {
         let (count, Self { origin, level, rows }) = (self.count(), self);
         let of_row = |row: &Row| row.boxes.iter().map(|one| (row.track, row.depth, *one)).collect::<Vec<_>>();
         let boxes: Vec<(TrackId, u32, Slice)> = rows.iter().flat_map(of_row).take(MOST).collect();
         let mut texts = Texts::default();
-        let names: Vec<u32> = boxes.iter().map(|(.., one)| texts.index(trace.name(one.event))).collect();
+        let name = |event: EventId| match imports {
+            Some(imports) if imports.is_frame(trace, event) => IMPORT_ENTRY,
+            _ => trace.name(event),
+        };
+        let names: Vec<u32> = boxes.iter().map(|(.., one)| texts.index(name(one.event))).collect();
         let mut types = NameTypes::new(trace, RULES);
         let kinds = boxes.iter().map(|(.., one)| drawn_as(trace, &mut types, one.event) as u8).collect();
         let numbers = |value_of: &dyn Fn(&Slice) -> i64| {
