@@ -96,12 +96,11 @@ impl ImportFrames {
         let start = |event: EventId| trace.events.start[event.index()];
         let events = trace.track_events(trace.events.track[import.index()]);
         let from = events.partition_point(|&event| start(event) < start(import));
-        let inside = events[from..].iter().copied().take_while(|&event| start(event) < end);
-        let mut modules = inside.filter_map(|event| match python_frame(trace.name(event)) {
+        let mut inside = events[from..].iter().copied().take_while(|&event| start(event) < end);
+        inside.find_map(|event| match python_frame(trace.name(event)) {
             Some((file, _, "<module>")) if trace.ancestors(event).any(|around| around == import) => Some(file),
             _ => None,
-        });
-        modules.next()
+        })
     }
 }
 

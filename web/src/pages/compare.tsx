@@ -82,12 +82,13 @@ function Changes({ compared }: { compared: Comparison }) {
           <ul>{compared.warnings.map((warning) => <li key={warning}>Warning: {warning}</li>)}</ul>
         </div>
       )}
+      {compared.method === "steps" && <p>Not tested for significance: only one run per side, so run-to-run variation is unknown.</p>}
       {compared.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
       <div class="bar">
         <button type="button" aria-pressed={all} onClick={() => change({ noise: all ? "" : "1" })}>Show changes within noise</button>
         <button type="button" onClick={() => changeCallView({ page: "flame", baseline: "before", shape: "top-down", removed: "1" })}>Differential flame graph</button>
       </div>
-      {tables.map(([name, table]) => <ChangeTable key={name} of={name} table={table} per={compared.per} all={all} isJudged={compared.warnings.length === 0} />)}
+      {tables.map(([name, table]) => <ChangeTable key={name} of={name} table={table} per={compared.per} all={all} isJudged={compared.warnings.length === 0} words={compared.method === "steps" ? OF_TIMES : {}} />)}
     </>
   );
 }
@@ -116,11 +117,14 @@ function MemoryPeaks() {
 
 const SIGNS: Readonly<Record<string, string>> = { slower: "▲", faster: "▼", "only in A": "−", "only in B": "+" };
 
-function ChangeTable({ of, table, per, all, isJudged }: { of: string; table: Table; per: string; all: boolean; isJudged: boolean }) {
+/** Words for verdicts of single runs: only the variation between steps is known, so they describe the times alone. */
+const OF_TIMES: Readonly<Record<string, string>> = { slower: "longer", faster: "shorter" };
+
+function ChangeTable({ of, table, per, all, isJudged, words }: { of: string; table: Table; per: string; all: boolean; isJudged: boolean; words: Readonly<Record<string, string>> }) {
   const isNoise = (row: Row) => isJudged && row.verdict === "noise";
   // What occurs on one side only is no judgement, and has no time on the other that could be more or less.
   const isOnly = (row: Row) => `${row.verdict}`.startsWith("only");
-  const verdict = (row: Row) => (isJudged || isOnly(row) ? `${SIGNS[`${row.verdict}`] ?? ""} ${row.verdict}` : "–");
+  const verdict = (row: Row) => (isJudged || isOnly(row) ? `${SIGNS[`${row.verdict}`] ?? ""} ${words[`${row.verdict}`] ?? row.verdict}` : "–");
   // Of steps as a whole, steps are counted.
   const isCounted = table.columns.some(({ name }) => name === "calls");
   const kept = table.rows.filter((row) => all || !isNoise(row));
