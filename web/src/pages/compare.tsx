@@ -117,7 +117,7 @@ function MemoryPeaks() {
 
 const SIGNS: Readonly<Record<string, string>> = { slower: "▲", faster: "▼", "only in A": "−", "only in B": "+" };
 
-/** Words for verdicts of single runs: only the variation between steps is known, so they describe the times alone. */
+/** Words for verdicts of single runs: only the variation between steps is known, so they describe only the times. */
 const OF_TIMES: Readonly<Record<string, string>> = { slower: "longer", faster: "shorter" };
 
 function ChangeTable({ of, table, per, all, isJudged, words }: { of: string; table: Table; per: string; all: boolean; isJudged: boolean; words: Readonly<Record<string, string>> }) {

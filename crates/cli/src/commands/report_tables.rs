@@ -1,4 +1,4 @@
-//! Tables of the text report, reduced to what fits a screen.
+//! Tables of the text report, reduced to fit a screen.
 
 use crate::view::{number, rows, select, text, top};
 use stackline_model::{Table, Unit, Values};
