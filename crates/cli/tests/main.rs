@@ -13,6 +13,7 @@ mod agent_numbers;
 mod calls;
 mod common;
 mod consumers;
+mod corpus_readings;
 mod deterministic_output;
 mod diff;
 mod diff_without_steps;

@@ -48,6 +48,13 @@ fn union(trace: &Trace, kinds: &[EventKind]) -> i64 {
     all
 }
 
+/// Time from the start of the first event of a kind to the end of the last, in ns.
+fn extent(trace: &Trace, kind: EventKind) -> i64 {
+    let events = || trace.events.ids().filter(|&e| trace.kind(e) == kind);
+    let start = events().map(|e| trace.events.start[e.index()]).min().unwrap();
+    events().map(|e| trace.events.end(e)).max().unwrap() - start
+}
+
 #[test]
 fn two_gpus_wait_for_copies() {
     let Some(traces) = of_corpus("h100-2gpu-h2d-bound.sqlite") else { return };
@@ -62,13 +69,18 @@ fn two_gpus_wait_for_copies() {
     assert_eq!(union(&traces[0], &[EventKind::Kernel, EventKind::Memcpy, EventKind::Memset]), 962_890_247);
     assert_eq!(sum(&traces, EventKind::Memcpy, ""), (904, 1_880_842_214));
     assert_eq!(bytes(&traces, "Memcpy"), 110_318_980_178);
-    for trace in &traces {
+    for (trace, [from_host, on_device]) in traces.iter().zip([[920_872_841, 19_613_651], [920_757_957, 19_589_893]]) {
         let one = std::slice::from_ref(trace);
-        let (count, ns) = sum(one, EventKind::Memcpy, "Memcpy HtoD");
-        assert_eq!((count, bytes(one, "Memcpy HtoD"), (ns as f64 / 1e7).round()), (225, 25_475_253_792, 92.0));
+        let of_copies = |name: &str| (sum(one, EventKind::Memcpy, name), bytes(one, name));
+        assert_eq!(of_copies("Memcpy HtoD"), ((225, from_host), 25_475_253_792));
         assert_eq!(sum(one, EventKind::Memcpy, "Memcpy HtoD (Pinned -> Device)").0, 223);
-        assert_eq!((sum(one, EventKind::Memcpy, "Memcpy DtoD").0, bytes(one, "Memcpy DtoD")), (225, 29_684_236_288));
+        assert_eq!(of_copies("Memcpy DtoD"), ((225, on_device), 29_684_236_288));
+        let rate = 25_475_253_792.0 / from_host as f64;
+        assert_eq!(format!("{rate:.1} GB/s"), "27.7 GB/s");
+        assert!(trace.meta.entry("deviceProperties").is_none(), "the file has no table of GPUs");
     }
+    let window = extent(&traces[0], EventKind::Kernel);
+    assert_eq!((window, (100.0 * 920_872_841.0 / window as f64).round()), (960_485_009, 96.0));
     assert_eq!(sum(&traces, EventKind::Memset, "").0, 22);
     assert_eq!(sum(&traces, EventKind::Runtime, "").0, 5796);
     assert_eq!(sum(&traces, EventKind::Runtime, "cudaStreamSynchronize"), (8, 856_929_451));
@@ -89,10 +101,8 @@ fn smallest_export_and_complete_export() {
     let Some(traces) = of_corpus("rtx3080-minimal.sqlite") else { return };
     assert_eq!(traces.len(), 1);
     assert_eq!((sum(&traces, EventKind::Kernel, ""), bytes(&traces, "Memcpy")), ((2, 4129), 4));
-    let kernels = traces[0].events.ids().filter(|&e| traces[0].kind(e) == EventKind::Kernel);
-    let (starts, ends): (Vec<_>, Vec<_>) =
-        kernels.map(|e| (traces[0].events.start[e.index()], traces[0].events.end(e))).unzip();
-    assert_eq!(ends.iter().max().unwrap() - starts.iter().min().unwrap(), 18_254_667);
+    assert_eq!(extent(&traces[0], EventKind::Kernel), 18_254_667);
+    assert_eq!(sum(&traces, EventKind::Memcpy, "").0, 1);
     let devices: serde_json::Value = serde_json::from_str(traces[0].meta.entry("deviceProperties").unwrap()).unwrap();
     assert_eq!(
         (&devices[0]["name"], &devices[0]["numSms"], &devices[0]["maxThreadsPerMultiprocessor"]),
@@ -102,6 +112,9 @@ fn smallest_export_and_complete_export() {
     let healthy = of_corpus("generated-healthy.sqlite").unwrap();
     assert_eq!(sum(&healthy, EventKind::Kernel, ""), (400, 400_000_000));
     assert_eq!(union(&healthy[0], &[EventKind::Kernel]), 400_000_000);
+    let window = extent(&healthy[0], EventKind::Kernel);
+    assert_eq!((window, format!("{:.2}", 100.0 - 100.0 * 4e8 / window as f64)), (403_990_000, "0.99".to_owned()));
+    assert_eq!((healthy[0].events.len(), sum(&healthy, EventKind::Memcpy, "").0), (800, 0));
     assert!(healthy[0].gpu.launch.iter().all(|launch| launch.is_some()));
 }
 

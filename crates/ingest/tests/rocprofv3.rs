@@ -63,6 +63,7 @@ fn a_table_of_kernels() {
     let Some(trace) = recording(&["prefill_kernel_trace.csv"]) else { return };
     assert_eq!(sum(&trace, EventKind::Kernel), (1128, 66_066_571));
     assert_eq!(names(&trace), 27);
+    assert_eq!(trace.gpu.stream.iter().collect::<BTreeSet<_>>().len(), 2, "two queues");
 }
 
 #[test]

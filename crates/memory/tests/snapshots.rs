@@ -6,9 +6,9 @@ use common::corpus;
 use serde_json::{Value, json};
 use stackline_ingest::memory::{read_bytes, read_path};
 use stackline_memory::composition::{Evidence, Use, composition, remedies};
-use stackline_memory::curve::curves;
+use stackline_memory::curve::{alive_at, curves};
 use stackline_memory::tables::{self, By};
-use stackline_model::MemoryTrace;
+use stackline_model::{MemoryBlockState, MemoryCallKind, MemoryTrace};
 use stackline_testkit::tables::{integers, texts};
 
 pub(crate) const MIB: u64 = 1 << 20;
@@ -191,6 +191,50 @@ fn real(name: &str) -> Option<MemoryTrace> {
     let trace = read_path(&corpus("memory")?.join(name)).unwrap();
     trace.check().unwrap();
     Some(trace)
+}
+
+/// Bytes of segments, of blocks in use and of free blocks; number and largest of the free ones.
+fn reservation(trace: &MemoryTrace) -> [u64; 5] {
+    let of_state = |state: MemoryBlockState| {
+        trace.blocks.iter().filter(move |block| block.state == state).map(|block| block.bytes)
+    };
+    let free = || of_state(MemoryBlockState::Inactive);
+    [
+        trace.segments.iter().map(|segment| segment.bytes).sum(),
+        of_state(MemoryBlockState::Active).sum(),
+        free().sum(),
+        free().count() as u64,
+        free().max().unwrap_or(0),
+    ]
+}
+
+/// Requested bytes of what was allocated in the recording and is live at the peak, and the peak's call.
+fn recorded_peak(trace: &MemoryTrace) -> (u64, usize) {
+    let curve = &curves(trace)[0];
+    let position = curve.peak().position;
+    let live = alive_at(trace, curve.device, position).into_iter().map(|object| object.index());
+    let recorded = live.filter(|&row| trace.objects.allocated_by[row].is_some());
+    (recorded.map(|row| trace.objects.requested[row]).sum(), position.index())
+}
+
+/// Totals of corpus/README.md, which are those of Python's pickle module.
+#[test]
+fn totals_of_real_snapshots() {
+    let Some(train) = real("snapshot-train-step.pickle") else { return };
+    assert_eq!(reservation(&train), [62_830_673_920, 54_798_180_864, 8_032_493_056, 502, 104_857_600]);
+    let calls = |kind| train.calls.kind.iter().filter(|own| **own == kind).count();
+    let (allocations, frees) = (calls(MemoryCallKind::Allocate), calls(MemoryCallKind::Free));
+    // Each free has two entries, its request and its completion.
+    assert_eq!(allocations + 2 * frees + train.segment_events.len(), 19_936);
+    // The call of entry 19,929, before three more frees.
+    assert_eq!(recorded_peak(&train), (41_168_445_444, train.calls.len() - 4));
+    let without = real("snapshot-no-history.pickle").unwrap();
+    assert_eq!(reservation(&without), [75_902_222_336, 55_083_942_400, 20_818_279_936, 710, 329_252_864]);
+    assert!(without.calls.is_empty());
+    for (name, peak) in [("bf16", 256_025_600), ("fp32", 33_031_168)] {
+        let forward = real(&format!("snapshot-forward-{name}.pickle")).unwrap();
+        assert_eq!(recorded_peak(&forward).0, peak, "{name}");
+    }
 }
 
 /// Expected values of corpus/README.md.

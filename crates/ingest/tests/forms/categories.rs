@@ -1,7 +1,9 @@
 //! Categories of every generation and vendor, and unknown categories.
 
+use crate::common;
 use crate::forms::dump::{codes, read};
-use stackline_model::{EventKind, TrackKind};
+use stackline_ingest::{ReadOptions, read_bytes};
+use stackline_model::{EventId, EventKind, TrackKind};
 
 /// Kind, lane, and the categories that mean it: Kineto's ActivityType names, those of 2020 and 2021, other vendors'.
 const VOCABULARY: &[(EventKind, TrackKind, &[&str])] = &[
@@ -37,8 +39,7 @@ fn every_alias() {
     for &(kind, lane, names) in VOCABULARY {
         for name in names {
             let trace = read(&document(name));
-            let found =
-                (trace.events.kind[0], trace.tracks.tracks[0].kind, trace.category(stackline_model::EventId(0)));
+            let found = (trace.events.kind[0], trace.tracks.tracks[0].kind, trace.category(EventId(0)));
             assert_eq!(found, (kind, lane, *name));
             assert_eq!(trace.report.count_of("unknown_category"), 0, "{name}");
         }
@@ -67,6 +68,20 @@ fn instants_of_known_categories() {
     let trace = read(json);
     let kinds: Vec<&str> = trace.events.kind.iter().map(|k| k.name()).collect();
     assert_eq!(kinds, ["memory", "instant", "counter", "instant"]);
-    let bytes = trace.attr("Bytes").i64(stackline_model::EventId(0));
+    let bytes = trace.attr("Bytes").i64(EventId(0));
     assert_eq!(bytes, Some(-512));
+}
+
+/// An inference on MTIA: number and total time (ns) of operations and of calls, by Python's json module.
+#[test]
+fn mtia_operations_and_calls() {
+    let Some(corpus) = common::corpus() else { return };
+    let text = common::text(&corpus.join("kineto/mtia-inference.json.gz"));
+    let trace = read_bytes("mtia-inference.json", &text, &ReadOptions::default()).unwrap();
+    let sum = |events: &[EventId]| -> (usize, i64) {
+        (events.len(), events.iter().map(|event| trace.events.dur[event.index()]).sum())
+    };
+    assert_eq!(sum(&trace.gpu.event), (1_313, 812_125_170));
+    let calls: Vec<EventId> = trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Runtime).collect();
+    assert_eq!(sum(&calls), (823, 3_117_218_703));
 }

@@ -160,9 +160,12 @@ fn rpd_arrows_link_operations_to_launches() {
     let trace = read_bytes("matmul.chrome.json", &text, &ReadOptions::default()).unwrap();
     assert_eq!((trace.gpu.len(), trace.gpu.device[0]), (85, 2));
     let total: i64 = trace.gpu.event.iter().map(|e| trace.events.dur[e.index()]).sum();
-    assert_eq!(total / 1_000_000, 183);
+    assert_eq!(total, 183_859_000);
+    let spans = trace.events.ids().filter(|&e| trace.kind(e) != EventKind::Counter);
+    let (count, ns) = spans.fold((0, 0), |(count, ns), e| (count + 1, ns + trace.events.dur[e.index()]));
+    assert_eq!((count, ns, trace.report.count_of("unknown_record")), (210, 641_552_000, 1));
     let linked = trace.gpu.launch.iter().filter(|launch| launch.is_some()).count();
-    assert!(linked >= 80, "{linked} of 85");
+    assert_eq!(linked, 85);
     assert!(of_kind(&trace, EventKind::Runtime).contains(&"hipLaunchKernel"));
 }
 
@@ -179,6 +182,26 @@ fn unknown_categories_count_only_if_names_give_no_kind() {
         let set = read_paths(&[path], &ReadOptions::default()).unwrap();
         assert_eq!(set.traces[0].report.count_of("unknown_category"), 0, "{}", set.traces[0].meta.name);
     }
+}
+
+/// Durations of spans: the nodes' names are in an argument, and the names of spans are types of operators.
+#[test]
+fn tensorflow_1_operators_have_their_types_as_names() {
+    let Some(corpus) = common::corpus() else { return };
+    let read_timeline = |name: &str| {
+        let text = std::fs::read(corpus.join("tensorflow").join(name)).unwrap();
+        read_bytes(name, &text, &ReadOptions::default()).unwrap()
+    };
+    let sum = |trace: &Trace, name: &str| {
+        let operators = trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Operator);
+        let named = operators.filter(|&e| name.is_empty() || trace.name(e) == name);
+        named.fold((0, 0), |(count, us), e| (count + 1, us + trace.events.dur[e.index()] / 1000))
+    };
+    assert_eq!(sum(&read_timeline("tf1-timeline-small.json"), ""), (15, 2_418));
+    let train = read_timeline("tf1-timeline-train.json");
+    assert_eq!(sum(&train, ""), (484, 11_804_608));
+    assert_eq!(sum(&train, "Conv3DBackpropFilterV2"), (25, 5_912_679));
+    assert_eq!(train.span().map(|(start, end)| end - start), Some(7_714_885_000));
 }
 
 /// Sources without categories set the kinds of events after they were read.
