@@ -72,6 +72,7 @@ mod tl_cases;
 mod tl_invariants;
 mod tl_reference;
 mod tl_support;
+mod tl_xplane;
 mod what_if_corpus;
 mod what_if_findings;
 mod what_if_loaders;
