@@ -27,7 +27,7 @@ fn check(what: &str, ours: &dyn Display, theirs: &str) {
     assert!(same(&ours, theirs), "{what}: {ours}, TraceLens has {theirs}");
 }
 
-/// A kernel with what TraceLens has of it: times in µs, and the source of its operator.
+/// Columns of a kernel in TraceLens' tables: times in µs, and the source of its operator.
 struct Kernel {
     name: String,
     duration: f64,

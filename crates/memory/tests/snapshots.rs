@@ -208,7 +208,7 @@ fn reservation(trace: &MemoryTrace) -> [u64; 5] {
     ]
 }
 
-/// Requested bytes of what was allocated in the recording and is live at the peak, and the peak's call.
+/// Requested bytes of objects from the recording that are live at the peak, and the call at the peak.
 fn recorded_peak(trace: &MemoryTrace) -> (u64, usize) {
     let curve = &curves(trace)[0];
     let position = curve.peak().position;
