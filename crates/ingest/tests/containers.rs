@@ -5,6 +5,7 @@ use crate::common;
 use stackline_ingest::{Error, ReadOptions, read_bytes, read_paths};
 use stackline_model::{Trace, TraceSet};
 use stackline_testkit::io::gzip;
+use stackline_testkit::mini::{self, MiniTrace};
 use std::fs;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
@@ -13,10 +14,7 @@ use std::sync::{Arc, Mutex};
 
 /// A document with one event, whose name identifies it.
 fn document(name: &str) -> Vec<u8> {
-    format!(
-        "{{\"traceEvents\": [{{\"ph\": \"X\", \"name\": \"{name}\", \"pid\": 1, \"tid\": 1, \"ts\": 1, \"dur\": 2}}]}}"
-    )
-    .into_bytes()
+    mini::trace(&format!("file -\n1/1 - {name} 1+2")).into_bytes()
 }
 
 fn tar(members: &[(&str, Vec<u8>)]) -> Vec<u8> {
@@ -253,11 +251,12 @@ fn empty_archives() {
 
 /// Many events, so that the decompressor returns data before the end of the stream.
 fn long_document() -> Vec<u8> {
-    let record = |i: u32| {
+    let mut trace = MiniTrace::new("file -");
+    for i in 0..20_000_u32 {
         let noise = i.wrapping_mul(2_654_435_761);
-        format!("{{\"ph\": \"X\", \"name\": \"n{noise:x}\", \"pid\": 1, \"tid\": 1, \"ts\": {i}, \"dur\": 1}}")
-    };
-    format!("{{\"traceEvents\": [{}]}}", (0..20_000).map(record).collect::<Vec<_>>().join(",\n")).into_bytes()
+        trace.add(&format!("1/1 - n{noise:x} {i}+1"));
+    }
+    trace.json().into_bytes()
 }
 
 #[test]

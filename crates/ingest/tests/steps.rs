@@ -2,21 +2,22 @@
 
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::Trace;
+use stackline_testkit::mini;
 
-/// An event of a CPU thread: process, name, start and length in µs, and further members.
+/// An event of a CPU thread: process, name, start and length in µs, and arguments as in [`mini`].
 type Event<'e> = (u32, &'e str, u32, u32, &'e str);
 
 fn read(events: &[Event<'_>], pattern: Option<&str>) -> Trace {
-    let events: Vec<String> = events
-        .iter()
-        .map(|(process, name, start, length, more)| {
-            let category = if name.starts_with("aten::") { "cpu_op" } else { "user_annotation" };
-            format!(
-                r#"{{"ph": "X", "cat": "{category}", "name": "{name}", "pid": {process}, "tid": {process}, "ts": {start}, "dur": {length}{more}}}"#
-            )
-        })
-        .collect();
-    let text = format!(r#"{{"traceEvents": [{}]}}"#, events.join(","));
+    let line = |(process, name, start, length, arguments): &Event<'_>| {
+        let category = if name.starts_with("aten::") { "cpu_op" } else { "user_annotation" };
+        format!("{process}/{process} {category} {name} {start}+{length} {arguments}")
+    };
+    read_lines(&events.iter().map(line).collect::<Vec<_>>(), pattern)
+}
+
+/// A Chrome trace of lines of [`mini`].
+fn read_lines(lines: &[String], pattern: Option<&str>) -> Trace {
+    let text = mini::trace(&format!("file -\n{}", lines.join("\n")));
     let options =
         ReadOptions { step_annotation: pattern.map(|p| regex_lite::Regex::new(p).unwrap()), ..ReadOptions::default() };
     read_bytes("steps", text.as_bytes(), &options).unwrap()
@@ -71,10 +72,7 @@ fn user_marks_take_precedence_over_library_marks() {
     ];
     assert_eq!(steps(&read(&events, None)), [(7, 100, 200), (8, 200, 300)]);
     assert_eq!(steps(&read(&events[1..2], None)), [], "where one optimizer's step begins is not known");
-    let numbered = [
-        (1, "train", 100, 50, r#", "args": {"step_num": "3"}"#),
-        (1, "train", 200, 50, r#", "args": {"step_num": 4}"#),
-    ];
+    let numbered = [(1, "train", 100, 50, r#"step_num="3""#), (1, "train", 200, 50, "step_num=4")];
     assert_eq!(steps(&read(&numbered, None)), [(3, 100, 150), (4, 200, 250)], "JAX");
 }
 
@@ -115,9 +113,7 @@ fn duplicate_marks_count_once_and_repeated_numbers_are_reported() {
 #[test]
 fn overlapping_marks_of_one_number_on_several_threads_are_one_step() {
     let event = |thread: u32, name: &str, start: u32, length: u32| {
-        format!(
-            r#"{{"ph": "X", "cat": "user_annotation", "name": "{name}", "pid": 1, "tid": {thread}, "ts": {start}, "dur": {length}}}"#
-        )
+        format!("1/{thread} user_annotation {name} {start}+{length}")
     };
     let read = |busy_thread: u32| {
         let mut events = vec![event(busy_thread, "work", 110, 5), event(busy_thread, "work", 120, 5)];
@@ -125,8 +121,7 @@ fn overlapping_marks_of_one_number_on_several_threads_are_one_step() {
             let (name, start) = (format!("ProfilerStep#{number}"), 100 * (number - 2));
             events.extend([event(1, &name, start, 100), event(2, &name, start + 3, 100)]);
         }
-        let text = format!(r#"{{"traceEvents": [{}]}}"#, events.join(","));
-        read_bytes("steps", text.as_bytes(), &ReadOptions::default()).unwrap()
+        read_lines(&events, None)
     };
     assert_eq!(steps(&read(1)), [(3, 100, 200), (4, 200, 300), (5, 300, 400)]);
     let later = read(2);
@@ -148,17 +143,10 @@ fn pattern_replaces_known_marks() {
 /// Workers that serve requests concurrently.
 #[test]
 fn spans_within_steps_of_another_thread_are_reported() {
-    let span = |thread: u32, start: u32, length: u32| {
-        format!(
-            r#"{{"ph": "X", "cat": "user_annotation", "name": "request", "pid": 1, "tid": {thread}, "ts": {start}, "dur": {length}}}"#
-        )
-    };
+    let span = |thread: u32, start: u32, length: u32| format!("1/{thread} user_annotation request {start}+{length}");
     // The second is in the first; the third in itself, on its own thread; the fourth ends after its enclosing span.
     let spans = [span(1, 100, 100), span(2, 120, 50), span(1, 130, 10), span(2, 190, 50)];
-    let text = format!(r#"{{"traceEvents": [{}]}}"#, spans.join(","));
-    let pattern = regex_lite::Regex::new("^request$").unwrap();
-    let options = ReadOptions { step_annotation: Some(pattern), ..ReadOptions::default() };
-    let trace = read_bytes("steps", text.as_bytes(), &options).unwrap();
+    let trace = read_lines(&spans, Some("^request$"));
     assert_eq!(steps(&trace), [(0, 100, 200), (1, 190, 240)]);
     assert_eq!(trace.report.count_of("step_annotation_within_another"), 1);
 }
@@ -189,7 +177,7 @@ fn optimizers_of_one_class_differ_by_the_shapes_of_their_parameters() {
             for (start, dims) in [(200, "[[64, 32]]"), (700, second)] {
                 let at = iteration * 1000 + start;
                 events.push((1, "Optimizer.step#Adam.step", at, 100, String::new()));
-                events.push((1, "aten::add_", at + 10, 5, format!(r#", "args": {{"Input Dims": {dims}}}"#)));
+                events.push((1, "aten::add_", at + 10, 5, format!("Input Dims={dims}")));
             }
         }
         let events: Vec<Event<'_>> = events.iter().map(|(a, b, c, d, more)| (*a, *b, *c, *d, more.as_str())).collect();

@@ -4,10 +4,10 @@
 use crate::what_if_support;
 
 use stackline_critical_path::exact::{Exact, WindowChoice, what_if};
+use stackline_testkit::mini::MiniTrace;
 use stackline_testkit::rng::Rng;
 use stackline_testkit::simulator::{Edit, Profile, Simulated, simulate};
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Write;
 use what_if_support::{Accuracy, at, try_program};
 
 fn programs(count: u64) -> impl Iterator<Item = (u64, Simulated)> {
@@ -94,7 +94,7 @@ const DEPTH: usize = 1022;
 /// Single-precision kernels take `factor` times as long. Returns the trace, and the total duration in µs.
 fn rough(seed: u64, factor: f64) -> (String, i64) {
     let mut rng = Rng::new(seed ^ 0x0070_0707);
-    let mut text = String::new();
+    let mut trace = MiniTrace::new("");
     let (mut now, mut free) = (0, [0i64; 2]);
     // Starts of commands in the queue, of events: with the kernel before them.
     let mut queue: VecDeque<i64> = VecDeque::new();
@@ -128,14 +128,13 @@ fn rough(seed: u64, factor: f64) -> (String, i64) {
         }
         let name = if is_single { "sgemm_float32" } else { "half_kernel" };
         let call = now - from;
-        let _ = write!(
-            text,
-            "{{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 7, \"tid\": 7, \"ts\": {from}, \"dur\": {call}, \"args\": {{\"correlation\": {correlation}}}}},\n\
-             {{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"{name}\", \"pid\": 0, \"tid\": {stream}, \"ts\": {start}, \"dur\": {dur}, \"args\": {{\"correlation\": {correlation}, \"device\": 0, \"stream\": {stream}}}}},\n"
-        );
+        trace.add(&format!(
+            "7/7           cuda_runtime  cudaLaunchKernel  {from}+{call}  correlation={correlation}
+             gpu0/{stream} kernel        {name}            {start}+{dur}  correlation={correlation}"
+        ));
     }
     let all = free.into_iter().max().unwrap_or(0);
-    (format!("{{\"schemaVersion\": 1, \"traceEvents\": [{}]}}", text.trim_end().trim_end_matches(',')), all)
+    (trace.json(), all)
 }
 
 #[test]
