@@ -14,6 +14,7 @@ mod calls;
 mod common;
 mod consumers;
 mod corpus_readings;
+mod deep_stacks;
 mod deterministic_output;
 mod diff;
 mod diff_without_steps;

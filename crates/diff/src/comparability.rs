@@ -2,7 +2,7 @@
 
 use super::align::{Diff, Method, Side, TRIM_SHARE};
 use super::inferred_steps::{has_steps, have_different_bases, is_whole, operations_per_step};
-use super::profile::{MeanStep, Measure, Profile, Row};
+use super::profile::{MOST_FRAMES, MeanStep, Measure, Profile, Row};
 use super::statistics::Location;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -258,6 +258,13 @@ pub(super) fn not_compared(before: &Side, after: &Side, (paths, functions): (boo
              operators only)."
                 .to_owned(),
         );
+    }
+    let long: usize = before.iter().chain(after).flatten().map(|profile| profile.long_paths).sum();
+    if long > 0 {
+        out.push(format!(
+            "Call paths of more than {MOST_FRAMES} frames ({long}) have no rows: their times are part of the rows of \
+             their first {MOST_FRAMES} frames."
+        ));
     }
     let knows_functions = |side: &Side| side.iter().flatten().any(|profile| profile.functions_by.is_some());
     if !functions && knows_functions(before) && knows_functions(after) {

@@ -1,6 +1,6 @@
 //! Call paths that are equal between runs: modules by class and position among siblings, functions without lines.
 
-use super::profile::{Cell, Row};
+use super::profile::{Cell, MOST_FRAMES, Row};
 use super::units::Units;
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
@@ -29,6 +29,8 @@ enum Kind {
 struct Node {
     above: u32,
     label: String,
+    /// Number of frames of the path.
+    frames: usize,
     is_operator: bool,
 }
 
@@ -112,7 +114,8 @@ impl Paths {
             }
         }
         let mut out: BTreeMap<Arc<str>, Row> = BTreeMap::new();
-        for (node, row) in (0u32..).zip(rows).filter(|(_, row)| !row.is_empty()) {
+        let has_row = |node: u32, row: &Row| !row.is_empty() && self.nodes[node as usize].frames <= MOST_FRAMES;
+        for (node, row) in (0u32..).zip(rows).filter(|(node, row)| has_row(*node, row)) {
             let into = out.entry(self.text(node).into()).or_default();
             match into.is_empty() {
                 true => *into = row.shrunk(),
@@ -120,6 +123,11 @@ impl Paths {
             }
         }
         out
+    }
+
+    /// Number of call paths that are too long for a row.
+    pub(super) fn long_paths(&self) -> usize {
+        self.nodes.iter().filter(|node| node.frames > MOST_FRAMES).count()
     }
 
     /// Text of a call path: labels of all frames, outermost first, joined by ` > `.
@@ -166,7 +174,8 @@ impl Index {
         let next = nodes.len() as u32;
         let node = *self.by_label.entry((above, label.clone())).or_insert(next);
         if node == next {
-            nodes.push(Node { above, label, is_operator: trace.kind(event) == EventKind::Operator });
+            let frames = nodes.get(above as usize).map_or(1, |node| node.frames + 1);
+            nodes.push(Node { above, label, frames, is_operator: trace.kind(event) == EventKind::Operator });
         }
         self.by_name.insert((above, name), node);
         node

@@ -200,6 +200,8 @@ pub struct Profile {
     pub paths: BTreeMap<Arc<str>, Row>,
     /// Python functions by file and name; `cpu` is the self time.
     pub functions: BTreeMap<Arc<str>, Row>,
+    /// Number of call paths without a row, because they have more than 512 frames.
+    pub long_paths: usize,
     /// Method of measuring functions (`calls`, `samples`); `None` if unknown. With samples, `count` is the number of
     /// samples.
     pub functions_by: Option<&'static str>,
@@ -217,6 +219,10 @@ pub struct Profile {
     /// Origin of inferred steps as text; `None` for marked steps.
     pub inferred_from: Option<String>,
 }
+
+/// Frames of the longest call path with a row. Times of paths include callees, so the row of its first frames contains
+/// the times of a longer path; a row with its text would take quadratic memory in deep recursion.
+pub(super) const MOST_FRAMES: usize = 512;
 
 /// Placeholder for the operator of GPU work without one.
 pub(super) const NO_OPERATOR: &str = "(no operator)";
@@ -257,6 +263,7 @@ impl Profile {
         let paths = Paths::new(trace);
         profile.path_kind = paths.kind();
         profile.paths = paths.rows(trace, &units, &view.counted);
+        profile.long_paths = paths.long_paths();
         (profile.functions, profile.functions_by) = functions::functions(trace, &units);
         profile
     }

@@ -1,7 +1,7 @@
 //! Profiles of recordings of calls for comparisons. These recordings keep no single steps, so each run is one unit.
 
 use super::functions::BY_SAMPLES;
-use super::profile::{Cell, MeanStep, Profile};
+use super::profile::{Cell, MOST_FRAMES, MeanStep, Profile};
 use stackline_calls::{CallLabel, CallView, ViewDirection, ViewOptions, view};
 use stackline_model::{CallMetric, CallingContextTree, Unit};
 
@@ -29,6 +29,10 @@ impl Profile {
         }
         let mut texts = vec![String::new(); down.nodes.len()];
         for row in 1..down.nodes.len() {
+            if down.nodes[row].depth > MOST_FRAMES {
+                profile.long_paths += 1;
+                continue;
+            }
             let label = text(down.label(row));
             let above = &texts[down.nodes[row].parent];
             texts[row] = if above.is_empty() { label } else { format!("{above} > {label}") };
