@@ -109,9 +109,26 @@ fn firefox_with_tables_of_each_thread_and_shared_ones() {
     assert_eq!(text(&read("b.json", shared.as_bytes())), text(&own));
 }
 
+/// A number as in protobuf.
+fn varint(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number > 0x7f {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
 /// A protobuf message: fields with their bytes.
 fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
-    fields.iter().flat_map(|(tag, bytes)| [&[*tag << 3 | 2, bytes.len() as u8][..], bytes].concat()).collect()
+    let mut all = Vec::new();
+    for (tag, bytes) in fields {
+        all.push(*tag << 3 | 2);
+        all.extend(varint(bytes.len()));
+        all.extend_from_slice(bytes);
+    }
+    all
 }
 
 fn pprof() -> Vec<u8> {
@@ -145,12 +162,51 @@ fn pprof_with_inlined_functions_and_two_kinds_of_values() {
     assert_eq!(text(&packed), text(&tree));
 }
 
+/// A pprof profile of one stack, from the outermost function, for 5 ns.
+fn pprof_of_stack(names: &[String]) -> Vec<u8> {
+    let number = |tag: u8, value: usize| [&[tag << 3][..], &varint(value)].concat();
+    let ids: Vec<u8> = (1..=names.len()).rev().flat_map(varint).collect();
+    let mut fields: Vec<(u8, Vec<u8>)> =
+        vec![(1, [number(1, 1), number(2, 2)].concat()), (2, message(&[(1, &ids[..]), (2, &[5][..])]))];
+    for at in 1..=names.len() {
+        fields.push((4, [number(1, at), message(&[(4, &number(1, at)[..])])].concat()));
+        fields.push((5, [number(1, at), number(2, at + 2)].concat()));
+    }
+    let texts = ["", "cpu", "nanoseconds"].into_iter().chain(names.iter().map(String::as_str));
+    fields.extend(texts.map(|text| (6, text.as_bytes().to_vec())));
+    message(&fields.iter().map(|(tag, bytes)| (*tag, &bytes[..])).collect::<Vec<_>>())
+}
+
+/// A speedscope profile of the same stack.
+fn speedscope_of_stack(names: &[String]) -> String {
+    let frames: Vec<String> = names.iter().map(|name| format!(r#"{{"name": "{name}"}}"#)).collect();
+    let stack: Vec<String> = (0..names.len()).map(|at| at.to_string()).collect();
+    let (frames, stack) = (frames.join(","), stack.join(","));
+    format!(
+        r#"{{"$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {{"frames": [{frames}]}},
+        "profiles": [{{"type": "sampled", "name": "main", "unit": "nanoseconds", "startValue": 0, "endValue": 5,
+        "samples": [[{stack}]], "weights": [5]}}]}}"#
+    )
+}
+
 #[test]
 fn a_hundred_thousand_frames() {
     const DEPTH: usize = 100_000;
-    let frames: Vec<String> = (0..DEPTH).map(|at| format!("f{at}")).collect();
-    let tree = read("deep.txt", format!("{} 5\na;b 1\n", frames.join(";")).as_bytes());
-    assert_eq!(tree.nodes.len(), DEPTH + 3);
+    let names: Vec<String> = (0..DEPTH).map(|at| format!("f{at}")).collect();
+    for (file, bytes) in [
+        ("deep.txt", format!("{} 5\n", names.join(";")).into_bytes()),
+        ("deep.speedscope.json", speedscope_of_stack(&names).into_bytes()),
+        ("deep.pb", pprof_of_stack(&names)),
+    ] {
+        let tree = read(file, &bytes);
+        assert_eq!((tree.nodes.len(), tree.metrics.len()), (DEPTH + 1, 1), "{file}");
+        let (node, _, _, stats) = tree.metrics.iter().next().unwrap();
+        let up = |node: &CallNodeId| Some(tree.nodes.parent[node.index()]).filter(|parent| parent.is_some());
+        let frames = std::iter::successors(Some(node), up).filter_map(|node| tree.nodes.frame[node.index()].some());
+        let found: Vec<String> = frames.map(|frame| tree.frames[frame.index()].name(&tree.strings)).collect();
+        assert!(found.iter().eq(names.iter().rev()), "{file}: {:?}", found.first());
+        assert_eq!(stats.sum, 5, "{file}");
+    }
 }
 
 #[test]
