@@ -1,5 +1,5 @@
-//! Every row of TraceLens' report on a profile of JAX that has a counterpart here, to 1e-6. The section "Comparison with
-//! TraceLens" of `docs/formats/xplane.md` names the columns that have none.
+//! Every row of TraceLens' report on a profile of JAX that has a counterpart here, to 1e-6. The section "Comparison
+//! with TraceLens" of `docs/formats/xplane.md` names the columns that have none.
 
 use crate::support::read_file;
 use crate::tl_support::compare::{cell, same};

@@ -83,3 +83,21 @@ fn operators_of_a_tensorflow_1_timeline() {
     let trace = &report["traces"][0];
     assert_eq!(trace["end_ns"].as_i64().unwrap() - trace["start_ns"].as_i64().unwrap(), 7_714_885_000);
 }
+
+/// Parameters, gradients and optimizer state are the peak; a snapshot without history has none, and names the remedy.
+#[test]
+fn conclusions_from_snapshots() {
+    let Some(train) = document("memory", "memory/snapshot-train-step.pickle") else { return };
+    let notes = train["tables"]["memory_composition"]["notes"].to_string();
+    assert!(notes.contains("Parameters, gradients and optimizer state are 99.3 % of the peak"), "{notes}");
+    assert!(notes.contains("Checkpointing activations or a smaller batch won't help"), "{notes}");
+    let without = corpus("memory/snapshot-no-history.pickle").unwrap();
+    let shown = stdout(&["memory", &without]).split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "The snapshot has no allocation history, so peaks and call paths are unknown.",
+        "torch.cuda.memory._record_memory_history()",
+        "of reserved memory (27.4 %) are free, in 710 blocks. The largest free block has 314.0 MiB.",
+    ] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+}

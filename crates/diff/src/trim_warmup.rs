@@ -60,6 +60,7 @@ fn leave_out(profile: &mut Profile, places: &[usize]) {
         device: _,
         rank: _,
         vendor: _,
+        long_paths: _,
         functions_by: _,
         path_kind: _,
         implausible: _,
