@@ -1,7 +1,6 @@
 //! Rules and findings that users write in Python: received as lines of JSON, validated, and converted to findings.
 
 use super::finding::{Candidate, Fact, Finding, RankedCandidate, Support};
-use super::gain::gain_of;
 use super::gain_estimate::{GainBasis, GainEstimate};
 use super::requirement::Requirement;
 use super::rule_info::{Area, RuleInfo};
