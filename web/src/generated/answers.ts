@@ -529,6 +529,8 @@ export type Lanes = {
   /** Names of the kinds that the column `kind` of `tiles` numbers. */
   readonly kinds: ReadonlyArray<string>;
   readonly whole: Whole;
+  /** True if the trace has imports of modules, of which `imports=all` shows all frames. */
+  readonly has_imports: boolean;
   readonly lanes: ReadonlyArray<Lane>;
 };
 
