@@ -384,10 +384,11 @@ class Run(AnalysisMethods):
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Write the traces to a run directory, by convention ``NAME.stackline``: Parquet tables that :func:`open` opens without
-        parsing and that DuckDB, Polars and pandas read. ``overwrite`` replaces an existing run, and no other file or directory.
+        parsing and that DuckDB, Polars and pandas read. For a profile or a recording without individual calls, write the call tree.
+        ``overwrite`` replaces an existing run, and no other file or directory.
 
         Raises ``FileExistsError`` or another ``OSError``; after an error no run directory remains. Raises :class:`AnalysisError` if
-        the run has no traces (:meth:`Memory.save` writes memory data).
+        the run has only memory data (:meth:`Memory.save` writes it).
         """
         self._native.save(os.fspath(path), overwrite)
 

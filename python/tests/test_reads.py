@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[list[str], int | None, int | None, int | None]] = {
     "doctor": ([], 1, 2, 3),
     "calls": ([], None, 1, None),
     "memory": ([], None, None, 1),
-    "import": (["-o", "run.stackline"], 1, None, 2),
+    "import": (["-o", "run.stackline"], 1, 2, 2),
     "export": (["--to", "perfetto", "-o", "out.pftrace"], 1, None, 2),
     "diff": (["INPUT"], 4, None, 4),
 }

@@ -162,7 +162,7 @@ pub(crate) enum Command {
     /// Report peak memory by owner, wasted allocations, and the savings of suggested changes.
     #[command(after_help = MEMORY_EXAMPLE)]
     Memory(MemoryArgs),
-    /// Store traces as a run directory, which opens faster because it needs no parsing.
+    /// Store traces, memory data or a profile as a run directory, which opens faster because it needs no parsing.
     #[command(after_help = "Example:\n  stackline import rank*.json.gz -o job.stackline")]
     Import(ImportArgs),
     /// List the steps: time, variation, GPU utilization.

@@ -4,7 +4,7 @@ use crate::args::{Common, Format};
 use crate::failure::wrong_use;
 use crate::session::Session;
 use anyhow::{Context, Result};
-use stackline_model::{MemoryTrace, Table, TraceSet};
+use stackline_model::{CallingContextTree, MemoryTrace, Table, TraceSet};
 use stackline_present::json::{Extra, schema_version};
 use stackline_present::terminal::{self, Style};
 use stackline_present::{csv, json, read_report_text, truncation_warnings};
@@ -201,6 +201,12 @@ pub(crate) fn may_become_run(run: &Path, force: bool) -> Result<()> {
 pub(crate) fn save_run(set: &TraceSet, memory: &[MemoryTrace], run: &Path, force: bool) -> Result<()> {
     let options = stackline_engine::WriteOptions { overwrite: force, ..Default::default() };
     Ok(stackline_engine::save_with(set, memory, run, &options)?)
+}
+
+/// Write a call tree without traces as a run directory; with `force`, replace an existing run.
+pub(crate) fn save_profile(tree: &CallingContextTree, run: &Path, force: bool) -> Result<()> {
+    let options = stackline_engine::WriteOptions { overwrite: force, ..Default::default() };
+    Ok(stackline_engine::save_profile(tree, run, &options)?)
 }
 
 /// Print the read report on standard error, if it is not empty.

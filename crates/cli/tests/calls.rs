@@ -273,6 +273,76 @@ fn exports_are_profiles() {
     assert_eq!(sum(back.to_str().unwrap(), "real_time"), expected);
 }
 
+/// A profile as a run directory has the answers of its file, in every command that opens profiles.
+#[test]
+fn imported_profiles_answer_as_their_files() {
+    let folder = sample();
+    for (target, has_times) in [("pprof", true), ("speedscope", true), ("firefox", true), ("collapsed", false)] {
+        let (file, run) = (format!("f.{target}"), format!("r.{target}"));
+        let export = ["export", "train.stackline", "--to", target, "--metric", "cpu_time", "--imports", "-o", &file];
+        shown(folder.path(), &export);
+        let imported = stackline(&["import", &file, "-o", &run]).current_dir(folder.path()).output().unwrap();
+        let message = String::from_utf8(imported.stderr).unwrap();
+        assert!(imported.status.success() && message.contains("imported a profile with "), "{message}");
+        assert!(message.contains(&format!("Next: stackline calls {run}")), "{message}");
+        let mut commands = vec![
+            vec!["calls", &file],
+            vec!["calls", &file, "--view", "flat", "--imports", "--format", "json"],
+            vec!["calls", &file, "--by", "thread"],
+            vec!["calls", &file, "--lines", "--format", "csv"],
+            vec!["calls", "--diff", &file, &file],
+            vec!["report", &file],
+            vec!["report", &file, "--for-agent"],
+            vec!["doctor", &file],
+            vec!["export", &file, "--to", "collapsed", "--imports"],
+            vec!["export", &file, "--to", "flamegraph"],
+        ];
+        if has_times {
+            commands.extend([vec!["findings", &file], vec!["diff", &file, &file, "--format", "json"]]);
+        }
+        for of_file in commands {
+            let of_run: Vec<&str> =
+                of_file.iter().map(|&word| if word == file { run.as_str() } else { word }).collect();
+            let answer = shown(folder.path(), &of_run).replace(&run, &file);
+            assert_eq!(answer, shown(folder.path(), &of_file), "{of_run:?}");
+        }
+        let query = |name: &str| {
+            let opened = stackline_query::OpenRun::open(&[folder.path().join(name)], &Default::default()).unwrap();
+            let arguments = stackline_query::Arguments::new([("shape", "flat")]);
+            format!("{:?}", stackline_query::run_query(&opened, "calls", &arguments).unwrap()).replace(&run, &file)
+        };
+        assert_eq!(query(&run), query(&file), "{target}");
+    }
+    // A run of a run is equal, too.
+    let export = ["export", "r.pprof", "--to", "collapsed"];
+    let once = shown(folder.path(), &export);
+    shown(folder.path(), &["import", "r.pprof", "-o", "r.pprof", "--force"]);
+    assert_eq!(shown(folder.path(), &export), once);
+}
+
+/// Of several inputs none may be a profile, and a pipe cannot be read twice.
+#[test]
+fn refused_imports_of_profiles_name_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let stacks = common::write(folder.path(), "stacks.txt", "main;load 3\nmain;train 5\n");
+    let trace = common::write_sample(folder.path(), 0);
+    let memory = common::write(folder.path(), "p.memory", "a x 1024; f x; end");
+    let target = folder.path().join("run.stackline");
+    let run = target.to_str().unwrap();
+    for other in [&trace, &memory, &stacks] {
+        let (code, text) = failure(&["import", &stacks, other, "-o", run]);
+        assert!(code == Some(2) && text.contains("only if it is the only input"), "{code:?} {text}");
+    }
+    let input = std::fs::File::open(&stacks).unwrap();
+    let output = stackline(&["import", "-", "-o", run]).stdin(input).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && message.contains("give the profile as a file"), "{message}");
+    assert!(!target.exists());
+    stdout(&["import", &stacks, "-o", run]);
+    let (code, text) = failure(&["import", &stacks, "-o", run]);
+    assert!(code == Some(2) && text.contains("--force"), "{text}");
+}
+
 /// The calls of a trace as a profile have the sums that its tables have.
 #[test]
 fn traces_are_exported_as_profiles() {

@@ -1,5 +1,5 @@
 //! Opening of call trees: of recordings from their tables, or from their streams if the tables are missing or outdated,
-//! and of profiles.
+//! and of profiles. Storage of profiles as run directories.
 
 use crate::open::{is_run, read_options, runs_below};
 use crate::requirements::read_error;
@@ -21,6 +21,11 @@ pub(crate) fn is_calls(run: &Path) -> bool {
 /// True if a path is the directory of a recording with streams, or a run directory with a call tree.
 pub(crate) fn is_recording(run: &Path) -> bool {
     part_readers(run).is_some() || run.is_dir() && entry(run).is_some()
+}
+
+/// True if a path is a profile: a file, or a run directory with a call tree that was not merged from streams.
+pub(crate) fn is_profile(path: &Path) -> bool {
+    !path.is_dir() || !recording::has_streams(path) && entry(path).is_some_and(|entry| entry.streams.is_empty())
 }
 
 /// Open the calling context tree of a recording or a profile.
@@ -94,6 +99,19 @@ pub fn merge_calls(run: &Path) -> Result<CallingContextTree, Error> {
     let tree = symbols::symbolize(recording::read_recording(run)?, &Symbolizer::new());
     stackline_store::write_calls(&tree, run, sizes, &WriteOptions { sync: false, ..WriteOptions::default() })?;
     Ok(tree)
+}
+
+/// Write a calling context tree, such as that of a profile, as a run directory without traces, completely or not at
+/// all.
+///
+/// # Errors
+/// If the target exists and is not a run or must stay, if the operating system refuses (disk full), or if
+/// `options.cancel` became true.
+pub fn save_profile(tree: &CallingContextTree, run: &Path, options: &WriteOptions) -> Result<(), Error> {
+    match stackline_store::write_profile(tree, run, options) {
+        Err(stackline_store::Error::Cancelled) => Err(Error::Cancelled),
+        other => Ok(other?),
+    }
 }
 
 /// Entry of the calling context tree in the manifest of a run, if any.

@@ -1,6 +1,7 @@
 //! Errors of opening and analyzing inputs.
 
 use crate::Lacks;
+use crate::calls::is_profile;
 use stackline_model::format::duration;
 use stackline_timeline::AmbiguousCycle;
 use std::path::{Path, PathBuf};
@@ -82,9 +83,9 @@ pub enum Error {
     Cancelled,
 }
 
-/// Message part for an input without times, by its form: profile file or run.
+/// Message part for an input without times, by its content: profile or recording.
 fn no_times(path: &Path) -> &'static str {
-    if path.is_file() {
+    if is_profile(path) {
         return "this profile contains no times; to compare its sample counts, use `stackline calls --diff BEFORE \
                 AFTER`";
     }

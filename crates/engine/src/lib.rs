@@ -30,7 +30,7 @@ mod run;
 mod run_analyses;
 mod symbols;
 
-pub use calls::merge_calls;
+pub use calls::{merge_calls, save_profile};
 pub use clocks::{CollectiveEnds, RANK_CLOCKS, RankClock, rank_clock_table, rank_clocks};
 pub use diff::{profile_of_calls, profiles};
 pub use error::Error;

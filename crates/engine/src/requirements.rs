@@ -1,6 +1,7 @@
 //! Parts of a run, and the error message for a part that a command needs and the input lacks.
 
 use crate::Error;
+use crate::calls::is_profile;
 use crate::run::is_read_once;
 use stackline_ingest::ContentKind;
 use stackline_ingest::memory::{as_memory_error, is_memory_file};
@@ -130,15 +131,15 @@ impl Lacks {
                 )),
             ),
             Some(Part::Profile) => {
-                let content = match (path.is_dir(), self.needed) {
-                    (false, _) => format!(
+                let content = match (is_profile(path), self.needed) {
+                    (true, _) => format!(
                         "{shown} is a profile (totals per call path, without individual calls) and has no {missing}"
                     ),
-                    (true, Part::Traces) => format!(
+                    (false, Part::Traces) => format!(
                         "{shown} is a recording without individual calls ({}) and has no {missing}",
                         stackline_ingest::no_single_calls(&self.report)
                     ),
-                    (true, _) => format!("{shown} is a call-tree recording and has no {missing}"),
+                    (false, _) => format!("{shown} is a call-tree recording and has no {missing}"),
                 };
                 (content, Some(format!("open it with `stackline calls {shown}`")))
             }

@@ -96,6 +96,28 @@ fn no_single_input_represents_several() {
     }
 }
 
+/// A stored profile has the parts and messages of its file.
+#[test]
+fn stored_profiles_open_as_their_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let stacks = run(&[written(folder.path(), "stacks.txt", STACKS)]);
+    let stored = folder.path().join("stacks.stackline");
+    let options = stackline_engine::WriteOptions::default();
+    stackline_engine::save_profile(&stacks.profile().unwrap(), &stored, &options).unwrap();
+    let stored = run(&[stored]);
+    assert_eq!(stored.parts().unwrap(), [Part::Profile]);
+    assert!(stored.has_profile() && stored.memories().unwrap().is_empty());
+    let tree = |run: &Run| run.profile().unwrap();
+    assert_eq!(tree(&stored).nodes, tree(&stacks).nodes);
+    assert_eq!(tree(&stored).metrics.stats, tree(&stacks).metrics.stats);
+    let message = |error: Error| error.to_string().replace("stacks.stackline", "stacks.txt");
+    assert_eq!(message(stored.traces().unwrap_err()), message(stacks.traces().unwrap_err()));
+    assert_eq!(message(stored.memory(None).unwrap_err()), message(stacks.memory(None).unwrap_err()));
+    let scope = stackline_timeline::Scope::default();
+    let diff = |run: Run| stackline_engine::profiles(run, &scope, None, &mut |_, _| ()).unwrap_err();
+    assert_eq!(message(diff(stored)), message(diff(stacks)));
+}
+
 /// Of several inputs, or in a folder, the message names the file without a trace.
 #[test]
 fn files_without_a_trace_are_named() {

@@ -256,12 +256,18 @@ impl NativeRun {
         made.map(|batches| NativeTable::from_batches("tracks", title, batches)).map_err(arrow_error)
     }
 
-    /// Write the traces of the run to a run directory.
+    /// Write the traces of the run, or its call tree if it has no traces, to a run directory.
     #[pyo3(signature = (path, overwrite=false))]
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
-        self.needs_traces(py)?;
         let watch = Progress::new();
         let options = WriteOptions { overwrite, cancel: Some(watch.flag()), ..WriteOptions::default() };
+        if self.calls.is_some() {
+            // The tree in memory has imports folded, so the input is read again.
+            let run = self.run.watched_by(&watch);
+            let save = move || stackline_engine::save_profile(&run.profile()?, &path, &options);
+            return settled(py, &watch, save)?.map_err(|e| save_error(&e));
+        }
+        self.needs_traces(py)?;
         let set = Arc::clone(&self.set);
         let saved = settled(py, &watch, move || stackline_engine::save(&set, &path, &options))?;
         saved.map_err(|e| save_error(&e))

@@ -34,7 +34,7 @@ pub use manifest::{
     CallsEntry, FORMAT_VERSION, Manifest, MemoryEntry, TableEntry, TraceEntry, is_complete, is_run, read_manifest,
 };
 pub use read::{Attributes, ReadSelection, read_calls, read_memory, read_memory_at, read_run, thread_count};
-pub use write::{WriteOptions, write_calls, write_run};
+pub use write::{WriteOptions, write_calls, write_profile, write_run};
 
 /// Writer in manifests and Parquet files.
 const WRITER: &str = concat!("stackline ", env!("CARGO_PKG_VERSION"));

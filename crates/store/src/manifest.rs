@@ -29,7 +29,7 @@ pub struct Manifest {
     pub info: BTreeMap<String, String>,
     /// Traces in the order of the set; trace `i` is in the folder `trace=i`.
     pub traces: Vec<TraceEntry>,
-    /// Merged calling context tree, for a recording.
+    /// Calling context tree of a recording (merged from its streams) or of a profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallsEntry>,
     /// Memory traces; trace `i` is in the folder `memory=i`. The first one is the most informative.
@@ -73,7 +73,7 @@ pub struct TraceEntry {
 /// Manifest entry of the calling context tree of a run; its tables are in the folder `calls`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallsEntry {
-    /// Merged streams with their sizes. If these differ, a process has written more since.
+    /// Merged streams with their sizes. If these differ, a process has written more since. Empty for a profile.
     pub streams: BTreeMap<String, u64>,
     /// Read report: skipped and lost records of the streams.
     pub report: ReadReport,

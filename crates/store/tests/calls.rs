@@ -1,7 +1,7 @@
 //! Calling context trees are restored from their tables.
 
 use stackline_model::{CallStepEnds, CallingContextTree, Frame, StrId, Trace, TraceSet};
-use stackline_store::{Error, WriteOptions, read_calls, read_manifest, write_calls, write_run};
+use stackline_store::{Error, WriteOptions, read_calls, read_manifest, write_calls, write_profile, write_run};
 use stackline_testkit::recording::{Config, streams};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -105,6 +105,28 @@ fn importing_calls_keeps_the_traces_of_a_run() {
     write_calls(&sample(), &run, BTreeMap::new(), &WriteOptions::default()).unwrap();
     assert_eq!(read_manifest(&run).unwrap().traces.len(), 1);
     assert!(read_calls(&run).unwrap().is_some());
+}
+
+/// A profile is a run of its own, without streams, and other content is never replaced.
+#[test]
+fn profiles_are_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, options) = (folder.path().join("a.stackline"), WriteOptions::default());
+    write_profile(&sample(), &run, &options).unwrap();
+    assert_eq!(rendered(&read_calls(&run).unwrap().unwrap()), rendered(&sample()));
+    let manifest = read_manifest(&run).unwrap();
+    assert!(manifest.calls.unwrap().streams.is_empty() && manifest.traces.is_empty());
+    assert!(stackline_store::is_run(&run) && stackline_store::is_complete(&run));
+    assert!(matches!(write_profile(&sample(), &run, &options), Err(Error::Exists { .. })));
+    let overwrite = WriteOptions { overwrite: true, ..WriteOptions::default() };
+    write_profile(&sample(), &run, &overwrite).unwrap();
+    let cancel = Some(std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true)));
+    let cancelled = WriteOptions { cancel, ..WriteOptions::default() };
+    let other = folder.path().join("b.stackline");
+    assert!(matches!(write_profile(&sample(), &other, &cancelled), Err(Error::Cancelled)));
+    // Nothing but the first run remains.
+    let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["a.stackline"]);
 }
 
 #[test]

@@ -1,8 +1,10 @@
-//! Write the calling context tree of a recording into its run directory, to which running processes may still write.
+//! Write the calling context tree of a recording into its run directory, to which running processes may still write, or
+//! that of a profile as a run directory of its own.
 
 use super::cells::{booleans, numbers32, numbers64, owned_text, rows, text, times, words};
 use super::{Files, WriteOptions, write_manifest};
 use crate::columns::{Column, Packing};
+use crate::commit::TemporaryDirectory;
 use crate::manifest::{self, CallsEntry, FILE, FORMAT, FORMAT_VERSION, Manifest};
 use crate::{Error, commit, read_manifest};
 use arrow_array::Decimal128Array;
@@ -36,6 +38,18 @@ pub fn write_calls(
         let _ = std::fs::remove_dir_all(&folder);
     }
     written
+}
+
+/// Write a calling context tree without streams, such as that of a profile, to the new run directory `dir`, completely
+/// or not at all.
+///
+/// # Errors
+/// If the tree is inconsistent, the directory has other content or an existing run that must stay, or writing fails.
+pub fn write_profile(tree: &CallingContextTree, dir: &Path, options: &WriteOptions) -> Result<(), Error> {
+    let partial = TemporaryDirectory::create(dir, options.overwrite)?;
+    write_calls(tree, partial.path(), BTreeMap::new(), options)?;
+    options.check()?;
+    partial.publish(options.sync)
 }
 
 /// Write all tables of a call tree into a new folder, and return their manifest entries.

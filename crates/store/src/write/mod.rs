@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use calls::write_calls;
+pub use calls::{write_calls, write_profile};
 
 /// Options for writing a run.
 #[derive(Clone, Debug)]
