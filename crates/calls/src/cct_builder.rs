@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
     AttrColumn, CallMetric, CallNodeId, CallProcess, CallThread, CallThreadId, CallingContextTree,
-    CallingContextTreeBuilder, EventId, EventKind, Frame, FrameId, INFERRED, StrId, Trace, TrackId, TrackKind,
+    CallingContextTreeBuilder, EventId, EventKind, Frame, FrameId, INFERRED, StrId, Trace, TrackId, TrackKind, Unit,
 };
 use stackline_timeline::frame_names::frame;
 use stackline_timeline::scope::runs_in;
@@ -92,7 +92,7 @@ impl<'a> Builder<'a> {
         let name = tree.text("");
         // Rules do not distinguish threads.
         let thread = tree.thread(CallThread { process, tid: 0, torch_id: 0, name });
-        let stalls = CallMetric::Counter(tree.text(STALLS));
+        let stalls = CallMetric::Counter(tree.text(STALLS), Unit::None);
         Self {
             trace,
             window,

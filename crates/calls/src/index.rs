@@ -109,7 +109,7 @@ impl CallIndex {
         let gpu = of(CallMetric::GpuTime);
         let cpu = of(CallMetric::HostTime).or_else(|| of(CallMetric::CpuTime)).or_else(|| of(CallMetric::OperatorTime));
         let stalls = named(STALLS);
-        let times = || measured.iter().position(|metric| metric.unit() == Unit::Ns && metric.adds_up());
+        let times = || measured.iter().position(|metric| metric.is_time());
         let at = gpu.or(cpu).or_else(times).or((!measured.is_empty()).then_some(0));
         let time = at.and_then(|at| Some((at, measured.get(at)?.unit())));
         let names = tree.frames.iter().map(|frame| frame.name(&tree.strings)).collect();

@@ -212,9 +212,15 @@ pub fn compare(before: &CallingContextTree, after: &CallingContextTree, options:
     let options = ViewOptions { by_line: false, by_inputs, by, ..options.clone() };
     let mut builder = build::Builder::new();
     let metric = match options.metric {
-        CallMetric::Counter(name) => {
-            // Text IDs belong to one tree; a name that the other tree lacks maps to none.
-            CallMetric::Counter(before.strings.find(after.strings.get(name)).unwrap_or(stackline_model::StrId::NONE))
+        // Text IDs belong to one tree; a counter that the other tree lacks maps to none.
+        CallMetric::Counter(name, unit) => {
+            let name = after.strings.get(name);
+            let is_same = |other: &CallMetric| match *other {
+                CallMetric::Counter(id, _) => before.strings.get(id) == name,
+                _ => false,
+            };
+            let same = before.metrics.metric.iter().copied().find(is_same);
+            same.unwrap_or(CallMetric::Counter(stackline_model::StrId::NONE, unit))
         }
         fixed => fixed,
     };

@@ -42,6 +42,7 @@ mod memory_files;
 mod memory_gate;
 mod memory_inputs;
 mod missing_data;
+mod profile_units;
 mod profiler_cycles;
 mod record;
 mod record_processes;

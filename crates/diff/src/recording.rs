@@ -3,7 +3,7 @@
 use super::functions::BY_SAMPLES;
 use super::profile::{Cell, MOST_FRAMES, MeanStep, Profile};
 use stackline_calls::{CallLabel, CallView, ViewDirection, ViewOptions, view};
-use stackline_model::{CallMetric, CallingContextTree, Unit};
+use stackline_model::{CallMetric, CallingContextTree};
 
 impl Profile {
     /// Build the profile of a recording as one unit, with host time only.
@@ -11,8 +11,7 @@ impl Profile {
     /// # Errors
     /// A message if the recording has no times.
     pub fn from_calls(tree: &CallingContextTree, name: &str, mean_step: Option<MeanStep>) -> Result<Self, String> {
-        let is_time = |metric: &CallMetric| metric.unit() == Unit::Ns && metric.adds_up();
-        let metric = tree.measured().into_iter().find(is_time);
+        let metric = tree.measured().into_iter().find(|metric| metric.is_time());
         let metric = metric.ok_or_else(|| format!("{name}: the recording has no times to compare"))?;
         let options = ViewOptions { by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
         let down = view(tree, &options);

@@ -132,7 +132,12 @@ fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
 }
 
 fn pprof() -> Vec<u8> {
-    let texts = ["", "cpu", "nanoseconds", "samples", "count", "main", "train.py", "gemm", "libblas.so"];
+    pprof_with(["cpu", "nanoseconds", "samples", "count"])
+}
+
+/// A profile with two kinds of values, each with its unit; samples have the second kind first.
+fn pprof_with([first, first_unit, second, second_unit]: [&str; 4]) -> Vec<u8> {
+    let texts = ["", first, first_unit, second, second_unit, "main", "train.py", "gemm", "libblas.so"];
     let mut fields: Vec<(u8, Vec<u8>)> = vec![
         (1, vec![0x08, 3, 0x10, 4]),
         (1, vec![0x08, 1, 0x10, 2]),
@@ -264,6 +269,26 @@ fn uncountable_values_are_reported() {
     assert_eq!(counts, [1, 1, 0]);
     let negative = report.problems.iter().find(|p| p.code == "negative_value").unwrap();
     assert!(!negative.message.contains("GPU"), "{}", negative.message);
+}
+
+/// Counters keep the unit of their values, in bytes or ns.
+#[test]
+fn counters_have_units() {
+    let metrics = |kinds: [&str; 4]| {
+        let tree = read("a.pb", &pprof_with(kinds));
+        let sum = |metric: CallMetric| tree.exclusive(metric, |_| true).iter().map(|stats| stats.sum).sum::<u64>();
+        let described =
+            |metric: CallMetric| format!("{} {:?} {}", metric.name(&tree.strings), metric.unit(), sum(metric));
+        tree.measured().into_iter().map(described).collect::<Vec<_>>()
+    };
+    let heap = metrics(["inuse_space", "bytes", "inuse_objects", "count"]);
+    assert_eq!(heap, ["inuse_objects None 5", "inuse_space Bytes 115"]);
+    assert_eq!(metrics(["inuse_space", "kilobytes", "inuse_objects", "count"])[1], "inuse_space Bytes 117760");
+    assert_eq!(metrics(["cpu", "microseconds", "samples", "count"]), ["cpu_time Ns 115000", "samples None 5"]);
+    // A second time is a counter, still with its unit.
+    assert_eq!(metrics(["delay", "nanoseconds", "wait", "milliseconds"]), ["real_time Ns 5000000", "delay Ns 115"]);
+    // Counters of one name and two units stay apart.
+    assert_eq!(metrics(["heap", "bytes", "heap", "count"]), ["heap None 5", "heap (B) Bytes 115"]);
 }
 
 #[test]

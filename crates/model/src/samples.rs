@@ -1,7 +1,7 @@
 //! Samples of sampling profilers as columns of 16 bytes a sample.
 
 use crate::kind::named_enum;
-use crate::{AttrColumn, EventId, EventKind, LINE, StackId, StrId, Trace, TrackId};
+use crate::{AttrColumn, CallMetric, EventId, EventKind, LINE, StackId, StrId, Trace, TrackId};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -32,9 +32,19 @@ impl SampleMetric {
         }
     }
 
+    /// Metric of call trees that sums these weights; `None` for counts, whose metric is that of their counter.
+    pub fn call_metric(self) -> Option<CallMetric> {
+        match self {
+            Self::CpuTime => Some(CallMetric::CpuTime),
+            Self::WallTime => Some(CallMetric::WallTime),
+            Self::WaitTime => Some(CallMetric::WaitTime),
+            Self::Count => None,
+        }
+    }
+
     /// Unit of the weight: `ns`, or empty for counts.
     pub fn unit(self) -> &'static str {
-        if self == Self::Count { "" } else { "ns" }
+        self.call_metric().map_or("", |metric| metric.unit().suffix())
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Unit of a column's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// No unit: names, counts, ids.

@@ -4,7 +4,7 @@
 use crate::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stackline_model::{DeviceClock, MemoryAllocatorSettings, MemoryTrace, ReadReport, Trace, TraceMeta};
+use stackline_model::{DeviceClock, MemoryAllocatorSettings, MemoryTrace, ReadReport, Trace, TraceMeta, Unit};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -80,6 +80,9 @@ pub struct CallsEntry {
     /// True if native frames are not symbolized and lack the columns for it (version 3).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unnamed: bool,
+    /// Units of counters by name; counters without a unit, as all of older runs, have no entry.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub units: BTreeMap<String, Unit>,
     /// Tables: name to size.
     pub tables: BTreeMap<String, TableEntry>,
 }

@@ -1,6 +1,6 @@
 //! Calling context trees are restored from their tables.
 
-use stackline_model::{CallStepEnds, CallingContextTree, Frame, StrId, Trace, TraceSet};
+use stackline_model::{CallStepEnds, CallingContextTree, Frame, StrId, Trace, TraceSet, Unit};
 use stackline_store::{Error, WriteOptions, read_calls, read_manifest, write_calls, write_profile, write_run};
 use stackline_testkit::recording::{Config, streams};
 use std::collections::BTreeMap;
@@ -21,11 +21,9 @@ fn rendered(tree: &CallingContextTree) -> Vec<String> {
     };
     let mut lines: Vec<String> = tree.frames.iter().map(frame).collect();
     lines.extend(tree.nodes.parent.iter().zip(&tree.nodes.frame).map(|node| format!("{node:?}")));
-    lines.extend(
-        tree.metrics.iter().map(|(node, thread, metric, stats)| {
-            format!("{node:?} {thread:?} {} {stats:?}", metric.name(&tree.strings))
-        }),
-    );
+    lines.extend(tree.metrics.iter().map(|(node, thread, metric, stats)| {
+        format!("{node:?} {thread:?} {} {:?} {stats:?}", metric.name(&tree.strings), metric.unit())
+    }));
     lines.extend(tree.threads.iter().map(|t| format!("{} {} {:?}", t.tid, tree.strings.get(t.name), t.process)));
     lines.extend(tree.processes.iter().map(|process| format!("{process:?}")));
     lines.push(format!("{:?}", tree.report));
@@ -45,7 +43,7 @@ fn sample() -> CallingContextTree {
         ([*function, *file], *line, *inlined) = (texts, 12, 2);
     }
     tree.frames = frames.into();
-    let counter = stackline_model::CallMetric::Counter(tree.strings.intern("cycles"));
+    let counter = stackline_model::CallMetric::Counter(tree.strings.intern("inuse_space"), Unit::Bytes);
     *tree.metrics.metric.last_mut().unwrap() = counter;
     tree.metrics.stats.last_mut().unwrap().sum_of_squares = stackline_model::MAX_SUM_OF_SQUARES;
     tree
@@ -60,8 +58,9 @@ fn trees_survive_a_round_trip() {
         write_calls(&tree, run.path(), streams.clone(), &WriteOptions::default()).unwrap();
         assert_eq!(rendered(&read_calls(run.path()).unwrap().unwrap()), rendered(&tree));
     }
-    let manifest = read_manifest(run.path()).unwrap();
-    assert_eq!(manifest.calls.unwrap().streams, streams);
+    let calls = read_manifest(run.path()).unwrap().calls.unwrap();
+    assert_eq!(calls.streams, streams);
+    assert_eq!(calls.units, BTreeMap::from([("inuse_space".to_owned(), Unit::Bytes)]));
     assert!(stackline_store::is_run(run.path()) && stackline_store::is_complete(run.path()));
 }
 

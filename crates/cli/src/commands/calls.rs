@@ -12,7 +12,7 @@ use stackline_calls as calls;
 use stackline_calls::{CallView, Grouping, SourceLine, ViewDirection, ViewOptions};
 use stackline_engine::Run;
 use stackline_findings::{StepTime, step_time};
-use stackline_model::{CallMetric, CallStats, CallingContextTree, Table, Trace, Unit};
+use stackline_model::{CallMetric, CallStats, CallingContextTree, Table, Trace};
 use stackline_present::json::Extra;
 use stackline_present::{calls as drawn, human, terminal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,14 +63,14 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     let before = before.iter().map(|before| read_report_of(&args.runs[0], before));
     let session = Session::from_reports(std::iter::once(read_report_of(run, &tree)).chain(before).collect(), common);
     let tables = session.select_tables(vec![table])?;
-    let metric = json!(calls::metric_name(&tree, metric));
-    let extra =
-        vec![("recording", Extra::Value(recording(&tree, run, step.as_ref()))), ("metric", Extra::Value(metric))];
+    let (name, unit) = (json!(calls::metric_name(&tree, metric)), json!(metric.unit()));
+    let recording = recording(&tree, run, step.as_ref());
+    let extra = [("recording", recording), ("metric", name), ("unit", unit)];
+    let extra = extra.map(|(key, value)| (key, Extra::Value(value))).into();
     let head = format!("{head}\n{text}");
     let shown = people.then(Vec::new);
     Answer { command: "calls", session: &session, extra, tables, head, shown }.write(common)?;
-    let is_time = |metric: CallMetric| metric.unit() == Unit::Ns && metric.adds_up();
-    Ok(tree.measured().into_iter().any(is_time))
+    Ok(tree.measured().into_iter().any(CallMetric::is_time))
 }
 
 /// Read the call tree of a recording or profile, of the rank that `--rank` selects. Frames of imports are folded unless

@@ -1,9 +1,7 @@
 //! Thread of a calling context tree that runs the steps, with its time at each node.
 
 use super::step_marks::{is_mark, is_span};
-use stackline_model::{
-    CallMetric, CallNodeId, CallOverhead, CallStats, CallThreadId, CallingContextTree, FrameId, Unit,
-};
+use stackline_model::{CallMetric, CallNodeId, CallOverhead, CallStats, CallThreadId, CallingContextTree, FrameId};
 use stackline_timeline::vocabulary::autograd::is_device_thread;
 use stackline_timeline::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,7 +132,7 @@ impl Thread {
         let first = first_rows(tree);
         let of_row = |thread: CallThreadId| first.get(thread.index()).copied().unwrap_or(thread);
         for (_, thread, metric, stats) in tree.metrics.iter() {
-            if is_time(metric) && is_chosen(thread) {
+            if metric.is_time() && is_chosen(thread) {
                 let sum = by_thread.entry(of_row(thread)).or_default().entry(metric).or_default();
                 *sum = sum.saturating_add(stats.sum);
             }
@@ -250,11 +248,6 @@ pub(super) fn is_stackline_recording(tree: &CallingContextTree) -> bool {
 pub(super) fn is_of_autograd(tree: &CallingContextTree, thread: CallThreadId) -> bool {
     let name = tree.threads.get(thread.index()).map(|thread| tree.strings.get(thread.name));
     name.is_some_and(is_device_thread)
-}
-
-/// Check if a metric is a time in ns whose values add up over calls.
-fn is_time(metric: CallMetric) -> bool {
-    metric.unit() == Unit::Ns && metric.adds_up()
 }
 
 /// Rank of a thread's process; `None` if unknown.

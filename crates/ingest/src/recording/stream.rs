@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use stackline_model::{
     CONTENT, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole, CallSource, CallStats,
     CallStepEnds, CallThread, CallThreadId, CallingContextTree, CallingContextTreeBuilder, Frame, FrameId,
-    MAX_SUM_OF_SQUARES, OverheadFraction, ReadReport, StrId,
+    MAX_SUM_OF_SQUARES, OverheadFraction, ReadReport, StrId, Unit,
 };
 use stackline_recording::{
     COUNTERS, FrameKey, IDENTIFIER, Metric, NUMBER, OTHER_NAMES, Process, Record, Role, Stats, Thread,
@@ -425,9 +425,9 @@ fn metric_of(builder: &mut CallingContextTreeBuilder, metric: Metric) -> Option<
         Metric::Freed => CallMetric::Freed,
         Metric::Counter(index) => {
             let known = COUNTERS.get(usize::from(index));
-            CallMetric::Counter(
-                builder.text(&known.map_or_else(|| format!("counter_{index}"), |&name| name.to_owned())),
-            )
+            let name = known.map_or_else(|| format!("counter_{index}"), |&name| name.to_owned());
+            // All counters of recordings count events.
+            CallMetric::Counter(builder.text(&name), Unit::None)
         }
         _ => return None,
     })

@@ -47,7 +47,7 @@ impl CallingContextTree {
         all(&metrics.node, |node| node.index() < self.nodes.len(), "column call_metrics.node")?;
         all(&metrics.thread, |thread| thread.index() < self.threads.len(), "column call_metrics.thread")?;
         let known =
-            |metric: &CallMetric| !matches!(metric, CallMetric::Counter(name) if name.index() >= self.strings.len());
+            |metric: &CallMetric| !matches!(metric, CallMetric::Counter(name, _) if name.index() >= self.strings.len());
         all(&metrics.metric, known, "column call_metrics.metric")?;
         let key = |row: usize| (metrics.node[row], metrics.thread[row]);
         match (1..rows).find(|&row| key(row - 1) > key(row)) {

@@ -31,8 +31,9 @@ pub enum CallMetric {
     Copied,
     /// GPU idle time, at the calls of the thread that launched the operation which ended it, in ns.
     GpuIdle,
-    /// Events counted by the system or the processor, by name.
-    Counter(StrId),
+    /// Events counted by the system or the processor, or values of a profile without a metric of their own, by name,
+    /// and the unit of their sums.
+    Counter(StrId, Unit),
 }
 
 impl CallMetric {
@@ -53,68 +54,82 @@ impl CallMetric {
         Self::GpuIdle,
     ];
 
+    /// Declaration of a fixed metric; `None` for counters, which are declared by their source.
+    fn declaration(self) -> Option<Declaration> {
+        Some(match self {
+            Self::OperatorTime => Declaration::time("operator_time", "operator and span time"),
+            Self::CallTime => Declaration { adds_up: false, ..Declaration::time("call_time", "operator call time") },
+            Self::CpuTime => Declaration::time("cpu_time", "CPU time"),
+            // The former name of wall time. It is a stable key of run directories, exports and options.
+            Self::WallTime => Declaration::time("real_time", "wall time"),
+            Self::WaitTime => Declaration::time("wait_time", "waiting time"),
+            Self::GcTime => Declaration::time("gc_time", "garbage collection time"),
+            Self::HostTime => Declaration::time("host_time", "host time"),
+            Self::GpuTime => Declaration::time("gpu_time", "GPU time"),
+            Self::Allocated => Declaration::sum("allocated", "memory allocated", Unit::Bytes),
+            Self::Freed => Declaration::sum("freed", "memory freed", Unit::Bytes),
+            Self::Launches => Declaration::sum("launches", "GPU launches", Unit::None),
+            Self::Copied => Declaration::sum("copied", "bytes copied and filled", Unit::Bytes),
+            Self::GpuIdle => Declaration::time("gpu_idle", "GPU idle time"),
+            Self::Counter(..) => return None,
+        })
+    }
+
     /// Stable name of a call-tree metric, such as `gpu_time`.
     pub fn name(self, strings: &StringTable) -> &str {
         match self {
-            Self::OperatorTime => "operator_time",
-            Self::CallTime => "call_time",
-            Self::CpuTime => "cpu_time",
-            // The former name of wall time. It is a stable key of run directories, exports and options.
-            Self::WallTime => "real_time",
-            Self::WaitTime => "wait_time",
-            Self::GcTime => "gc_time",
-            Self::HostTime => "host_time",
-            Self::GpuTime => "gpu_time",
-            Self::Allocated => "allocated",
-            Self::Freed => "freed",
-            Self::Launches => "launches",
-            Self::Copied => "copied",
-            Self::GpuIdle => "gpu_idle",
-            Self::Counter(name) => strings.get(name),
+            Self::Counter(name, _) => strings.get(name),
+            fixed => fixed.declaration().map_or("", |declared| declared.name),
         }
     }
 
     /// Title of a call-tree metric for people, such as `GPU time`.
     pub fn title(self, strings: &StringTable) -> &str {
         match self {
-            Self::OperatorTime => "operator and span time",
-            Self::CallTime => "operator call time",
-            Self::CpuTime => "CPU time",
-            Self::WallTime => "wall time",
-            Self::WaitTime => "waiting time",
-            Self::GcTime => "garbage collection time",
-            Self::HostTime => "host time",
-            Self::GpuTime => "GPU time",
-            Self::Allocated => "memory allocated",
-            Self::Freed => "memory freed",
-            Self::Launches => "GPU launches",
-            Self::Copied => "bytes copied and filled",
-            Self::GpuIdle => "GPU idle time",
-            Self::Counter(name) => strings.get(name),
+            Self::Counter(name, _) => strings.get(name),
+            fixed => fixed.declaration().map_or("", |declared| declared.title),
         }
     }
 
     /// Unit of the sums of a call-tree metric.
     pub fn unit(self) -> Unit {
         match self {
-            Self::OperatorTime
-            | Self::CallTime
-            | Self::CpuTime
-            | Self::WallTime
-            | Self::WaitTime
-            | Self::GcTime
-            | Self::HostTime
-            | Self::GpuTime
-            | Self::GpuIdle => Unit::Ns,
-            Self::Allocated | Self::Freed | Self::Copied => Unit::Bytes,
-            Self::Launches | Self::Counter(_) => Unit::None,
+            Self::Counter(_, unit) => unit,
+            fixed => fixed.declaration().map_or(Unit::None, |declared| declared.unit),
         }
     }
 
     /// True if values of a node and of its descendants add up. Times of calls do not, because they include nested
     /// calls.
     pub fn adds_up(self) -> bool {
-        self != Self::CallTime
+        self.declaration().is_none_or(|declared| declared.adds_up)
+    }
+
+    /// True for times in ns whose values add up over calls. Counters are excluded, also those of a time: they count
+    /// again what another metric has.
+    pub fn is_time(self) -> bool {
+        self.unit() == Unit::Ns && self.adds_up() && !matches!(self, Self::Counter(..))
+    }
+}
+
+/// Declaration of a fixed metric: stable name, title for people, unit of the sums, and how they add up.
+struct Declaration {
+    name: &'static str,
+    title: &'static str,
+    unit: Unit,
+    /// True if values of a node and of its descendants add up.
+    adds_up: bool,
+}
+
+impl Declaration {
+    /// Declare a metric whose values add up over calls.
+    const fn sum(name: &'static str, title: &'static str, unit: Unit) -> Self {
+        Self { name, title, unit, adds_up: true }
+    }
+
+    /// Declare a time in ns that adds up over calls.
+    const fn time(name: &'static str, title: &'static str) -> Self {
+        Self::sum(name, title, Unit::Ns)
     }
 }
 

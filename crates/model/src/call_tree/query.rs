@@ -68,7 +68,7 @@ impl CallingContextTree {
         metrics.sort_unstable();
         metrics.dedup();
         metrics
-            .sort_by_key(|&metric| (matches!(metric, CallMetric::Counter(_)), metric.name(&self.strings).to_owned()));
+            .sort_by_key(|&metric| (matches!(metric, CallMetric::Counter(..)), metric.name(&self.strings).to_owned()));
         metrics.sort_by_key(|metric| {
             CallMetric::ALL.iter().position(|known| known == metric).unwrap_or(CallMetric::ALL.len())
         });

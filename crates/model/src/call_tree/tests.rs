@@ -165,6 +165,27 @@ fn broken_handles_are_found() {
 }
 
 #[test]
+fn metrics_are_declared_once() {
+    let mut strings = crate::StringTable::default();
+    let declared: std::collections::HashSet<String> =
+        CallMetric::ALL.iter().map(|metric| metric.name(&strings).to_owned()).collect();
+    assert_eq!(declared.len(), CallMetric::ALL.len());
+    assert!(!declared.contains(""));
+    assert_eq!((CallMetric::Freed.unit(), CallMetric::Launches.unit()), (crate::Unit::Bytes, crate::Unit::None));
+    let not_times: Vec<&str> =
+        CallMetric::ALL.iter().filter(|metric| !metric.is_time()).map(|metric| metric.name(&strings)).collect();
+    assert_eq!(not_times, ["call_time", "allocated", "freed", "launches", "copied"]);
+    for metric in crate::SampleMetric::ALL {
+        let unit = metric.call_metric().map_or(crate::Unit::None, CallMetric::unit);
+        assert_eq!(metric.unit(), unit.suffix(), "{metric:?}");
+    }
+    // A counter has the name and unit of its source, and is never a time of its own.
+    let counter = CallMetric::Counter(strings.intern("delay"), crate::Unit::Ns);
+    assert_eq!((counter.name(&strings), counter.title(&strings), counter.unit()), ("delay", "delay", crate::Unit::Ns));
+    assert!(counter.adds_up() && !counter.is_time());
+}
+
+#[test]
 fn roles_have_distinct_names() {
     for role in [CallRole::Main, CallRole::Fork, CallRole::Spawn] {
         assert_eq!(CallRole::from_name(role.name()), Some(role));

@@ -8,7 +8,9 @@ use arrow_array::types::{Decimal128Type, Int64Type, UInt32Type, UInt64Type};
 use stackline_model::{
     CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole, CallSource, CallStats, CallStepEnds,
     CallThread, CallThreadId, CallingContextTree, Frame, FrameId, FrameKind, OverheadFraction, StrId, StringTable,
+    Unit,
 };
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Read the calling context tree of a run; `None` if it has none.
@@ -26,7 +28,7 @@ pub fn read_calls(run: &Path) -> Result<Option<CallingContextTree>, Error> {
     threads(&mut tree, &files)?;
     frames(&mut tree, &files, entry.unnamed)?;
     nodes(&mut tree, &files)?;
-    metrics(&mut tree, &files)?;
+    metrics(&mut tree, &files, &entry.units)?;
     tree.check().map_err(|detail| Error::damaged(&files.folder, detail))?;
     Ok(Some(tree))
 }
@@ -129,8 +131,8 @@ fn nodes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> 
     })
 }
 
-/// Read the metrics of the call tree's nodes.
-fn metrics(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
+/// Read the metrics of the call tree's nodes; counters have these units.
+fn metrics(tree: &mut CallingContextTree, files: &Files<'_>, units: &BTreeMap<String, Unit>) -> Result<(), Error> {
     let columns = ["node", "thread", "metric", "count", "sum", "min", "max", "sum_of_squares"];
     files.read("call_metrics", &columns, |file, batch| {
         let CallingContextTree { metrics, strings, .. } = tree;
@@ -141,7 +143,7 @@ fn metrics(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
         let (min, max) = (batch.values::<UInt64Type>(5)?, batch.values::<UInt64Type>(6)?);
         let squares = batch.values::<Decimal128Type>(7)?;
         for row in 0..batch.rows() {
-            let metric = metric(name.value(row), strings);
+            let metric = metric(name.value(row), units, strings);
             metrics
                 .metric
                 .push(metric.ok_or_else(|| file.damaged("a row of table call_metrics has an unknown metric"))?);
@@ -158,9 +160,12 @@ fn metrics(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
 }
 
 /// Metric with this stored name; the name of a counter begins with `counter:`. `None` for an unknown name.
-fn metric(name: &str, strings: &mut StringTable) -> Option<CallMetric> {
+fn metric(name: &str, units: &BTreeMap<String, Unit>, strings: &mut StringTable) -> Option<CallMetric> {
     match name.strip_prefix("counter:") {
-        Some(counter) => Some(CallMetric::Counter(strings.intern(counter))),
+        Some(counter) => {
+            let unit = units.get(counter).copied().unwrap_or(Unit::None);
+            Some(CallMetric::Counter(strings.intern(counter), unit))
+        }
         None => CallMetric::ALL.into_iter().find(|metric| metric.name(strings) == name),
     }
 }

@@ -9,7 +9,7 @@ use crate::manifest::{self, CallsEntry, FILE, FORMAT, FORMAT_VERSION, Manifest};
 use crate::{Error, commit, read_manifest};
 use arrow_array::Decimal128Array;
 use arrow_schema::DataType;
-use stackline_model::{CallMetric, CallStats, CallingContextTree, Frame, FrameKind, StrId};
+use stackline_model::{CallMetric, CallStats, CallingContextTree, Frame, FrameKind, StrId, Unit};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub fn write_calls(
     let folder = run.join(format!("calls.partial-{}", std::process::id()));
     let written = write_tables(tree, &folder, options).and_then(|tables| {
         options.check()?;
-        let entry = CallsEntry { streams, report: tree.report.clone(), unnamed: false, tables };
+        let entry = CallsEntry { streams, report: tree.report.clone(), unnamed: false, units: units(tree), tables };
         publish(run, &folder, entry, options)
     });
     if written.is_err() {
@@ -185,12 +185,21 @@ fn nodes(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> 
     files.write_table("call_nodes", nodes.len(), &columns)
 }
 
+/// Units of the tree's counters by name, without counters that have no unit.
+fn units(tree: &CallingContextTree) -> BTreeMap<String, Unit> {
+    let unit = |metric: &CallMetric| match *metric {
+        CallMetric::Counter(name, unit) if unit != Unit::None => Some((tree.strings.get(name).to_owned(), unit)),
+        _ => None,
+    };
+    tree.measured().iter().filter_map(unit).collect()
+}
+
 /// Write the table of metric values by node and thread.
 fn metrics(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let metrics = &tree.metrics;
     let stats = |at: usize| -> CallStats { metrics.stats[at] };
     let name = |metric: CallMetric| match metric {
-        CallMetric::Counter(name) => format!("counter:{}", tree.strings.get(name)),
+        CallMetric::Counter(name, _) => format!("counter:{}", tree.strings.get(name)),
         fixed => fixed.name(&tree.strings).to_owned(),
     };
     let columns = [

@@ -11,7 +11,7 @@ use crate::diagnostics;
 use rustc_hash::FxHashMap;
 use stackline_model::{
     CallMetric, CallNodeId, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId, CallingContextTree,
-    CallingContextTreeBuilder, Frame, ReadReport, StrId,
+    CallingContextTreeBuilder, Frame, ReadReport, StrId, Unit,
 };
 
 /// Number of a path of frames; the empty path is 0.
@@ -125,17 +125,30 @@ impl Profile {
     }
 
     /// Metric for values with this name and unit, and the factor to the metric's unit. Values of another name with the
-    /// same metric become a separate counter.
+    /// same metric become a separate counter, with its unit.
     pub(super) fn metric(&mut self, what: &str, unit: &str) -> (CallMetric, f64) {
         let (metric, scale) = self.metric_of(what, unit);
-        match self.taken.iter().find(|(_, taken)| *taken == metric) {
-            Some((first, _)) if first != what => (CallMetric::Counter(self.builder.text(what)), scale),
-            Some(_) => (metric, scale),
-            None => {
-                self.taken.push((what.to_owned(), metric));
-                (metric, scale)
-            }
+        let is_of_other = self.taken.iter().any(|(first, taken)| *taken == metric && first != what);
+        let metric = if is_of_other { self.counter(what, metric.unit()) } else { metric };
+        if self.taken.iter().all(|(_, taken)| *taken != metric) {
+            self.taken.push((what.to_owned(), metric));
         }
+        (metric, scale)
+    }
+
+    /// Counter with this name and unit. A counter is stored by its name, so one of a known name and another unit has
+    /// the unit in its name.
+    fn counter(&mut self, name: &str, unit: Unit) -> CallMetric {
+        let id = self.builder.text(name);
+        let has_other_unit = self.taken.iter().any(|&(_, taken)| match taken {
+            CallMetric::Counter(known, of) => known == id && of != unit,
+            _ => false,
+        });
+        if !has_other_unit {
+            return CallMetric::Counter(id, unit);
+        }
+        let of = if unit == Unit::None { "count" } else { unit.suffix() };
+        CallMetric::Counter(self.builder.text(&format!("{name} ({of})")), unit)
     }
 
     /// Metric by the name and unit of values, and the factor to the metric's unit.
@@ -152,7 +165,7 @@ impl Profile {
             }
             (_, scale) => {
                 let name = if what.is_empty() { "samples" } else { what };
-                let counter = CallMetric::Counter(self.builder.text(name));
+                let counter = self.counter(name, if scale.is_some() { Unit::Bytes } else { Unit::None });
                 (own.unwrap_or(counter), scale.unwrap_or(1.0))
             }
         }
