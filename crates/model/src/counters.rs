@@ -1,6 +1,6 @@
 //! Values of a trace's counters over time, as columns.
 
-use crate::{Phase, StrId, Trace, TrackId};
+use crate::{Phase, StrId, Trace, TrackId, Unit};
 use rustc_hash::FxHashMap;
 
 /// Series of values: a numeric argument of the counter events of one name on one track.
@@ -12,6 +12,34 @@ pub struct CounterSeries {
     pub name: StrId,
     /// Name of the argument.
     pub key: StrId,
+}
+
+impl CounterSeries {
+    /// Unit of the series' values, by the end of the argument's name or else of the events' name, as in `VRAM (MiB)`;
+    /// [`Unit::None`] if unknown.
+    pub fn unit(&self, trace: &Trace) -> Unit {
+        let units = [self.key, self.name].map(|name| unit_in_name(trace.strings.get(name)));
+        units.into_iter().find(|&unit| unit != Unit::None).unwrap_or(Unit::None)
+    }
+}
+
+/// Unit that a counter's name ends with: in brackets, or as the last word.
+fn unit_in_name(name: &str) -> Unit {
+    let bracketed = name.trim_end().strip_suffix([')', ']']).and_then(|name| name.rsplit_once(['(', '[']));
+    let last_word = || name.rsplit([' ', '_', '-', ':', '/']).next().unwrap_or(name);
+    match bracketed.map_or_else(last_word, |(_, unit)| unit.trim()) {
+        // Letters alone are no unit at the end of a name: "stage B".
+        "B" if bracketed.is_some() => Unit::Bytes,
+        "bytes" | "Bytes" => Unit::Bytes,
+        "MiB" => Unit::MiB,
+        "GB/s" => Unit::GBps,
+        "GiB/s" => Unit::GiBps,
+        "%" | "percent" | "Percent" => Unit::Percent,
+        "ns" => Unit::Ns,
+        "us" | "µs" => Unit::Us,
+        "ms" => Unit::Ms,
+        _ => Unit::None,
+    }
 }
 
 /// Values of all counters of a trace, in the order of the events; columns are equally long.
@@ -62,5 +90,34 @@ impl CounterTable {
     /// Series, time in ns and value of each row.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&CounterSeries, i64, f64)> {
         (0..self.len()).map(|row| (&self.all_series[self.series[row] as usize], self.time[row], self.value[row]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_come_from_names() {
+        for (name, unit) in [
+            ("VRAM (MiB)", Unit::MiB),
+            ("PCIe RX [GB/s]", Unit::GBps),
+            ("GPU Utilization (%)", Unit::Percent),
+            ("GPU busy %", Unit::Percent),
+            ("allocated_bytes", Unit::Bytes),
+            ("allocated (B)", Unit::Bytes),
+            ("latency ms", Unit::Ms),
+            ("latency [ µs ]", Unit::Us),
+            ("stage B", Unit::None),
+            ("power (W)", Unit::None),
+            ("cycles", Unit::None),
+            ("", Unit::None),
+        ] {
+            assert_eq!(unit_in_name(name), unit, "{name:?}");
+        }
+        let mut trace = Trace::default();
+        let [power, gpu, bytes] = ["power", "GPU 0", "held bytes"].map(|name| trace.strings.intern(name));
+        let unit = |name, key| CounterSeries { track: TrackId(0), name, key }.unit(&trace);
+        assert_eq!((unit(power, gpu), unit(bytes, gpu), unit(power, bytes)), (Unit::None, Unit::Bytes, Unit::Bytes));
     }
 }

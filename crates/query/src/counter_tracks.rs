@@ -1,7 +1,7 @@
 //! Counter tracks of a trace: recorded counters over time, and the bytes of PyTorch's allocators.
 
 use rustc_hash::FxHashMap;
-use stackline_model::{CounterSeries, CounterTable, EventId, EventKind, Key, Trace};
+use stackline_model::{CounterSeries, CounterTable, EventId, EventKind, Key, Trace, Unit};
 
 /// Most curves of a trace; those with most values are kept.
 const MOST: usize = 64;
@@ -47,7 +47,11 @@ pub(crate) fn counter_tracks(trace: &Trace) -> Counters {
 /// Collect the counters that the trace recorded, one for each series.
 fn recorded_counters(trace: &Trace) -> Vec<Counter> {
     let counters = CounterTable::from_trace(trace);
-    let named = |series: &CounterSeries| Counter { name: name_of(trace, *series), ..Counter::default() };
+    let named = |series: &CounterSeries| Counter {
+        name: name_of(trace, *series),
+        is_bytes: series.unit(trace) == Unit::Bytes,
+        ..Counter::default()
+    };
     let mut found: Vec<Counter> = counters.all_series.iter().map(named).collect();
     for ((&series, &time), &value) in counters.series.iter().zip(&counters.time).zip(&counters.value) {
         found[series as usize].values.push((time, value));

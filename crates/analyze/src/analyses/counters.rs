@@ -25,13 +25,15 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let text = |of: fn(&CounterSeries) -> stackline_model::StrId| {
         rows.iter().map(move |(series, ..)| Some(trace.strings.get(of(series)).to_owned()))
     };
+    let unit = |series: &CounterSeries| Some(series.unit(trace).suffix().to_owned()).filter(|unit| !unit.is_empty());
     let table = Table::new("counters", "Values of counters over time")
         .text("process", rows.iter().map(|(series, ..)| Some(trace.process_name(series.track))))
         .text("track", rows.iter().map(|(series, ..)| Some(trace.track_name(series.track))))
         .text("counter", text(|series| series.name))
         .text("series", text(|series| series.key))
         .i64("time_ns", Unit::Ns, rows.iter().map(|(_, time, _)| *time))
-        .f64("value", Unit::None, rows.iter().map(|(.., value)| *value));
+        .f64("value", Unit::None, rows.iter().map(|(.., value)| *value))
+        .text("unit", rows.iter().map(|(series, ..)| unit(series)));
     vec![match (counters.is_empty(), rows.is_empty()) {
         (true, _) => table.note("The trace has no counters."),
         (false, true) => table.note("No counter has a value in the window; --whole covers the whole trace."),
@@ -49,6 +51,7 @@ mod tests {
         let json = br#"[
             {"ph": "C", "name": "power", "pid": 1, "ts": 5, "args": {"GPU 0": 300, "GPU 1": 250.5}},
             {"ph": "C", "name": "power", "pid": 1, "ts": 2, "args": {"GPU 0": 90, "note": "idle"}},
+            {"ph": "C", "name": "VRAM (MiB)", "pid": 1, "ts": 6, "args": {"GPU 0": 8}},
             {"ph": "X", "name": "f", "pid": 1, "tid": 2, "ts": 0, "dur": 10, "args": {"bytes": 7}}
         ]"#;
         let trace = stackline_ingest::read_bytes("t", json, &Default::default()).unwrap();
@@ -56,9 +59,12 @@ mod tests {
         let Values::Str(series) = &table.column("series").unwrap().values else { panic!("text") };
         let Values::F64(values) = &table.column("value").unwrap().values else { panic!("numbers") };
         let Values::I64(times) = &table.column("time_ns").unwrap().values else { panic!("times") };
-        assert_eq!(series.iter().flatten().collect::<Vec<_>>(), ["GPU 0", "GPU 0", "GPU 1"]);
-        assert_eq!(values.iter().flatten().copied().collect::<Vec<_>>(), [90.0, 300.0, 250.5]);
-        assert_eq!(times.iter().flatten().copied().collect::<Vec<_>>(), [2_000, 5_000, 5_000]);
+        let Values::Str(units) = &table.column("unit").unwrap().values else { panic!("text") };
+        assert_eq!(series.iter().flatten().collect::<Vec<_>>(), ["GPU 0", "GPU 0", "GPU 1", "GPU 0"]);
+        assert_eq!(values.iter().flatten().copied().collect::<Vec<_>>(), [90.0, 300.0, 250.5, 8.0]);
+        assert_eq!(times.iter().flatten().copied().collect::<Vec<_>>(), [2_000, 5_000, 5_000, 6_000]);
+        let units: Vec<Option<&str>> = units.iter().map(Option::as_deref).collect();
+        assert_eq!(units, [None, None, None, Some("MiB")]);
     }
 
     #[test]
