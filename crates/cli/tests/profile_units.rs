@@ -26,14 +26,16 @@ fn heap() -> Vec<u8> {
     message(&fields.iter().map(|(tag, bytes)| (*tag, &bytes[..])).collect::<Vec<_>>())
 }
 
-/// The unit is that of the file, for the file and for a run directory made from it.
+/// The unit is that of the file: for the file, for a run directory made from it, and for its export.
 #[test]
 fn sizes_are_bytes_and_objects_are_counts() {
     let folder = tempfile::tempdir().unwrap();
     let file = common::write(folder.path(), "heap.pb", heap());
     let run = folder.path().join("heap.stackline").to_str().unwrap().to_owned();
     stdout(&["import", &file, "-o", &run]);
-    for input in [&file, &run] {
+    let exported = folder.path().join("again.pb.gz").to_str().unwrap().to_owned();
+    stdout(&["export", &run, "--to", "pprof", "-o", &exported]);
+    for input in [&file, &run, &exported] {
         let document = |metric: &str| -> Value {
             serde_json::from_str(&stdout(&["calls", input, "--metric", metric, "--format", "json"])).unwrap()
         };
