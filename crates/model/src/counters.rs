@@ -28,7 +28,7 @@ fn unit_in_name(name: &str) -> Unit {
     let bracketed = name.trim_end().strip_suffix([')', ']']).and_then(|name| name.rsplit_once(['(', '[']));
     let last_word = || name.rsplit([' ', '_', '-', ':', '/']).next().unwrap_or(name);
     match bracketed.map_or_else(last_word, |(_, unit)| unit.trim()) {
-        // Letters alone are no unit at the end of a name: "stage B".
+        // Without brackets, a single letter is no unit: "stage B".
         "B" if bracketed.is_some() => Unit::Bytes,
         "bytes" | "Bytes" => Unit::Bytes,
         "MiB" => Unit::MiB,

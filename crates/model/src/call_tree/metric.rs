@@ -105,8 +105,8 @@ impl CallMetric {
         self.declaration().is_none_or(|declared| declared.adds_up)
     }
 
-    /// True for times in ns whose values add up over calls. Counters are excluded, also those of a time: they count
-    /// again what another metric has.
+    /// True for times in ns whose values add up over calls. Counters are excluded, also those in ns, because they
+    /// repeat the time of another metric.
     pub fn is_time(self) -> bool {
         self.unit() == Unit::Ns && self.adds_up() && !matches!(self, Self::Counter(..))
     }
