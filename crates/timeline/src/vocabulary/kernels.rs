@@ -52,7 +52,8 @@ mod tests {
     fn kernels_are_recognized_by_their_use() {
         let apply = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<512>(int)";
         assert!(is_multi_tensor(apply) && is_optimizer(apply) && !has_fixed_grid(apply));
-        assert!(is_multi_tensor("aten::_fused_adamw_") && !is_optimizer("aten::_fused_adamw_"));
+        assert!(is_multi_tensor("aten::_fused_adamw_") && is_optimizer("aten::_fused_adamw_"));
+        assert!(is_multi_tensor("aten::_foreach_add") && !is_optimizer("aten::_foreach_add"));
         assert!(!is_multi_tensor("void at::native::vectorized_elementwise_kernel<4>(int)"));
         let gemm = "cutlass_80_tensorop_StreamK_gemm";
         assert!(has_fixed_grid(gemm) && !has_fixed_grid("cutlass_80_tensorop_gemm") && !is_optimizer(gemm));
