@@ -5,7 +5,7 @@ use super::cct_builder::Builder;
 use rustc_hash::FxHashMap;
 use stackline_model::{
     CallMetric, CallNodeId, CallStats, CallingContextTree, EventId, EventKind, Frame, INSTRUCTION_SAMPLE, Key,
-    ProcessId, StrId, Trace, TrackId, TrackKind,
+    ProcessId, StrId, Trace, TrackId, TrackKind, Unit,
 };
 
 /// Counter of samples of GPU instructions, below their kernel and source line.
@@ -124,7 +124,7 @@ impl Builder<'_> {
     pub(super) fn add_instruction_samples(&mut self) {
         let trace = self.trace;
         let Some(category) = trace.key(INSTRUCTION_SAMPLE) else { return };
-        let metric = CallMetric::Counter(self.tree.text(INSTRUCTION_SAMPLES));
+        let metric = CallMetric::Counter(self.tree.text(INSTRUCTION_SAMPLES), Unit::None);
         let is_sample = |event: EventId| {
             trace.kind(event) == EventKind::Sample
                 && trace.events.category[event.index()] == category

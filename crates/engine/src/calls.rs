@@ -25,7 +25,7 @@ pub(crate) fn is_recording(run: &Path) -> bool {
 
 /// True if a path is a profile: a file, or a run directory with a call tree that was not merged from streams.
 pub(crate) fn is_profile(path: &Path) -> bool {
-    !path.is_dir() || !recording::has_streams(path) && entry(path).is_some_and(|entry| entry.streams.is_empty())
+    !path.is_dir() || part_readers(path).is_none() && entry(path).is_some_and(|entry| entry.streams.is_empty())
 }
 
 /// Open the calling context tree of a recording or a profile.

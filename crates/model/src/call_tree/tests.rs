@@ -3,7 +3,7 @@
 use super::*;
 use crate::{CallProcessId, CallThreadId, Frame};
 use proptest::prelude::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Value: names along its path, thread, and true for the second metric.
 type Hit = (Vec<u8>, u8, bool, u64);
@@ -166,9 +166,8 @@ fn broken_handles_are_found() {
 
 #[test]
 fn metrics_are_declared_once() {
-    let mut strings = crate::StringTable::default();
-    let declared: std::collections::HashSet<String> =
-        CallMetric::ALL.iter().map(|metric| metric.name(&strings).to_owned()).collect();
+    let mut strings = StringTable::default();
+    let declared: HashSet<String> = CallMetric::ALL.iter().map(|metric| metric.name(&strings).to_owned()).collect();
     assert_eq!(declared.len(), CallMetric::ALL.len());
     assert!(!declared.contains(""));
     assert_eq!((CallMetric::Freed.unit(), CallMetric::Launches.unit()), (crate::Unit::Bytes, crate::Unit::None));
