@@ -111,6 +111,21 @@ fn each_check_detects_its_violation() {
 }
 
 #[test]
+fn device_clock_fails_where_launches_contradict_waits() {
+    let clock = ALL.iter().find(|check| check.name == "device_clock").unwrap();
+    let wait = "100/100 cuda_runtime cudaDeviceSynchronize 12+20 correlation=2";
+    let outcome = |start: i64, duration: i64| {
+        let trace = trace(&format!("{}\n{wait}", launched(start, duration)));
+        assert_eq!(trace.meta.clocks[0].is_contradictory(), !(clock.run)(&trace).breaches.is_empty());
+        (clock.run)(&trace).breaches.into_iter().map(|(_, why)| why).collect::<Vec<_>>()
+    };
+    assert_eq!(outcome(10, 15), [""; 0]);
+    let why = "the launches of device 0 require a shift of its times by at least -10000 ns, but the calls that wait for \
+               it allow at most -78000 ns";
+    assert_eq!(outcome(10, 100), [why]);
+}
+
+#[test]
 fn checks_name_codes_that_sources_emit() {
     let emitted = |code: &str| diagnostics::ALL.iter().any(|known| known.code == code);
     for check in ALL {

@@ -119,8 +119,7 @@ codes! {
          is unknown";
     CLOCK_CONTRADICTED "device_clock_contradicted" Note
         "no constant shift of a device's times agrees both with its launches and with the calls that wait for it; its \
-         clock may have jumped. The times were not changed, so steps, idle time and critical paths near the jump are \
-         wrong";
+         clock may have jumped. The jump was not corrected, so steps, idle time and critical paths near it are wrong";
     IMPLAUSIBLE_LENGTH "implausible_length" Skipped
         "GPU operations end after many later operations of their stream have ended, so their durations are wrong. They \
          were kept, but excluded from all totals";

@@ -136,8 +136,7 @@ mod tests {
         let by_code = |check: &&Check| !check.read_codes.is_empty() || check.name == WITHOUT_LAUNCH.1;
         let unnamed: Vec<&str> =
             checks::ALL.iter().filter(|check| !by_code(check) && !is_run(check)).map(|check| check.name).collect();
-        // The shift of a clock has a line of its own.
-        assert_eq!(unnamed, ["device_clock"]);
+        assert!(unnamed.is_empty(), "{unnamed:?}");
         assert!(checks::ALL.iter().any(|check| check.name == WITH_USUAL_BREACHES.0));
     }
 

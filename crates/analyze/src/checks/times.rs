@@ -1,7 +1,7 @@
 //! Checks of recorded times: events with implausible times, and device clocks that differ from the host's clock.
 
 use super::{Check, Outcome};
-use stackline_model::EventKind;
+use stackline_model::{DeviceClock, EventKind};
 
 /// All records have plausible times.
 pub(super) const TIMES_LEFT_OUT: Check = Check {
@@ -35,25 +35,43 @@ pub(super) const TIMES_LEFT_OUT: Check = Check {
     },
 };
 
-/// Device clocks agree with the host's clock.
+/// Device clocks agree with the host's clock, and launches with waits.
 pub(super) const DEVICE_CLOCK: Check = Check {
     name: "device_clock",
     rule: "the clock of each device agrees with the host's clock, except for small differences that are usual in \
-           profiler traces",
-    consequence: "if a device's clock differed, its times were shifted to the host's clock before all analyses",
-    read_codes: &[],
+           profiler traces, and one shift of its times agrees with all launches and waits",
+    consequence: "steps, idle times and critical paths near a jump or drift of a device's clock are wrong; constant \
+                  differences of clocks were corrected before all analyses",
+    read_codes: &["device_clock_contradicted"],
     run: |trace| {
         let first = |device: i32| {
             let gpu = trace.gpu.ids().map(|gpu| gpu.index()).find(|&gpu| trace.gpu.device[gpu] == device)?;
             Some(trace.gpu.event[gpu])
         };
-        let shifted = trace.meta.clocks.iter().filter(|clock| clock.applied_ns != 0);
-        let breaches = shifted.filter_map(|clock| {
-            Some((
-                first(clock.device)?,
-                format!("the times of device {} were shifted by {} ns", clock.device, clock.applied_ns),
-            ))
-        });
-        Outcome { checked: trace.meta.clocks.len(), breaches: breaches.collect() }
+        let mut breaches = Vec::new();
+        for clock in &trace.meta.clocks {
+            for why in [shift(clock), contradiction(clock)].into_iter().flatten() {
+                breaches.extend(first(clock.device).map(|event| (event, why)));
+            }
+        }
+        Outcome { checked: trace.meta.clocks.len(), breaches }
     },
 };
+
+/// Text about the shift that reading applied to a device's times; `None` for recorded times.
+fn shift(clock: &DeviceClock) -> Option<String> {
+    let (device, by) = (clock.device, clock.applied_ns);
+    (by != 0).then(|| format!("the times of device {device} were shifted by {by} ns"))
+}
+
+/// Text about a contradiction between launches and waits; `None` if a shift agrees with all of them.
+fn contradiction(clock: &DeviceClock) -> Option<String> {
+    let (least, most) = (clock.least_ns?, clock.most_ns?);
+    clock.is_contradictory().then(|| {
+        format!(
+            "the launches of device {} require a shift of its times by at least {least} ns, but the calls that wait \
+             for it allow at most {most} ns",
+            clock.device
+        )
+    })
+}

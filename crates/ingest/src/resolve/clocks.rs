@@ -2,6 +2,7 @@
 //! a call that waits for it does not return before it ends. The bounds apply to recorded times; the counts of single
 //! operations apply to the times after the shift of devices.
 
+use super::clock_jumps;
 use super::device_shift::Outcome;
 use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
@@ -37,7 +38,8 @@ pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, outcome: &Outc
         }
     }
     let (mut late, mut late_by) = (ProblemTally::default(), BTreeMap::<i32, u64>::new());
-    for wait in waiting_calls(trace) {
+    let waits = waiting_calls(trace);
+    for wait in &waits {
         let device = wait.device;
         // The record of an event may be wrong, so it gives no bound.
         if !wait.is_for_event {
@@ -47,6 +49,12 @@ pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, outcome: &Outc
         if wait.returns_early(trace) {
             late.add(wait.call, String::new);
             *late_by.entry(device).or_default() += 1;
+        }
+    }
+    for clock in clocks.values_mut().filter(|clock| clock.is_contradictory() && clock.contradicted_ns == 0) {
+        if let Some(jump) = clock_jumps::find(trace, &waits, clock.device) {
+            clock.contradicted_ns = jump.length_ns();
+            jump.report(trace, clock.device);
         }
     }
     let report = &mut trace.report;

@@ -8,6 +8,7 @@
 //! shows them ([`shift_by_constant_delay`]): drivers' own conversions leave small differences. Outliers are ignored:
 //! only the largest group of delays from launch to start is used.
 
+use super::clock_jumps::are_many;
 use super::constant_delay::shift_by_constant_delay;
 use super::launches::shared_ids;
 use super::order_shift::shift_by_order;
@@ -212,7 +213,7 @@ fn share_shifts(shifts: &mut BTreeMap<i32, Shift>, limited: &[i32]) {
 fn contradicts(waits: &[i64], by: i64) -> bool {
     let is_early = |late: i64| late < -LEAST_NS;
     let against = waits.iter().filter(|&&late| !is_early(late) && is_early(late.saturating_sub(by))).count();
-    against >= MIN_OPERATIONS && against * 10 >= waits.len() || against > 1 && against * 4 >= waits.len()
+    are_many(against, waits.len())
 }
 
 /// Check if waits show that a device's clock is not ahead: more of them return at the recorded end of their work than

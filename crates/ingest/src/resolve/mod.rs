@@ -2,6 +2,7 @@
 //! arrows.
 
 mod backward;
+mod clock_jumps;
 mod clocks;
 mod constant_delay;
 mod device_shift;

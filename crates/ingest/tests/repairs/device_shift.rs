@@ -95,6 +95,41 @@ fn waits_prove_that_a_clock_is_ahead_by_less_than_a_millisecond() {
 }
 
 #[test]
+fn clocks_that_jump_ahead_are_contradicted() {
+    // Each of sixty kernels runs for 300 µs and is awaited. The clock is `off` µs ahead, and `by` more after a kernel.
+    let jump = |off: i64, by: i64, before: i64| {
+        let step = |i: i64| {
+            let (at, link) = (BASE + 1000 * i, format!(r#""correlation":{}"#, i + 1));
+            let start = at + 20 + off + if i < before { 0 } else { by };
+            let (on_device, own) =
+                (format!(r#""device":0,"stream":7,{link}"#), format!(r#""correlation":{}"#, 100 + i));
+            [
+                x("cuda_runtime", "cudaLaunchKernel", (100, 1), (at, 5), &link),
+                x("kernel", "k", (0, 7), (start, 300), &on_device),
+                x("cuda_runtime", "cudaDeviceSynchronize", (100, 1), (at + 100, 230), &own),
+            ]
+        };
+        let trace = read(&list(&(0..60).flat_map(step).collect::<Vec<String>>()));
+        let clock = trace.meta.clocks[0];
+        assert_eq!(trace.report.count_of("device_clock_contradicted"), u64::from(clock.contradicted_ns > 0));
+        (clock.applied_ns / 1000, clock.contradicted_ns / 1000)
+    };
+    // Launches allow a shift of -20 µs, and waits require one of 10 µs less than the jump.
+    for (by, contradicted) in [(500, 470), (5_000, 4_970), (50_000, 49_970)] {
+        assert_eq!(jump(0, by, 30), (0, contradicted));
+        assert_eq!(jump(0, by, 54), (0, contradicted), "at the end");
+        assert_eq!(jump(0, by, 6), (0, contradicted), "at the start");
+    }
+    assert_eq!(jump(0, 0, 30), (0, 0));
+    assert_eq!(jump(0, 20, 30), (0, 0), "noise");
+    assert_eq!(jump(0, 5_000, 59), (0, 0), "one wrong record");
+    assert_eq!(jump(0, 5_000, 0), (-4_990, 0), "a constant difference");
+    assert_eq!(jump(2_000_000, 5_000, 30), (-2_000_020, 4_970), "after the constant difference is corrected");
+    let (applied, contradicted) = jump(0, -5_000, 30);
+    assert!(applied == 0 && contradicted > 4_000, "back: {contradicted}");
+}
+
+#[test]
 fn waits_bound_the_shift_of_busy_devices() {
     let busy = |off: i64, waits: bool| {
         let mut events = Vec::new();
