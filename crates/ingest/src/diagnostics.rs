@@ -57,6 +57,9 @@ codes! {
     DAMAGED_HEADER "damaged_metadata" Skipped "a metadata entry of the file could not be read";
     SEVERAL_LISTS "several_event_lists" Repaired "the file has several event lists, which were read as one";
     DUPLICATE_KEY "duplicate_key" Repaired "a key occurs twice in the same JSON object; the last value was used";
+    DUPLICATE_OPERATION "duplicate_operation" Repaired
+        "records of GPU operations repeat an earlier record of their stream in name, times, correlation ID and all \
+         other fields; each operation was counted once";
     BAD_TIME "bad_time" Skipped
         "a time or duration that is not a number, or is out of range, was ignored; its record was kept, but excluded \
          from all totals";

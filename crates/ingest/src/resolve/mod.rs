@@ -6,6 +6,7 @@ mod clock_jumps;
 mod clocks;
 mod constant_delay;
 mod device_shift;
+mod duplicates;
 pub(crate) mod garbled;
 pub(crate) mod host;
 pub(crate) mod in_flight;
@@ -37,10 +38,11 @@ use stackline_model::Trace;
 type Pass = fn(&mut Trace, &ByteOffsets);
 
 /// Passes before the clocks of devices are compared with the host's.
-const PASSES_BEFORE_CLOCKS: [Pass; 7] = [
+const PASSES_BEFORE_CLOCKS: [Pass; 8] = [
     rank::fill_metadata,
     |trace, _| streams::set_numbers(trace),
     |trace, _| trace.index_tracks(),
+    duplicates::leave_out,
     unclosed::clamp,
     nesting::nest,
     in_flight::note,

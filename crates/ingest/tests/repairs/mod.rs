@@ -4,6 +4,7 @@ use crate::common;
 
 mod clocks;
 mod device_shift;
+mod duplicates;
 mod garbled;
 mod host;
 mod unclosed;
