@@ -77,5 +77,6 @@ mod what_if_corpus;
 mod what_if_findings;
 mod what_if_loaders;
 mod what_if_no_effect;
+mod what_if_overlap;
 mod what_if_recordings;
 mod xpu;

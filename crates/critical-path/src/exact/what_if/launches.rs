@@ -133,29 +133,37 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Remove all dependencies of other GPU work on these GPU operations, so that they run concurrently.
+    /// Remove all dependencies of other GPU work on these collectives, so that they run concurrently with it.
+    /// Collectives of one stream still run one after another.
     pub(super) fn overlap(&mut self, nodes: &[u32]) {
         let chosen: FxHashSet<u32> = nodes.iter().copied().collect();
         let (graph, plan) = (&self.exact.graph, self.plan);
+        let mut types = NameTypes::new(self.exact.trace, RULES);
         self.release_waiting_threads(&chosen);
         for at in 0..plan.len() as u32 {
             let node = plan.node[at as usize];
-            if graph.kind[node as usize] != NodeKind::Gpu || chosen.contains(&node) {
+            if graph.kind[node as usize] != NodeKind::Gpu {
+                continue;
+            }
+            let is_collective = self.is_collective(node, &mut types);
+            if is_collective {
+                self.keep_order_of_collectives(at, &chosen, &mut types);
+            }
+            if chosen.contains(&node) {
                 continue;
             }
             for i in plan.range(at) {
                 let edge = *plan.edge(i);
                 let from = plan.node[edge.from as usize];
-                if edge.edge == NONE || !chosen.contains(&from) {
+                let is_kept = is_collective && self.is_edge(i, Dependency::is_stream_order);
+                if edge.edge == NONE || !chosen.contains(&from) || is_kept {
                     continue;
                 }
                 self.changes.set_slack(at, i, REMOVED_EDGE_SLACK);
                 if self.is_edge(i, |d| !matches!(d, Dependency::Gpu(_)))
-                    && let Some(before) = self.before_on_stream(from, &chosen)
+                    && let Some(before) = self.before_on_stream(from, |n| !chosen.contains(&n))
                 {
-                    let lag = edge.observed - plan.usual_slack(i);
-                    let slack = graph.start[node as usize] - graph.end[before as usize] - lag;
-                    self.changes.add_edge(at, self.position_of(before), slack.max(0));
+                    self.add_order(at, i, before);
                 }
             }
         }
@@ -188,14 +196,41 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Last operation before `node` on its stream that is not in `chosen`; `None` without one.
-    fn before_on_stream(&self, node: u32, chosen: &FxHashSet<u32>) -> Option<u32> {
+    /// Let a collective at a position of the plan wait for the last collective before it on its stream. This matters if
+    /// that collective is chosen, and other work between both no longer waits for it.
+    fn keep_order_of_collectives(&mut self, at: u32, chosen: &FxHashSet<u32>, types: &mut NameTypes<'_>) {
+        let plan = self.plan;
+        let Some(i) = plan.range(at).find(|&i| self.is_edge(i, Dependency::is_stream_order)) else { return };
+        let before = self.before_on_stream(plan.node[at as usize], |n| self.is_collective(n, types));
+        let direct = plan.node[plan.edge(i).from as usize];
+        if let Some(before) = before.filter(|before| *before != direct && chosen.contains(before)) {
+            self.add_order(at, i, before);
+        }
+    }
+
+    /// Let the operation at a position of the plan start after `before`, with the lag of its edge at `index`.
+    fn add_order(&mut self, at: u32, index: usize, before: u32) {
+        let (graph, plan) = (&self.exact.graph, self.plan);
+        let lag = plan.edge(index).observed - plan.usual_slack(index);
+        let node = plan.node[at as usize];
+        let slack = graph.start[node as usize] - graph.end[before as usize] - lag;
+        self.changes.add_edge(at, self.position_of(before), slack.max(0));
+    }
+
+    /// True if a node of GPU work is a collective.
+    fn is_collective(&self, node: u32, types: &mut NameTypes<'_>) -> bool {
+        let event = self.exact.trace.gpu.event[self.exact.graph.place[node as usize] as usize];
+        types.of_event(event) == KernelType::Communication
+    }
+
+    /// Last wanted operation before `node` on its stream; `None` without one.
+    fn before_on_stream(&self, node: u32, mut is_wanted: impl FnMut(u32) -> bool) -> Option<u32> {
         let into = |n: u32| self.exact.graph.edges_into(n).iter();
         let before = |n: u32| into(n).find(|e| e.dependency.is_stream_order()).map(|e| e.from);
         // Streams are finite; the limit prevents an endless loop in an invalid graph.
         let mut at = before(node)?;
         for _ in 0..self.plan.len() {
-            if !chosen.contains(&at) {
+            if is_wanted(at) {
                 return Some(at);
             }
             at = before(at)?;
