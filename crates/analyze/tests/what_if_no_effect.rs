@@ -147,6 +147,35 @@ fn clock_disagreement_adds_no_gain() {
     assert!(changed.gain.low_ns < changed.gain.high_ns, "{changed:?}");
 }
 
+/// Ten kernels, and waits that return this many µs after the end of each.
+fn waits(late: i64) -> Trace {
+    let mut t = mini("");
+    for i in 0..10_i64 {
+        let events = format!(
+            "10/10   cuda_runtime  cudaLaunchKernel       50+10   correlation=1{i}
+             gpu0/7  kernel        gemm                   70+300  correlation=1{i}
+             10/10   cuda_runtime  cudaDeviceSynchronize  200+{}  correlation=2{i}",
+            170 + late
+        );
+        t.add_at(1000 * i, &events);
+    }
+    read(t.json())
+}
+
+/// Times in whole µs and clocks that differ a little let a wait return at the end of the awaited work, or before.
+#[test]
+fn waits_may_return_at_the_end_of_their_work() {
+    let found = |late: i64| predict(&waits(late), "remove wait:cudaDeviceSynchronize").unwrap();
+    let usual = found(1);
+    for late in [0, -1] {
+        let found = found(late);
+        assert_eq!(found.edits[0].1, 10, "{late}");
+        // Nine waits save time; after the last one nothing follows.
+        let difference = usual.gain.likely_ns - found.gain.likely_ns;
+        assert!(found.gain.likely_ns > 1_400_000 && difference.abs() <= 30_000, "{late}: {found:?}");
+    }
+}
+
 #[test]
 fn full_name_selects_exactly_one() {
     let mut t = two_streams(0);

@@ -332,7 +332,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         let end = self.builder.lanes[self.lane].end();
         self.advance(end);
         if !self.pending.is_empty() || self.last == NONE {
-            self.node(self.cursor, NodeKind::Host, EventId::NONE);
+            self.end_wait();
         }
     }
 
@@ -351,6 +351,8 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
     fn end_wait(&mut self) {
         let (kind, call) = self.returning.map_or((NodeKind::Host, EventId::NONE), |(_, kind, call)| (kind, call));
         self.node(self.cursor, kind, call);
+        // A return without time is complete.
+        self.returning = self.returning.filter(|&(until, ..)| until > self.cursor);
     }
 
     /// Cut the thread at a wait. The next node begins at the known end of the wait and depends on the awaited work.
@@ -363,7 +365,9 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         self.cursor = wait.until;
         self.pending.extend(wait.on);
         let waited = wait.until > wait.from;
-        self.returning = Some((wait.to, wait.kind, wait.call)).filter(|r| waited && r.0 > wait.until);
+        // A call may return at the end of the awaited work, or earlier by the clocks. Edits need a node of the return.
+        let returns = wait.to > wait.until || wait.kind == NodeKind::SyncReturn;
+        self.returning = Some((wait.to, wait.kind, wait.call)).filter(|_| waited && returns);
     }
 
     /// Add the graph nodes of a thread from the end of its last node up to a time.
