@@ -45,12 +45,44 @@ fn collectives_without_overlap() {
     let gain = program.found("SL019")[0].gain.unwrap();
     // Without it, a step is 300 µs shorter, less what the host takes to launch.
     assert!((250_000..=302_000).contains(&gain.likely_ns), "{gain:?}");
+    assert_eq!(gain.low_ns, 0, "the other work may need the result at once");
     program = steps(|p, _| {
         collective(p, 80, 8);
         p.op("aten::mm", |p| p.kernel("gemm", 300));
         p.sync("cudaDeviceSynchronize");
     });
     assert_eq!(program.found("SL019"), []);
+}
+
+/// A stage of a pipeline waits for another rank; in an exchange of all ranks, each runs the same program.
+#[test]
+fn gains_of_waits_for_messages_depend_on_the_other_rank() {
+    let program = |name: &str| {
+        steps(|p, _| {
+            p.op(&format!("c10d::{name}_"), |p| {
+                let args = json!({"In msg nelems": 1000, "Collective name": name});
+                p.launch(("cudaLaunchKernel", "kernel"), "ncclDevKernel_SendRecv", 500, 7, args);
+            });
+            p.op("aten::mm", |p| p.kernel("gemm", 300));
+            p.sync("cudaDeviceSynchronize");
+            p.work(200);
+        })
+    };
+    let low_and_note = |name: &str| {
+        let program = program(name);
+        let gain = program.found("SL004")[0].gain.unwrap();
+        assert!(gain.likely_ns > 50_000, "{name}: {gain:?}");
+        let alone = Options { is_alone: true, ..Options::default() };
+        let notes = |options: &Options| stackline_findings::find(&program.trace(), options).unwrap().notes;
+        let is_about_messages = |note: &String| note.starts_with("sends and receives last until the other rank");
+        assert!(!notes(&Options::default()).iter().any(is_about_messages), "{name}: other ranks are analyzed as well");
+        (gain.low_ns, notes(&alone).iter().any(is_about_messages))
+    };
+    assert_eq!(low_and_note("recv"), (0, true));
+    let (low, has_note) = low_and_note("all_to_all");
+    assert!(low > 0 && !has_note, "{low}");
+    let found = program("recv").found("SL019");
+    assert!(found.len() == 1 && found[0].rule.advice.contains("irecv"), "{}", text(&found));
 }
 
 #[test]

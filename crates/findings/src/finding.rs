@@ -66,6 +66,8 @@ pub enum CandidateKind {
     DeepCopy,
     /// Collectives of few elements (SL019).
     SmallCollectives,
+    /// Sends and receives between two ranks (SL019).
+    Messages,
     /// Writing of checkpoints (SL029).
     Checkpoints,
     /// Waits for a new thread to start (SL039).

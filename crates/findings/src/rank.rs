@@ -15,6 +15,7 @@ use super::recording::{overhead_fact, recording_note};
 use super::requirement::Requirement;
 use super::rule_context::{RuleContext, SharedContext};
 use super::rules;
+use super::settings::DeclaredSettings;
 use super::skipped_rules::{Reason, SkippedRule, incomplete_gpu};
 use super::uncovered::{self, Covered};
 use stackline_critical_path::CriticalPathError;
@@ -128,6 +129,7 @@ fn find_in(
         notes.extend(insufficient_work_note(trace));
         notes.extend(initialization::note(trace, window.length_ns()));
     }
+    notes.extend(messages_note(&shared).filter(|_| options.is_alone && !found.is_empty()).map(str::to_owned));
     notes.extend(standstill.note.clone());
     notes.extend(event_loop_note(exact, shared.window).filter(|_| !found.is_empty()).map(str::to_owned));
     notes.extend(recording_note(&shared));
@@ -200,6 +202,16 @@ fn insufficient_work_note(trace: &Trace) -> Option<String> {
     let operations = if count == 1 { "operation" } else { "operations" };
     let note = || format!("the trace has only {count} GPU {operations} and no steps, so findings are unreliable");
     (1..MIN_OPERATIONS).contains(&count).then(note)
+}
+
+/// Note that gains depend on ranks outside of the trace, because messages last until the other rank is ready; `None`
+/// without messages.
+fn messages_note<'a>(shared: &'a SharedContext<'a>) -> Option<&'static str> {
+    let has_messages = !RuleContext::new(shared, DeclaredSettings::NONE).messages().is_empty();
+    has_messages.then_some(
+        "sends and receives last until the other rank is ready, which the trace of one rank does not show. If other \
+         ranks are not faster, gains may be as low as 0; analyze the traces of all ranks",
+    )
 }
 
 /// Run all built-in rules: their candidates, and the rules whose requirements the trace does not meet.

@@ -5,7 +5,7 @@ use crate::{
     AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
     RuleProperty, Setting, Support,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, Unit};
 use stackline_timeline::confidence::Confidence;
@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     gain_text: "The reported share is the percentage of the critical path in the collective. The estimate assumes \
                 that no other \
          GPU work waits for the collective (what-if operation `overlap`); the host still waits for it. Traces do not \
-         show which work needs the result of the collective, so the gain is an upper limit.",
+         show which work needs the result of the collective, so the gain is an upper limit, and the lower bound is 0.",
     advice: "Start collectives earlier and overlap them with computation: smaller buckets (bucket_cap_mb), \
         async_op=True with wait() before the first use, prefetching in FSDP.",
     example: ("dist.all_reduce(grad)\nwork()", "handle = dist.all_reduce(grad, async_op=True)\nwork()\nhandle.wait()"),
@@ -37,13 +37,22 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "report only collectives that take at least this percentage of the critical path",
     }],
-    advice_variants: &[AdviceVariant::for_all(
-        "programs with small collectives",
-        CandidateKind::SmallCollectives,
-        "Start collectives earlier and overlap them with computation: async_op=True with wait() before the first \
-         use. Merge the independent collectives of a step; smaller buckets would only add collectives.",
-        ("dist.all_reduce(loss)\nwork()", "handle = dist.all_reduce(loss, async_op=True)\nwork()\nhandle.wait()"),
-    )],
+    advice_variants: &[
+        AdviceVariant::for_all(
+            "programs with small collectives",
+            CandidateKind::SmallCollectives,
+            "Start collectives earlier and overlap them with computation: async_op=True with wait() before the first \
+             use. Merge the independent collectives of a step; smaller buckets would only add collectives.",
+            ("dist.all_reduce(loss)\nwork()", "handle = dist.all_reduce(loss, async_op=True)\nwork()\nhandle.wait()"),
+        ),
+        AdviceVariant::for_all(
+            "programs with sends and receives",
+            CandidateKind::Messages,
+            "Start sends and receives earlier: isend, irecv or batch_isend_irecv, with wait() before the first use. \
+             A receive lasts until the other rank sends. If the other rank is late, find the cause in its trace.",
+            ("dist.recv(x, src)\nwork()", "handle = dist.irecv(x, src)\nwork()\nhandle.wait()"),
+        ),
+    ],
     properties: &[RuleProperty::Collectives],
     check,
 };
@@ -58,6 +67,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     collectives.retain(|event| !of_other_rule.contains(event));
     let sizes: FxHashMap<EventId, i64> =
         context.collectives().into_iter().filter_map(|c| Some((c.event, c.elements?))).collect();
+    let messages: FxHashSet<EventId> = context.messages().into_iter().collect();
     let on_path = context.on_path();
     let candidate = |(name, of): (&str, Vec<_>)| {
         // Waits before a collective belong to it on the path. Where records are missing, they are long.
@@ -70,6 +80,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let (place, _) = context.by_place(&of).into_iter().max_by_key(|(_, of)| context.total(of))?;
         let middle = small_size(context, of.iter().map(|event| sizes.get(event).copied()));
         let size = middle.map(|middle| Fact { name: MEDIAN_SIZE_FACT, value: middle as f64, unit: Unit::None });
+        let kind = match of.iter().all(|event| messages.contains(event)) {
+            true => Some(CandidateKind::Messages),
+            false => middle.map(|_| CandidateKind::SmallCollectives),
+        };
         let facts = [
             Fact::count("calls", of.len()),
             Fact::time("time of the collective on the critical path per step", context.per_step(ns)),
@@ -84,10 +98,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             place,
             facts: facts.into_iter().chain(size).collect(),
             events: of,
-            kind: middle.map(|_| CandidateKind::SmallCollectives),
+            kind,
             support: Support::Exact,
             confidence: Confidence::Medium,
-            gain_estimate: GainEstimate::edits(vec![edit]),
+            // The other work may need the result at once.
+            gain_estimate: GainEstimate::range(vec![edit], vec![Vec::new()]),
         })
     };
     context.by_name(&collectives).into_iter().filter_map(candidate).collect()

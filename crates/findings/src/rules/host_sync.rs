@@ -8,7 +8,7 @@ use stackline_critical_path::value_reads::is_read;
 use stackline_model::format::duration;
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, EventKind};
+use stackline_model::{EventId, EventKind, Trace};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::intervals;
 use stackline_timeline::vocabulary::aten;
@@ -24,7 +24,8 @@ pub(super) const RULE: Rule = Rule {
     gain_text: "The estimate removes the waits of calls that waited for at least `SL004.wait_us`, so that the thread \
          continues at once (what-if operation `remove`). If an operator only reads a value (`item`), the estimate \
          removes the operator and its copy. If an operator reads the size of its result (`nonzero`), the estimate \
-         removes only the copy to the host.",
+         removes only the copy to the host. If sends or receives between two ranks run during a wait, the lower bound \
+         is 0, because they last until the other rank is ready.",
     advice: "Keep values on the GPU: do not use .item(), print or `if tensor` in each step. Collect the values and \
         read them every N steps, or with a non-blocking copy.",
     example: ("total += loss.item()", "total += loss.detach()  # .item() once, at the end"),
@@ -62,17 +63,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let is_of_other_rule = of_searches.contains(&call) || is_end_of_recording(context, call, last_launch);
         context.dur(call) >= least && !is_of_other_rule
     });
-    let gpu = GpuWork::new(context);
+    let (gpu, messages) = (GpuWork::new(trace, &trace.gpu.event), GpuWork::new(trace, &context.messages()));
     let by_place = context.by_place(&calls).into_iter();
     by_place
         .filter_map(|(place, of)| {
             let what = place.operator.clone().unwrap_or_else(|| trace.name(of[0]).to_owned());
             let edit = context.edit(Action::Remove, format!("wait:{what}"), &with_value_reads(context, &of))?;
             // The work that a read waits for was not recorded.
-            let idle = of
-                .iter()
-                .filter(|&&call| !gpu.overlaps(trace.events.start[call.index()], trace.events.end(call)))
-                .count();
+            let idle = of.iter().filter(|&&call| !gpu.runs_during(trace, call)).count();
             let (support, confidence) = match of.iter().any(|&e| is_read(trace.name(e))) {
                 _ if 2 * idle > of.len() => (Support::Inferred, Confidence::Low),
                 true => (Support::Inferred, Confidence::Medium),
@@ -89,27 +87,31 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
                 facts: facts.into_iter().chain(without_work).collect(),
                 kind: None,
                 support,
-                events: of,
                 confidence,
-                gain_estimate: GainEstimate::edits(vec![edit]),
+                gain_estimate: match of.iter().any(|&call| messages.runs_during(trace, call)) {
+                    true => GainEstimate::range(vec![edit], vec![Vec::new()]),
+                    false => GainEstimate::edits(vec![edit]),
+                },
+                events: of,
             })
         })
         .collect()
 }
 
-/// Time ranges with any GPU work.
+/// Time ranges with GPU work.
 struct GpuWork(Vec<(i64, i64)>);
 
 impl GpuWork {
-    /// Merge the spans of all GPU work of the trace.
-    fn new(context: &RuleContext<'_>) -> Self {
-        let (gpu, events) = (&context.trace().gpu, &context.trace().events);
-        let timed = gpu.event.iter().filter(|&&e| events.is_timed(e));
+    /// Merge the spans of GPU work.
+    fn new(trace: &Trace, work: &[EventId]) -> Self {
+        let events = &trace.events;
+        let timed = work.iter().filter(|&&e| events.is_timed(e));
         Self(intervals::union(timed.map(|&e| (events.start[e.index()], events.end(e)))))
     }
 
-    /// Test if GPU work runs between two times in ns.
-    fn overlaps(&self, from: i64, to: i64) -> bool {
+    /// Test if the GPU work runs during a call.
+    fn runs_during(&self, trace: &Trace, call: EventId) -> bool {
+        let (from, to) = (trace.events.start[call.index()], trace.events.end(call));
         self.0.get(self.0.partition_point(|&(_, end)| end <= from)).is_some_and(|&(start, _)| start < to)
     }
 }
