@@ -7,6 +7,7 @@
 pub mod analyses;
 pub mod checks;
 pub mod hta_rows;
+mod missing_operations;
 mod op_groups;
 pub mod summary;
 

@@ -1,6 +1,6 @@
 //! `gpu_time` and `coverage` over every trace of the corpus: sums that must hold, against plain recounts.
 
-use crate::support::read_mini;
+use crate::support::{read, read_mini};
 use stackline_analyze::analyses;
 use stackline_critical_path::exact::Exact;
 use stackline_ingest::{ReadOptions, read_paths};
@@ -225,4 +225,63 @@ fn kernels_table_names_the_main_launcher() {
     let kernels = tables.iter().find(|table| table.name == "gpu_kernels").unwrap();
     assert_eq!(texts(kernels, "name"), ["gemm", "Memcpy DtoD (Device -> Device)", "unknown"]);
     assert_eq!(texts(kernels, "launched_by"), ["aten::addmm", "aten::copy_", ""]);
+}
+
+/// A graph launch has several kernels. If one of them has no plausible time, it may have run until the next one starts.
+#[test]
+fn gap_after_a_lost_kernel_of_a_graph_is_unknown() {
+    let graph = |duration: i64| {
+        read(format!(
+            r#"{{"schemaVersion": 1, "traceEvents": [
+            {{"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "pid": 1, "tid": 1, "ts": 20, "dur": 10,
+              "args": {{"correlation": 1}}}},
+            {{"ph": "X", "cat": "kernel", "name": "k0", "pid": 0, "tid": 7, "ts": 40, "dur": 95,
+              "args": {{"correlation": 1, "device": 0, "stream": 7}}}},
+            {{"ph": "X", "cat": "kernel", "name": "k1", "pid": 0, "tid": 7, "ts": 140, "dur": {duration},
+              "args": {{"correlation": 1, "device": 0, "stream": 7}}}},
+            {{"ph": "X", "cat": "kernel", "name": "k2", "pid": 0, "tid": 7, "ts": 240, "dur": 95,
+              "args": {{"correlation": 1, "device": 0, "stream": 7}}}}]}}"#
+        ))
+    };
+    let times = |trace: &Trace| -> Vec<(String, i64)> {
+        let table = &run("gpu_time", trace)[0];
+        let rows = texts(table, "category").into_iter().zip(integers(table, "time_ns"));
+        rows.filter(|(category, time)| category.starts_with("idle") && *time > 0).collect()
+    };
+    assert_eq!(times(&graph(-1)), [("idle_unknown".to_owned(), 105_000)]);
+    assert_eq!(times(&graph(95)), [("idle_kernel_wait".to_owned(), 10_000)]);
+}
+
+/// Kernels without a correlation ID have an operator by their External id, but no launch call.
+#[test]
+fn launches_of_kernels_linked_by_operator_count_once() {
+    let lines: Vec<String> = (0..5)
+        .map(|i| {
+            let (at, id) = (1000 * i, i + 1);
+            format!(
+                "1/1    cpu_op       aten::mm          {at}+100  External id={id}
+                 1/1    cuda_runtime cudaLaunchKernel  {}+10     correlation={id} External id={id}
+                 gpu0/7 kernel       gemm              {}+300    External id={id}",
+                at + 50,
+                at + 70
+            )
+        })
+        .collect();
+    let trace = read_mini(&lines.join("\n"));
+    let operators = &run("operators", &trace)[0];
+    assert_eq!(texts(operators, "name"), ["aten::mm"]);
+    assert_eq!((integers(operators, "calls"), integers(operators, "launches_self")), (vec![5], vec![5]));
+    assert_eq!(integers(operators, "launches_total"), [5]);
+}
+
+/// The read report says that totals exclude records without a usable time.
+#[test]
+fn operators_without_a_usable_time_are_not_counted() {
+    let mut trace = read_mini("1/1 cpu_op aten::mm 0+100\n1/1 cpu_op aten::mm 200+100\n1/1 cpu_op aten::add 400+50");
+    for event in [1, 2] {
+        trace.events.flags[event] |= flags::NO_TIME;
+    }
+    for table in run("operators", &trace).iter().take(2) {
+        assert_eq!((texts(table, "name"), integers(table, "calls")), (vec!["aten::mm".to_owned()], vec![1]));
+    }
 }

@@ -75,10 +75,16 @@ pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> 
     }
     let has_others = tables.iter().any(|table| !table.name.starts_with(OF_HTA));
     let mut of_steps = if has_others { (analysis.run)(trace, &scope.resolved(trace)) } else { Vec::new() };
-    let note = format!("{OF_WHOLE_TRACE}, as in {tool}, unless steps are selected.");
-    let one = |table: Table| match of_steps.iter().position(|other| other.name == table.name) {
-        Some(at) if !table.name.starts_with(OF_HTA) => of_steps.swap_remove(at),
-        _ => table.note(note.as_str()),
+    let note = |is_of_hta: bool| {
+        let except = if is_of_hta { " except the last of several profiler steps" } else { "" };
+        format!("{OF_WHOLE_TRACE}{except}, as in {tool}, unless steps are selected.")
+    };
+    let one = |table: Table| {
+        let is_of_hta = table.name.starts_with(OF_HTA);
+        match of_steps.iter().position(|other| other.name == table.name) {
+            Some(at) if !is_of_hta => of_steps.swap_remove(at),
+            _ => table.note(note(is_of_hta)),
+        }
     };
     tables.into_iter().map(one).collect()
 }

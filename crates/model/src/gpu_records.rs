@@ -2,6 +2,9 @@
 
 use crate::Trace;
 
+/// First words of the note on tables of incomplete GPU times.
+pub const INCOMPLETE_GPU_TIMES: &str = "GPU times are incomplete";
+
 /// Threshold: one in this many records without a plausible time is too many for comparisons of the others.
 const MANY: usize = 100;
 /// Threshold for a single record without a plausible time: too many if there are fewer records than this.
@@ -79,7 +82,7 @@ impl GpuRecords {
     /// Note for tables of incomplete GPU times; none if complete, or without GPU operations.
     #[must_use]
     pub fn note(&self) -> Option<String> {
-        self.missing().filter(|_| self.are_any()).map(|missing| format!("GPU times are incomplete: {missing}."))
+        self.missing().filter(|_| self.are_any()).map(|missing| format!("{INCOMPLETE_GPU_TIMES}: {missing}."))
     }
 }
 

@@ -75,7 +75,7 @@ pub use events::{EventTable, NewEvent};
 pub use frames::{CONTENT, Frame, FrameKind, FrameTable};
 pub use fusions::{FUSED_OPERATORS, Fusion, FusionEvidence};
 pub use gpu::GpuTable;
-pub use gpu_records::{GpuRecords, lack_times};
+pub use gpu_records::{GpuRecords, INCOMPLETE_GPU_TIMES, lack_times};
 pub use ids::{
     AttrLayoutId, CallNodeId, CallProcessId, CallThreadId, EventId, FrameId, GpuOpId, MemoryCallId, MemoryDeviceId,
     MemoryObjectId, MemoryStackId, MemoryStreamId, ProcessId, StackId, StrId, TrackId,

@@ -11,8 +11,8 @@
 //! - then `idle_kernel_wait` if the rest is below 30 µs (HTA's threshold for the hardware's distance between
 //!   operations), otherwise `idle_other` (the operation waited for something else);
 //! - `idle_unknown` if the operation has no launch record. This cause also applies after the launch of an earlier
-//!   operation without a record or a plausible time, which may have run in the gap. It applies to the end of the window
-//!   if no operation of the device has a launch record, and to all gaps of a truncated file.
+//!   operation without a record or a plausible time, which may have run in the gap ([`Missing`]). It applies to the end of
+//!   the window if no operation of the device has a launch record, and to all gaps of a truncated file.
 //!
 //! The rows of a device add up to its window.
 //!
@@ -20,14 +20,15 @@
 
 use super::coverage::with_coverage_note;
 use super::steps::MIN_KNOWN_DIVISOR;
+use crate::missing_operations::{Missing, MissingByThread};
 use crate::{Analysis, Display, TableCommand};
-use stackline_model::{EventId, EventKind, GpuOpId, StrId, Table, Trace, TrackId, Unit, names};
+use stackline_model::{EventKind, GpuOpId, StrId, Table, Trace, Unit};
 use stackline_timeline::DefaultWindow;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_timeline::launch_handover::{Handovers, host_wait_end};
 use stackline_timeline::stats::percent;
 use stackline_timeline::steps::StepSelection;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
@@ -104,45 +105,13 @@ fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
     operations
 }
 
-/// Launch times of lost operations by host thread, ascending: kernels without a record, and operations without a
-/// plausible time.
-fn launches_of_missing_operations(trace: &Trace) -> BTreeMap<TrackId, Vec<i64>> {
-    // Profilers may omit fills and empty copies.
-    let is_kernel = |call: &EventId| names::is_kernel_launch(trace.name(*call));
-    let without = trace.unrecorded_launches().iter().copied().filter(is_kernel);
-    let untimed = trace.gpu.ids().filter(|gpu| !trace.events.is_plausible(trace.gpu.event[gpu.index()]));
-    let untimed = untimed.filter_map(|gpu| trace.gpu.launch[gpu.index()].some());
-    let mut missing: BTreeMap<TrackId, Vec<i64>> = BTreeMap::new();
-    for call in without.chain(untimed).filter(|call| trace.events.is_plausible(*call)) {
-        missing.entry(trace.events.track[call.index()]).or_default().push(trace.events.start[call.index()]);
-    }
-    missing.values_mut().for_each(|starts| starts.sort_unstable());
-    missing
-}
-
-/// Launch times of lost operations on the threads that launch work on a device, ascending.
-fn missing_operations_of_device(
-    trace: &Trace,
-    operations: &[Operation],
-    missing: &BTreeMap<TrackId, Vec<i64>>,
-) -> Vec<i64> {
-    if missing.is_empty() {
-        return Vec::new();
-    }
-    let launches = operations.iter().filter_map(|o| trace.gpu.launch[o.gpu.index()].some());
-    let tracks: BTreeSet<TrackId> = launches.map(|launch| trace.events.track[launch.index()]).collect();
-    let mut starts: Vec<i64> = tracks.iter().filter_map(|track| missing.get(track)).flatten().copied().collect();
-    starts.sort_unstable();
-    starts
-}
-
 /// Create table `gpu_time`: time per device and category. `operations` are sorted by device, then start.
 fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection) -> Table {
     let window = selection.window(trace);
     let mut rows: Vec<(i32, &str, i64, i64)> = Vec::new();
     let mut unknown = Vec::new();
     let is_cut = trace.report.breaks_off().is_some();
-    let missing = launches_of_missing_operations(trace);
+    let missing = MissingByThread::new(trace);
     for of_device in operations.chunk_by(|a, b| a.device == b.device) {
         let id = of_device[0].device;
         let is_kernel = |gpu: &GpuOpId| trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Kernel;
@@ -157,7 +126,8 @@ fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection)
             ));
             continue;
         }
-        let times = device_times(trace, of_device, window, &missing_operations_of_device(trace, of_device, &missing));
+        let launches = of_device.iter().filter_map(|o| trace.gpu.launch[o.gpu.index()].some());
+        let times = device_times(trace, of_device, window, &missing.of_launches(trace, launches));
         let window = times.iter().fold(0i64, |sum, t| sum.saturating_add(*t));
         let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| match *i {
             // Without any gap of known cause, the causes were not measured. They are not zero.
@@ -192,8 +162,8 @@ fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection)
 }
 
 /// Time in ns of one device per category in [`CATEGORIES`], within the window if there is one. `operations` are sorted
-/// by start; `missing` has the launch times of lost operations, ascending.
-fn device_times(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, missing: &[i64]) -> [i64; 7] {
+/// by start; `missing` has the lost operations.
+fn device_times(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, missing: &Missing) -> [i64; 7] {
     let mut times = [0i64; 7];
     // End of running work, per class.
     let mut until = [i64::MIN; 3];
@@ -211,7 +181,7 @@ fn device_times(trace: &Trace, operations: &[Operation], window: Option<(i64, i6
         if at < operation.start && busy_until < operation.start {
             let gap = (busy_until.max(at), operation.start);
             let next = launch(&operation).unwrap_or(operation.start);
-            let from = if is_cut { gap.0 } else { missing_from(missing, (launched.unwrap_or(first), next), gap) };
+            let from = if is_cut { gap.0 } else { missing.first_time((launched.unwrap_or(first), next), gap) };
             for (part, cause) in split_by_cause(trace, &operation, gap) {
                 add_gap(&mut times, part, cause, from.clamp(part.0, part.1));
             }
@@ -229,16 +199,9 @@ fn device_times(trace: &Trace, operations: &[Operation], window: Option<(i64, i6
         let gap = (end.max(at), last.max(end.max(at)));
         let has_launches = operations.iter().any(|operation| launch(operation).is_some());
         let cause = if has_launches && !is_cut { HOST_WAIT } else { UNKNOWN };
-        add_gap(&mut times, gap, cause, missing_from(missing, (launched.unwrap_or(first), last), gap));
+        add_gap(&mut times, gap, cause, missing.first_time((launched.unwrap_or(first), last), gap));
     }
     times
-}
-
-/// Earliest time in a gap at which a lost operation may have run. The operation was launched between the two operations
-/// around the gap. Returns the end of the gap if there is none.
-fn missing_from(missing: &[i64], (after, before): (i64, i64), gap: (i64, i64)) -> i64 {
-    let next = missing.get(missing.partition_point(|&launched| launched <= after));
-    next.filter(|&&launched| launched < before).map_or(gap.1, |&launched| launched.clamp(gap.0, gap.1))
 }
 
 /// Add an idle gap to the times. The part before `unknown_from` counts for `cause`, the rest for `idle_unknown`.
@@ -343,10 +306,16 @@ fn main_launchers<'t>(trace: &'t Trace, operations: &[Operation]) -> BTreeMap<&'
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use stackline_model::EventId;
     use stackline_timeline::intervals::{subtract, total, union};
 
     fn operation(start: i64, dur: i64, kind: KernelType) -> Operation {
         Operation { device: 0, start, end: start + dur, gpu: GpuOpId(0), kind, is_early: false }
+    }
+
+    /// Lost operations with launch calls of their own.
+    fn launched(starts: &[i64]) -> Missing {
+        Missing { launches: starts.to_vec(), ..Missing::default() }
     }
 
     fn trace_with_launch(launch: EventId, start: i64) -> Trace {
@@ -365,7 +334,7 @@ mod tests {
             let kinds = [KernelType::Computation, KernelType::Communication, KernelType::Memory];
             let mut operations: Vec<_> = spans.iter().map(|&(s, d, k)| operation(s, d, kinds[k])).collect();
             operations.sort_by_key(|o| o.start);
-            let times = device_times(&trace_with_launch(EventId::NONE, 0), &operations, None, &[]);
+            let times = device_times(&trace_with_launch(EventId::NONE, 0), &operations, None, &Missing::default());
             let mut covered = Vec::new();
             for (class, kind) in kinds.into_iter().enumerate() {
                 let own = union(operations.iter().filter(|o| o.kind == kind).map(|o| (o.start, o.end)));
@@ -383,8 +352,12 @@ mod tests {
             let launch = launch_start.map(|_| EventId(0)).into();
             let trace = trace_with_launch(launch, launch_start.unwrap_or(0));
             let compute = KernelType::Computation;
-            let times =
-                device_times(&trace, &[operation(0, 10, compute), operation(10 + length, 5, compute)], None, &[]);
+            let times = device_times(
+                &trace,
+                &[operation(0, 10, compute), operation(10 + length, 5, compute)],
+                None,
+                &Missing::default(),
+            );
             let found = times.iter().enumerate().skip(3).filter(|(_, t)| **t > 0).map(|(i, t)| (CATEGORIES[i], *t));
             found.collect::<Vec<_>>()
         };
@@ -409,7 +382,10 @@ mod tests {
         trace.events.dur[0] = 5_000_000;
         let compute = KernelType::Computation;
         let operations = [operation(0, 100_000, compute), operation(5_100_000, 10_000, compute)];
-        assert_eq!(device_times(&trace, &operations, None, &[]), [110_000, 0, 0, 4_999_000, 1_000, 0, 0]);
+        assert_eq!(
+            device_times(&trace, &operations, None, &Missing::default()),
+            [110_000, 0, 0, 4_999_000, 1_000, 0, 0]
+        );
     }
 
     #[test]
@@ -417,9 +393,15 @@ mod tests {
         let compute = KernelType::Computation;
         let trace = trace_with_launch(EventId::new(0), 12);
         let late = Operation { is_early: true, ..operation(20, 10, compute) };
-        assert_eq!(device_times(&trace, &[operation(0, 10, compute), late], None, &[]), [20, 0, 0, 2, 8, 0, 0]);
+        assert_eq!(
+            device_times(&trace, &[operation(0, 10, compute), late], None, &Missing::default()),
+            [20, 0, 0, 2, 8, 0, 0]
+        );
         let trace = trace_with_launch(EventId::new(0), 9);
-        assert_eq!(device_times(&trace, &[operation(0, 10, compute), late], None, &[]), [20, 0, 0, 0, 10, 0, 0]);
+        assert_eq!(
+            device_times(&trace, &[operation(0, 10, compute), late], None, &Missing::default()),
+            [20, 0, 0, 0, 10, 0, 0]
+        );
     }
 
     #[test]
@@ -427,9 +409,9 @@ mod tests {
         let compute = KernelType::Computation;
         let mut trace = trace_with_launch(EventId::new(0), 15);
         let operations = [operation(0, 12, compute), operation(20, 10, compute)];
-        assert_eq!(device_times(&trace, &operations, Some((0, 100)), &[]), [22, 0, 0, 76, 2, 0, 0]);
+        assert_eq!(device_times(&trace, &operations, Some((0, 100)), &Missing::default()), [22, 0, 0, 76, 2, 0, 0]);
         trace.report.count("truncated", stackline_model::Severity::Lost, "", None, "");
-        assert_eq!(device_times(&trace, &operations, Some((0, 100)), &[]), [22, 0, 0, 0, 0, 0, 78]);
+        assert_eq!(device_times(&trace, &operations, Some((0, 100)), &Missing::default()), [22, 0, 0, 0, 0, 0, 78]);
     }
 
     #[test]
@@ -439,14 +421,14 @@ mod tests {
         let operations = [operation(0, 12, compute), operation(20, 10, compute), operation(90, 30, compute)];
         // Work runs from 10 to 12. The host launches until 18. The operation at 90 was launched long before the gap
         // from 30 to 90.
-        assert_eq!(device_times(&trace, &operations, Some((10, 100)), &[]), [22, 0, 0, 6, 62, 0, 0]);
+        assert_eq!(device_times(&trace, &operations, Some((10, 100)), &Missing::default()), [22, 0, 0, 6, 62, 0, 0]);
         assert_eq!(
-            device_times(&trace, &operations[..2], Some((10, 100)), &[]),
+            device_times(&trace, &operations[..2], Some((10, 100)), &Missing::default()),
             [12, 0, 0, 76, 2, 0, 0],
             "nothing more was launched"
         );
         assert_eq!(
-            device_times(&trace, &operations[..1], Some((50, 100)), &[]),
+            device_times(&trace, &operations[..1], Some((50, 100)), &Missing::default()),
             [0, 0, 0, 50, 0, 0, 0],
             "nothing at all"
         );
@@ -457,7 +439,7 @@ mod tests {
         let compute = KernelType::Computation;
         let trace = trace_with_launch(EventId::new(0), 50);
         let operations = [operation(0, 12, compute), operation(60, 10, compute)];
-        let times = |missing: &[i64]| device_times(&trace, &operations, Some((0, 100)), missing);
+        let times = |missing: &[i64]| device_times(&trace, &operations, Some((0, 100)), &launched(missing));
         assert_eq!(times(&[]), [22, 0, 0, 71, 7, 0, 0]);
         assert_eq!(times(&[70]), [22, 0, 0, 41, 7, 0, 30], "launched behind both");
         assert_eq!(times(&[100]), [22, 0, 0, 71, 7, 0, 0], "launched behind the window");
@@ -466,6 +448,20 @@ mod tests {
             [22, 0, 0, 71, 7, 0, 0],
             "the first one was launched at 50, too: they come before it"
         );
+    }
+
+    #[test]
+    fn gap_with_the_start_of_a_lost_operation_of_a_graph_is_unknown() {
+        let compute = KernelType::Computation;
+        let trace = trace_with_launch(EventId::new(0), -10);
+        let operations = [operation(0, 12, compute), operation(60, 10, compute), operation(80, 10, compute)];
+        let times = |starts: Vec<(i64, i64)>| {
+            device_times(&trace, &operations, None, &Missing { starts, ..Missing::default() })
+        };
+        assert_eq!(times(Vec::new()), [32, 0, 0, 0, 58, 0, 0]);
+        assert_eq!(times(vec![(20, -10)]), [32, 0, 0, 0, 10, 0, 48], "all three have the launch at -10");
+        assert_eq!(times(vec![(65, -10)]), [32, 0, 0, 0, 58, 0, 0], "another operation runs");
+        assert_eq!(times(vec![(20, 15), (75, -10)]), [32, 0, 0, 0, 3, 0, 55]);
     }
 
     fn trace_with_launches(starts: &[i64]) -> Trace {
@@ -482,9 +478,12 @@ mod tests {
         let second = Operation { gpu: GpuOpId(1), ..operation(60, 10, compute) };
         let operations = [operation(0, 12, compute), second];
         let ahead = trace_with_launches(&[-30, -10]);
-        let times = device_times(&ahead, &operations, None, &[-20]);
+        let times = device_times(&ahead, &operations, None, &launched(&[-20]));
         assert_eq!(times, [22, 0, 0, 0, 0, 0, 48], "launched between the two, long before either ran");
         let unknown = trace_with_launch(EventId::NONE, 0);
-        assert_eq!(device_times(&unknown, &operations[..1], Some((0, 100)), &[]), [12, 0, 0, 0, 0, 0, 88]);
+        assert_eq!(
+            device_times(&unknown, &operations[..1], Some((0, 100)), &Missing::default()),
+            [12, 0, 0, 0, 0, 0, 88]
+        );
     }
 }

@@ -25,7 +25,8 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     // Operators are selected by their begin: the work they launched may run before or after the window of GPU work.
     let costs = costs(trace, &GpuView::new(trace, &Scope::default(), Definition::Exact), &tree);
     let host = scope.host_work(trace);
-    let used: Vec<bool> = tree.op.iter().map(|&op| host.has(op)).collect();
+    // Totals exclude records without a usable time.
+    let used: Vec<bool> = tree.op.iter().map(|&op| host.has(op) && trace.events.is_plausible(op)).collect();
     let note = GpuView::new(trace, scope, Definition::Exact).coverage_note();
     let incomplete = trace.gpu_records().note();
     let noted = |table: Table| incomplete.clone().into_iter().fold(table, Table::note).note(note.clone());

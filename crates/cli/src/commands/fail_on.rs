@@ -4,7 +4,7 @@ use super::limit::{Comparison, Limit};
 use crate::failure::{did_you_mean, wrong_use};
 use crate::view::{number, text};
 use anyhow::{Result, anyhow};
-use stackline_model::Table;
+use stackline_model::{INCOMPLETE_GPU_TIMES, Table};
 use std::collections::BTreeMap;
 
 /// Metrics of conditions: sums of categories of the table `gpu_time`.
@@ -20,6 +20,9 @@ const CATEGORIES: [&str; 7] =
 
 /// The category whose row is left out where it is zero. All others have a row wherever they were measured.
 const LEFT_OUT: &str = "idle_unknown";
+
+/// The category that has a row wherever causes of idle time were measured.
+const CAUSE: &str = "idle_host_wait";
 
 /// A condition of `--fail-on` on a share of GPU time, such as `idle>30%`.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,51 +58,92 @@ impl Condition {
     }
 
     /// Evaluate the condition on the table of GPU time; return a sentence about the first GPU for which the condition
-    /// holds.
+    /// holds. If GPU records are missing, it must hold whether the GPU ran in the time `idle_unknown` or not.
     ///
     /// # Errors
-    /// If it holds for none, and the share of one was not measured.
+    /// If it holds for none, and the share of one is unknown.
     pub(crate) fn holds(&self, gpu_time: &Table) -> Result<Option<String>> {
         let shares = self.shares(gpu_time);
-        let held = shares.iter().find_map(|(gpu, share)| Some((gpu, share.filter(|share| self.is_met(*share))?)));
+        let met = |share: &Share| [share.low, share.high].map(|share| self.comparison.holds(share, self.limit));
+        let held = shares.iter().find_map(|(gpu, share)| Some((gpu, share.filter(|share| met(share) == [true; 2])?)));
         if let Some((gpu, share)) = held {
-            return Ok(Some(format!(
-                "{}: {} is {share:.1} % of GPU time on {}",
-                self.text,
-                self.metric,
-                gpu_in_words(*gpu)
-            )));
+            let gpu = gpu_in_words(*gpu);
+            return Ok(Some(format!("{}: {} is {} of GPU time on {gpu}", self.text, self.metric, share.in_words())));
         }
-        match shares.iter().find(|(_, share)| share.is_none()) {
-            Some((gpu, _)) => Err(anyhow!(
-                "--fail-on {} cannot be judged: the trace file of {} is truncated, so the share {} of GPU time is \
-                 unknown. Record the trace again, or leave the condition out",
-                self.text,
-                gpu_in_words(*gpu),
-                self.metric
-            )),
-            None => Ok(None),
-        }
-    }
-
-    fn is_met(&self, share: f64) -> bool {
-        self.comparison.holds(share, self.limit)
+        let is_unknown = |share: &Option<Share>| share.is_none_or(|share| met(&share) != [false; 2]);
+        let Some((gpu, share)) = shares.iter().find(|&(_, share)| is_unknown(share)) else { return Ok(None) };
+        let (gpu, metric) = (gpu_in_words(*gpu), &self.metric);
+        let why = match share {
+            None => format!("the trace file of {gpu} is truncated, so the share {metric} of GPU time is unknown"),
+            Some(share) => {
+                format!("GPU records of {gpu} are missing, so {metric} is {} of its GPU time", share.in_words())
+            }
+        };
+        Err(anyhow!(
+            "--fail-on {} cannot be judged: {why}. Record the trace again, or leave the condition out",
+            self.text
+        ))
     }
 
     /// Share of the condition's metric on each GPU, by rank and device; none if it was not measured.
-    fn shares(&self, gpu_time: &Table) -> BTreeMap<Gpu, Option<f64>> {
+    fn shares(&self, gpu_time: &Table) -> BTreeMap<Gpu, Option<Share>> {
         let of_sum = SUMS.iter().find(|sum| sum.0 == self.metric).map(|sum| sum.1);
         let is_part = |category: &str| of_sum.map_or(category == self.metric, |parts| parts.contains(&category));
-        let without_rows = is_part(LEFT_OUT).then_some(0.0);
-        let mut shares: BTreeMap<Gpu, Option<f64>> = BTreeMap::new();
+        let is_incomplete = gpu_time.notes.iter().any(|note| note.contains(INCOMPLETE_GPU_TIMES));
+        let mut parts: BTreeMap<Gpu, Parts> = BTreeMap::new();
         for row in 0..gpu_time.rows() {
             let key = |column: &str| number(gpu_time, column, row).map_or(-1, |v| v as i64);
-            let share = shares.entry((key("rank"), key("device"))).or_insert(without_rows);
-            if is_part(text(gpu_time, "category", row).unwrap_or("")) {
-                *share = Some(share.unwrap_or(0.0) + number(gpu_time, "percent", row).unwrap_or(0.0));
+            let (category, percent) = (text(gpu_time, "category", row).unwrap_or(""), number(gpu_time, "percent", row));
+            let percent = percent.unwrap_or(0.0);
+            let of_gpu = parts.entry((key("rank"), key("device"))).or_default();
+            of_gpu.has_causes |= category == CAUSE;
+            if category == LEFT_OUT {
+                of_gpu.unknown += percent;
+            } else if is_part(category) {
+                of_gpu.known = Some(of_gpu.known.unwrap_or(0.0) + percent);
             }
         }
-        shares
+        let share = |of_gpu: Parts| {
+            let unknown = of_gpu.unknown;
+            if self.metric == LEFT_OUT {
+                return Some(Share { low: unknown, high: unknown });
+            }
+            let known = of_gpu.known.or(is_part(LEFT_OUT).then_some(0.0))?;
+            // Without missing records, the GPU was idle in this time, for an unknown reason.
+            let may_have_run = is_incomplete || !of_gpu.has_causes;
+            let idle = if is_part(LEFT_OUT) { known + unknown } else { known };
+            Some(if may_have_run {
+                Share { low: known, high: known + unknown }
+            } else {
+                Share { low: idle, high: idle }
+            })
+        };
+        parts.into_iter().map(|(gpu, of_gpu)| (gpu, share(of_gpu))).collect()
+    }
+}
+
+/// Time of a GPU by what is known of it, in percent.
+#[derive(Clone, Copy, Default)]
+struct Parts {
+    /// Sum of the metric's categories, except [`LEFT_OUT`]; none without a row.
+    known: Option<f64>,
+    /// Time of [`LEFT_OUT`].
+    unknown: f64,
+    /// True if the causes of idle time were measured.
+    has_causes: bool,
+}
+
+/// Share of a metric in percent: bounds, which are equal if the share is known.
+#[derive(Clone, Copy)]
+struct Share {
+    low: f64,
+    high: f64,
+}
+
+impl Share {
+    fn in_words(self) -> String {
+        let [low, high] = [self.low, self.high].map(|share| format!("{share:.1} %"));
+        if low == high { low } else { format!("between {low} and {high}") }
     }
 }
 
@@ -158,14 +202,42 @@ mod tests {
             let message = holds(text, &cut).unwrap_err().to_string();
             assert!(message.contains("cannot be judged: the trace file of rank 0, device 0 is truncated"), "{message}");
         }
-        assert!(
-            holds("idle>30", &cut).unwrap()
-                && holds("idle_unknown>79", &cut).unwrap()
-                && holds("busy<30", &cut).unwrap()
-        );
+        assert!(holds("idle_unknown>79", &cut).unwrap() && holds("busy>=20", &cut).unwrap());
+        assert!(holds("idle>30", &cut).is_err() && holds("busy<30", &cut).is_err());
         let ranks = table(&[CUT, WHOLE]);
         assert!(holds("idle_host_wait>20", &ranks).unwrap(), "of the rank whose file is whole");
         assert!(holds("idle_host_wait>30", &ranks).is_err());
+    }
+
+    #[test]
+    fn unknown_time_may_be_idle_or_busy() {
+        let gpu: &[(&str, f64)] = &[
+            ("computation", 8.0),
+            ("communication", 0.0),
+            ("memory", 0.5),
+            ("idle_host_wait", 1.0),
+            ("idle_kernel_wait", 0.0),
+            ("idle_other", 0.5),
+            ("idle_unknown", 90.0),
+        ];
+        let complete = table(&[gpu]);
+        assert!(holds("idle>30%", &complete).unwrap() && holds("busy<90", &complete).unwrap(), "idle, cause unknown");
+        let missing = table(&[gpu]).note(format!("{INCOMPLETE_GPU_TIMES}: 18 of 20 launches have no device record."));
+        let error = holds("idle>30%", &missing).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "--fail-on idle>30% cannot be judged: GPU records of rank 0, device 0 are missing, so idle is between \
+             1.5 % and 91.5 % of its GPU time. Record the trace again, or leave the condition out"
+        );
+        for text in ["busy<90", "communication>50", "idle<=91", "idle_host_wait<50"] {
+            assert!(holds(text, &missing).is_err(), "{text}");
+        }
+        // The bounds decide these.
+        assert!(holds("idle>1", &missing).unwrap() && holds("busy>8", &missing).unwrap());
+        assert!(holds("idle_unknown>80", &missing).unwrap() && holds("idle<92", &missing).unwrap());
+        assert!(!holds("idle>92", &missing).unwrap() && !holds("busy<8", &missing).unwrap());
+        let held = Condition::parse("idle>1").unwrap().holds(&missing).unwrap();
+        assert_eq!(held.unwrap(), "idle>1: idle is between 1.5 % and 91.5 % of GPU time on rank 0, device 0");
     }
 
     #[test]

@@ -140,7 +140,10 @@ impl TextView<'_> {
             visible = without_gpu(visible);
         }
         if self.has_window && remove_whole_trace_notes(&mut visible) {
-            head.push_str("Tables named hta_… cover the whole trace, as in Holistic Trace Analysis (HTA).\n");
+            head.push_str(
+                "Tables named hta_… cover the whole trace except the last of several profiler steps, as in Holistic \
+                 Trace Analysis (HTA).\n",
+            );
         }
         if self.lacks_gpu {
             visible.retain(has_numbers);
