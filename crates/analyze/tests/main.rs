@@ -64,6 +64,7 @@ mod hta_tables;
 mod imports;
 mod inferred_steps;
 mod logical_parents;
+mod odd_steps;
 mod step_windows;
 mod steps;
 mod support;

@@ -19,6 +19,7 @@ pub mod kernel_type;
 pub mod launch_handover;
 pub mod launch_pattern;
 pub mod name_pattern;
+mod odd_steps;
 pub mod op_tree;
 pub mod operator_costs;
 pub mod phase_rules;

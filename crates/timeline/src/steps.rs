@@ -9,6 +9,7 @@
 
 use crate::Scope;
 use crate::imports::Imports;
+use crate::odd_steps::{is_unfinished, overlap_note, unfinished_note};
 use crate::step_cycles::{Cycle, note_of_processes, numbered_steps, processes};
 use crate::window_choice::{WindowChoice, annotation_span};
 use stackline_model::format::duration;
@@ -21,6 +22,8 @@ const MAX_WARM_UPS: usize = 5;
 const MIN_OTHER_STEPS: usize = 2;
 /// Reason for an excluded warm-up step.
 pub const WARM_UP: &str = "warm-up";
+/// Reason for excluded last steps whose mark has no end.
+const UNFINISHED: &str = "no recorded end";
 /// Reason for excluded steps that a pause of the recording separates from the selected ones.
 const OTHER_CYCLE: &str = "another cycle of the recording";
 /// Reason for excluded steps of a process without selected steps: it ended earlier or began later.
@@ -37,6 +40,8 @@ pub struct StepSelection {
     pub notes: Vec<String>,
     /// Numbers of excluded warm-up steps.
     pub warm_ups: Vec<i64>,
+    /// Numbers of excluded last steps without a recorded end.
+    pub unfinished: Vec<i64>,
     /// True if the default scope selects the same window; also if its steps were given by number.
     pub is_default: bool,
 }
@@ -55,26 +60,31 @@ impl StepSelection {
             true => WindowChoice::StepsWithWork(from, to),
         };
         let shared = |cycle: &Cycle<'_>| note_of_processes(trace, &cycle.steps).into_iter().chain(cycle.note(trace));
+        let overlaps = |numbers: (i64, i64)| overlap_note(trace, work, &numbered_steps(trace, numbers));
         let default = DefaultSteps::from_trace(trace, work);
         if let Some((from, to)) = scope.steps {
             let cycle = Cycle::from_trace(trace, scope.steps);
-            let notes = missing_steps(trace, (from, to)).into_iter().chain(shared(&cycle)).collect();
+            let notes = missing_steps(trace, (from, to)).into_iter().chain(shared(&cycle));
+            let notes = notes.chain(overlaps((from, to))).collect();
             let steps = most_steps(&timed_steps(trace, work, &cycle.steps), (from, to));
             let is_default = default.numbers() == Some((from, to));
-            return Self { choice: window(from, to), steps, notes, warm_ups: Vec::new(), is_default };
+            return Self { choice: window(from, to), steps, notes, is_default, ..Self::everything() };
         }
         let Some((from, to)) = default.numbers() else { return Self::without_imports(trace) };
         let DefaultSteps { cycle, of_processes, warm_ups } = &default;
         let several = of_processes.len() > 1;
-        let notes = warm_ups.notes(trace, (from, to), several).into_iter().chain(shared(cycle)).collect();
+        let unfinished = default.unfinished_after(trace, to);
+        let notes = warm_ups.notes(trace, (from, to), several).into_iter().chain(unfinished_note(&unfinished));
+        let notes = notes.chain(shared(cycle)).chain(overlaps((from, to))).collect();
         let steps = most_steps(of_processes, (from, to));
         let warm_ups = warm_ups.numbers_outside((from, to));
-        Self { choice: window(from, to), steps, notes, warm_ups, is_default: true }
+        Self { choice: window(from, to), steps, notes, warm_ups, unfinished, is_default: true }
     }
 
     /// Select the whole trace for the default scope.
     fn everything() -> Self {
-        Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new(), warm_ups: Vec::new(), is_default: true }
+        let (notes, warm_ups, unfinished) = (Vec::new(), Vec::new(), Vec::new());
+        Self { choice: WindowChoice::Whole, steps: 0, notes, warm_ups, unfinished, is_default: true }
     }
 
     /// Select everything after the module imports at the start of a recorded program.
@@ -108,6 +118,7 @@ impl StepSelection {
         let why = |step: &Step| match () {
             () if selected.contains(&step.event) => None,
             () if self.warm_ups.contains(&step.number) => Some(WARM_UP),
+            () if self.unfinished.contains(&step.number) => Some(UNFINISHED),
             () if !processes.contains(&trace.process_of(step)) => Some(OTHER_PROCESS),
             () if has_unrecorded_steps(trace) => None,
             () => Some(OTHER_CYCLE),
@@ -240,10 +251,15 @@ struct DefaultSteps<'a> {
 }
 
 impl<'a> DefaultSteps<'a> {
-    /// Collect the timed steps of the cycle with the most steps, and find the warm-up steps among them.
+    /// Collect the timed and finished steps of the cycle with the most steps, and find the warm-up steps among them.
     fn from_trace(trace: &'a Trace, work: &LaunchedWork) -> Self {
         let cycle = Cycle::from_trace(trace, None);
-        let of_processes = timed_steps(trace, work, &cycle.steps);
+        let ended: Vec<&Step> = cycle.steps.iter().copied().filter(|step| !is_unfinished(trace, step)).collect();
+        let mut of_processes = timed_steps(trace, work, &ended);
+        // If another cycle has the same numbers, numbers cannot exclude steps of this cycle.
+        if of_processes.is_empty() || cycle.has_same_numbers {
+            of_processes = timed_steps(trace, work, &cycle.steps);
+        }
         // If another cycle has the same numbers, numbers cannot exclude the first steps of this cycle.
         let warm_ups = match () {
             () if cycle.has_same_numbers => WarmUps::default(),
@@ -259,6 +275,12 @@ impl<'a> DefaultSteps<'a> {
     /// First and last step number of the default scope, without warm-up; `None` without steps.
     fn numbers(&self) -> Option<(i64, i64)> {
         self.warm_ups.regular_numbers(&self.of_processes)
+    }
+
+    /// Numbers, after the last one of the default scope, of steps without a recorded end.
+    fn unfinished_after(&self, trace: &Trace, last: i64) -> Vec<i64> {
+        let found = self.cycle.steps.iter().filter(|step| step.number > last && is_unfinished(trace, step));
+        found.map(|step| step.number).collect::<BTreeSet<i64>>().into_iter().collect()
     }
 }
 

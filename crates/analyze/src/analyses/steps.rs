@@ -92,7 +92,8 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let notes = cycle.and_then(|cycle| cycle.note(trace)).into_iter().map(|note| sentence(&note));
     let notes = trace.gpu_records().note().into_iter().chain(notes);
     let spread = spread(trace, &selected, &counted, &times, &work);
-    vec![notes.fold(steps, Table::note), unknown.into_iter().fold(spread, Table::note)]
+    let empty = outlasted_note(counted.iter().map(|&at| selected[at]), &spans, &work);
+    vec![notes.fold(steps, Table::note), unknown.into_iter().chain(empty).fold(spread, Table::note)]
 }
 
 /// Add column `left_out` to the table of steps: the reason why other tables exclude a step.
@@ -101,6 +102,23 @@ fn add_left_out_column(steps: Table, left_out: &[Option<&str>]) -> Table {
         "Column left_out: reason why a step is excluded from the table steps_spread and from other analyses. --whole \
          includes all steps.",
     )
+}
+
+/// Note on steps without a length because GPU work of an earlier step ends after all of theirs; `None` if there are none.
+fn outlasted_note<'s>(
+    steps: impl Iterator<Item = (usize, &'s Step)>,
+    spans: &[(i64, i64)],
+    work: &[Work],
+) -> Option<String> {
+    let is_outlasted = |&(at, _): &(usize, &Step)| spans[at].0 >= spans[at].1 && work[at].kernels > 0;
+    let found: Vec<i64> = steps.filter(is_outlasted).map(|(_, step)| step.number).collect();
+    let first = found.first()?;
+    let which =
+        if found.len() == 1 { format!("step {first}") } else { format!("{} steps, first step {first}", found.len()) };
+    Some(format!(
+        "with_gpu is 0 in {which}, because GPU work of an earlier step ends after their own work. If operations of one \
+         stream overlap (stream_overlap in the read report), a duration is too long: --clip-overlaps shortens it."
+    ))
 }
 
 /// GPU work of each step of the trace, with the launches whose operations have no record or no plausible time.

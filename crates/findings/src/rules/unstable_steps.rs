@@ -83,7 +83,8 @@ type Timed = (i64, i64, i64, EventId);
 
 /// Find steps that are longer than the others; at most one candidate, named after the slowest.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    let steps = timed(context);
+    let all = timed(context);
+    let steps: Vec<Timed> = all.iter().filter(|step| length(step) > 0).copied().collect();
     let usual = median(steps.iter().map(length).collect());
     let deviation = median(steps.iter().map(|s| (length(s) - usual).abs()).collect());
     let least =
@@ -98,14 +99,15 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     }
     let Some(&worst) = slow.iter().max_by_key(|s| length(s)) else { return Vec::new() };
     let are_slow = slow.iter().copied().collect();
-    vec![candidate(context, &Steps { all: steps, slow, others, are_slow, worst }, usual)]
+    vec![candidate(context, &Steps { all, slow, others, are_slow, worst }, usual)]
 }
 
 /// Steps of the window, divided into slow and other steps.
 struct Steps {
+    /// All steps, also those without a length.
     all: Vec<Timed>,
     slow: Vec<Timed>,
-    /// Steps that are not slow.
+    /// Steps with a length that are not slow.
     others: Vec<Timed>,
     are_slow: FxHashSet<Timed>,
     /// Slowest step.
@@ -143,8 +145,10 @@ fn timed(context: &RuleContext<'_>) -> Vec<Timed> {
     let trace = context.trace();
     let (from, to) = context.window();
     let steps = trace.steps.iter().zip(with_gpu_work(trace)).filter(|(s, _)| s.end > s.start && s.start < to);
-    let clamped = steps.map(|(s, span)| (s.number, span.0.clamp(from, to), span.1.clamp(from, to), s.event));
-    clamped.filter(|s| s.2 > s.1).collect()
+    // If work of an earlier step outlasts that of a step, the step has no length.
+    let is_of_window = |span: &(i64, i64)| span.0 < to && span.1 > from;
+    let of_window = steps.filter(|(_, span)| is_of_window(span));
+    of_window.map(|(s, span)| (s.number, span.0.clamp(from, to), span.1.clamp(from, to), s.event)).collect()
 }
 
 /// Length of a step with its GPU work, in ns.
@@ -161,11 +165,17 @@ fn median(mut values: Vec<i64>) -> i64 {
 /// Candidate for all slow steps, with the category and name that grew most on the critical path.
 fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     let Steps { all: steps, slow, worst, .. } = of;
-    // The step after a slow one starts with an idle GPU, and is longer for that reason.
-    let successors = steps.windows(2).filter(|pair| of.is_slow(&pair[0]) && !of.is_slow(&pair[1])).map(|pair| &pair[1]);
+    // The step after a slow one starts with an idle GPU, and is longer for that reason. If work of the slow step
+    // outlasts that of later steps, these have no length, and the step after them is shorter.
+    let mut follows = false;
+    let successors = steps.iter().filter(|step| {
+        let is_successor = follows && !of.is_slow(step);
+        follows = of.is_slow(step) || is_successor && length(step) == 0;
+        is_successor
+    });
     let lost: Vec<i64> = slow.iter().chain(successors).map(length).collect();
     let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / context.steps() as i64;
-    let shortest = steps.iter().skip(1).map(length).min().unwrap_or(usual);
+    let shortest = steps.iter().skip(1).map(length).filter(|ns| *ns > 0).min().unwrap_or(usual);
     let grown = growth(context, of);
     let Growth { category, name, event, ns } = grown;
     // A cause of less than half of the excess is not an explanation. An event as long as the step names no location.

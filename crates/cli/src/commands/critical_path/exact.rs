@@ -105,7 +105,8 @@ pub(in crate::commands) fn window(
     }
     let instances = instance.map_or(Ok((0, 0)), super::instance_numbers)?;
     let choice = WindowChoice::Annotation { text: annotation.to_owned(), instances };
-    Ok(StepSelection { choice, steps: 0, notes: Vec::new(), warm_ups: Vec::new(), is_default: false })
+    let (notes, warm_ups, unfinished) = (Vec::new(), Vec::new(), Vec::new());
+    Ok(StepSelection { choice, steps: 0, notes, warm_ups, unfinished, is_default: false })
 }
 
 /// Keys of the JSON document of `critical-path --method exact`.
