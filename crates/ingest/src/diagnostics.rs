@@ -98,6 +98,9 @@ codes! {
     REPEATED_STEP "repeated_step" Note
         "several steps have the same number: each counts as a separate step, and --steps with that number selects all \
          of them";
+    MARK_OF_OTHER_THREAD "step_mark_of_other_thread" Note
+        "several threads of a process mark the same step at different times: the step has the times of one of them, \
+         and the time of the other marks outside of it is not in this step";
     REPEATED_MARK "step_mark_repeated" Note
         "the file contains the same step mark more than once, with the same or nearly the same times; it was counted \
          once";

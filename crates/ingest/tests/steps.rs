@@ -129,6 +129,22 @@ fn overlapping_marks_of_one_number_on_several_threads_are_one_step() {
     assert_eq!(later.report.count_of("repeated_step"), 0);
 }
 
+/// Two trainers in one process, the second one half a step later.
+#[test]
+fn marks_of_another_thread_at_other_times_are_noted() {
+    let read = |later: u32| {
+        let mark = |thread: u32, number: u32| {
+            let start = 1000 * number + if thread == 2 { later } else { 0 };
+            format!("1/{thread} user_annotation ProfilerStep#{number} {start}+1000")
+        };
+        read_lines(&(1..5).flat_map(|number| [mark(1, number), mark(2, number)]).collect::<Vec<_>>(), None)
+    };
+    let apart = read(500);
+    assert_eq!(steps(&apart), (1..5).map(|n| (n, 1000 * n, 1000 * n + 1000)).collect::<Vec<_>>());
+    assert_eq!(apart.report.count_of("step_mark_of_other_thread"), 4);
+    assert_eq!(read(30).report.count_of("step_mark_of_other_thread"), 0, "a thread that repeats the mark");
+}
+
 #[test]
 fn pattern_replaces_known_marks() {
     let events =

@@ -13,6 +13,7 @@ pub(crate) mod in_flight;
 mod instruction_samples;
 mod launches;
 mod long_operations;
+mod nameless;
 mod nesting;
 pub(crate) mod optimizer_cycles;
 pub(crate) mod optimizer_steps;
@@ -38,7 +39,8 @@ use stackline_model::Trace;
 type Pass = fn(&mut Trace, &ByteOffsets);
 
 /// Passes before the clocks of devices are compared with the host's.
-const PASSES_BEFORE_CLOCKS: [Pass; 8] = [
+const PASSES_BEFORE_CLOCKS: [Pass; 9] = [
+    nameless::fill,
     rank::fill_metadata,
     |trace, _| streams::set_numbers(trace),
     |trace, _| trace.index_tracks(),

@@ -68,6 +68,10 @@ pub(super) fn fill_steps(trace: &mut Trace, pattern: Option<&Regex>) {
             trace.strings.get(trace.events.name[event.index()]),
         );
     }
+    for event in marks_outside_their_steps(trace) {
+        let name = trace.strings.get(trace.events.name[event.index()]);
+        diagnostics::MARK_OF_OTHER_THREAD.count(&mut trace.report, None, name);
+    }
     if let Some(pattern) = pattern.filter(|_| trace.steps.is_empty()) {
         diagnostics::NO_STEP_MATCHES.count(&mut trace.report, None, &format!("pattern '{pattern}'"));
     }
@@ -320,6 +324,39 @@ fn within_steps_of_other_threads(trace: &Trace, marks: &[(EventId, Mark)]) -> Ve
         !is_step.contains(&event) && around().is_some_and(is_around)
     };
     marks.iter().filter(|(_, mark)| *mark != Mark::End).map(|&(event, _)| event).filter(is_within).collect()
+}
+
+/// Least part of a step, in percent, by which a mark of another thread exceeds the step. Threads that a step starts may
+/// repeat its mark slightly later.
+const OUTSIDE_PERCENT: i64 = 5;
+
+/// Marks of other threads with the name of a step that they overlap, and with time outside of this step. Only of steps
+/// whose name is unique in their process.
+fn marks_outside_their_steps(trace: &Trace) -> Vec<EventId> {
+    let events = &trace.events;
+    let mut is_step_name = vec![false; trace.strings.len()];
+    let mut by_name: FxHashMap<(Key, StrId), Option<&Step>> = FxHashMap::default();
+    for step in &trace.steps {
+        let name = events.name[step.event.index()];
+        if let Some(known) = is_step_name.get_mut(name.index()) {
+            *known = true;
+        }
+        let process = trace.tracks.pid(events.track[step.event.index()]);
+        by_name.entry((process, name)).and_modify(|known| *known = None).or_insert(Some(step));
+    }
+    let is_outside = |&event: &EventId| {
+        let (name, track) = (events.name[event.index()], events.track[event.index()]);
+        if !is_step_name.get(name.index()).copied().unwrap_or(false) || !is_span(trace, event) {
+            return false;
+        }
+        let Some(Some(step)) = by_name.get(&(trace.tracks.pid(track), name)) else { return false };
+        let (start, end) = span(trace, event);
+        let outside = step.start.saturating_sub(start).max(0).saturating_add(end.saturating_sub(step.end).max(0));
+        let overlaps = start < step.end && end > step.start;
+        let is_large = outside > step.end.saturating_sub(step.start) / 100 * OUTSIDE_PERCENT;
+        track != events.track[step.event.index()] && overlaps && is_large
+    };
+    events.ids().filter(is_outside).collect()
 }
 
 /// Numbers that several steps of a process share.

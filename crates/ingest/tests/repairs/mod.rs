@@ -7,6 +7,7 @@ mod device_shift;
 mod duplicates;
 mod garbled;
 mod host;
+mod nameless;
 mod unclosed;
 mod unset;
 
