@@ -185,6 +185,20 @@ mod tests {
     }
 
     #[test]
+    fn tables_of_hta_note_the_excluded_last_step() {
+        let text = "1/1 user_annotation ProfilerStep#0 0+10\n1/1 user_annotation ProfilerStep#1 10+10";
+        let json = stackline_testkit::mini::trace(text);
+        let trace = stackline_ingest::read_bytes("trace", json.as_bytes(), &Default::default()).unwrap();
+        let analysis = stackline_analyze::analyses::find("hta_temporal_breakdown").unwrap();
+        let [table] = &run_one(&trace, analysis, &Scope::default())[..] else { panic!() };
+        let note =
+            "Covers the whole trace except the last of several profiler steps, as in HTA, unless steps are selected.";
+        assert!(table.notes.iter().any(|known| known == note), "{:?}", table.notes);
+        let chosen = run_one(&trace, analysis, &Scope::from_steps(Some((0, 0))));
+        assert!(chosen.iter().flat_map(|table| &table.notes).all(|note| !note.starts_with(OF_WHOLE_TRACE)));
+    }
+
+    #[test]
     fn steps_that_do_not_exist_are_an_error() {
         let scope = Scope::from_steps(Some((2, 3)));
         assert!(matches!(check_steps(&set().traces, &scope), Err(Error::NoStep { .. })));

@@ -235,8 +235,9 @@ codes! {
         "a process was killed after its last recorded step; the time from the end of that step to the end of the \
          process belongs to no step";
     IN_FLIGHT "in_flight" Note
-        "a call was still running when the records of its process ended; the call is excluded from counts and times. A \
-         killed process may lack records of its last 0.5 s, in which the call may have returned";
+        "a call was still running when the records of its process ended. Recordings exclude it from counts and times; \
+         in other traces it counts until the last record. A killed process may lack records of its last 0.5 s, in \
+         which the call may have returned";
     LAST_SEEN "last_seen" Note
         "the main thread of a killed process ran no operator when it was last sampled; the example is the call path of \
          that sample";

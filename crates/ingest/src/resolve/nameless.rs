@@ -4,10 +4,11 @@ use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{EventId, EventKind, Trace};
 
-/// Name operators, calls and GPU operations without a name by their kind, and count them.
+/// Name operators, annotations, calls and GPU operations without a name by their kind, and count them.
 pub(super) fn fill(trace: &mut Trace, places: &ByteOffsets) {
     let name_of = |event: EventId| match trace.kind(event) {
         EventKind::Operator => Some("operator without a name"),
+        EventKind::Annotation => Some("annotation without a name"),
         EventKind::Kernel => Some("kernel without a name"),
         EventKind::Memcpy => Some("copy without a name"),
         EventKind::Memset => Some("fill without a name"),
