@@ -15,8 +15,8 @@ pub(crate) struct Missing {
 
 impl Missing {
     /// Earliest time in a gap at which a lost operation may have run. Either it was launched between the two operations
-    /// around the gap, `after` and `before`, or it shares its launch call and started in the gap. Returns the end of the
-    /// gap if there is none.
+    /// around the gap, `after` and `before`, or it shares its launch call and started in the gap. Returns the end of
+    /// the gap if there is none.
     pub(crate) fn first_time(&self, (after, before): (i64, i64), gap: (i64, i64)) -> i64 {
         let next = self.launches.get(self.launches.partition_point(|&launched| launched <= after));
         let between = next.copied().filter(|&launched| launched < before);

@@ -41,8 +41,8 @@ pub(crate) fn overlap_note(trace: &Trace, work: &LaunchedWork, steps: &[&Step]) 
     let is_large = overlap_ns > all_ns / 100 * MIN_OVERLAP_PERCENT;
     is_large.then(|| {
         format!(
-            "{} of {} steps begin before the previous step ends, by {} in total, so the lengths of steps add up to \
-             more than the window. Findings divide the window by the number of steps: their mean step is shorter than \
+            "{} of {} steps begin before the previous step ends, by {} in total. The lengths of steps add up to more \
+             than the window. Findings divide the window by the number of steps: their mean step is shorter than \
              the mean length",
             count(overlapping),
             count(steps.len() as i64),

@@ -81,7 +81,7 @@ pub fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
         let duration = |g: &GpuOpId| trace.events.dur[trace.gpu.event[g.index()].index()];
         let timed = || own.iter().filter(|g| view.linked[g.index()]);
         let gpu = timed().map(duration).fold(0, i64::saturating_add);
-        // Work linked by its operator alone has no launch call.
+        // Work that is linked only by its operator has no launch call.
         let mut calls: Vec<EventId> = own.iter().filter_map(|g| trace.gpu.launch[g.index()].some()).collect();
         calls.sort_unstable();
         calls.dedup();

@@ -11,8 +11,8 @@
 //! - then `idle_kernel_wait` if the rest is below 30 µs (HTA's threshold for the hardware's distance between
 //!   operations), otherwise `idle_other` (the operation waited for something else);
 //! - `idle_unknown` if the operation has no launch record. This cause also applies after the launch of an earlier
-//!   operation without a record or a plausible time, which may have run in the gap ([`Missing`]). It applies to the end of
-//!   the window if no operation of the device has a launch record, and to all gaps of a truncated file.
+//!   operation without a record or a plausible time, which may have run in the gap ([`Missing`]). It applies to the end
+//!   of the window if no operation of the device has a launch record, and to all gaps of a truncated file.
 //!
 //! The rows of a device add up to its window.
 //!

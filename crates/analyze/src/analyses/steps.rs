@@ -104,7 +104,7 @@ fn add_left_out_column(steps: Table, left_out: &[Option<&str>]) -> Table {
     )
 }
 
-/// Note on steps without a length because GPU work of an earlier step ends after all of theirs; `None` if there are none.
+/// Note on steps without a length because GPU work of an earlier step ends after all of theirs; `None` without any.
 fn outlasted_note<'s>(
     steps: impl Iterator<Item = (usize, &'s Step)>,
     spans: &[(i64, i64)],
