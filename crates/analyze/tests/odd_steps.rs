@@ -2,6 +2,7 @@
 
 use crate::support::read_mini;
 use stackline_analyze::analyses;
+use stackline_critical_path::exact::Exact;
 use stackline_diff::Profile;
 use stackline_findings::{Options, find};
 use stackline_model::{Table, Trace, Values};
@@ -47,6 +48,9 @@ fn last_step_without_a_recorded_end_is_left_out_everywhere() {
     assert_eq!((found.steps, found.step_ns), (4, 1_000_000));
     let profile = Profile::from_trace(&trace, 0, &Scope::default());
     assert_eq!(profile.steps.iter().map(|step| step.left_out).collect::<Vec<_>>(), [None, None, None, None, why]);
+
+    let paths = Exact::new(&trace).step_paths();
+    assert_eq!(paths.iter().map(|path| path.number).collect::<Vec<_>>(), [0, 1, 2, 3]);
 
     let chosen = StepSelection::select(&trace, &Scope::from_steps(Some((4, 4))));
     assert_eq!((chosen.steps, chosen.unfinished.len()), (1, 0));

@@ -34,5 +34,6 @@ pub mod steps;
 pub mod vocabulary;
 pub mod window_choice;
 
+pub use odd_steps::is_unfinished;
 pub use scope::{DefaultWindow, Scope};
 pub use step_cycles::{AmbiguousCycle, ambiguous_cycles, keep_cycle};

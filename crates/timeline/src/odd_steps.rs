@@ -9,7 +9,8 @@ const MIN_OVERLAP_PERCENT: i64 = 1;
 
 /// True if the mark of a step has no recorded end, so that its length is unknown. A mark that was cut at the end of its
 /// caller has ended.
-pub(crate) fn is_unfinished(trace: &Trace, step: &Step) -> bool {
+#[must_use]
+pub fn is_unfinished(trace: &Trace, step: &Step) -> bool {
     // Traces that keep only steps have no events.
     let of_event = trace.events.flags.get(step.event.index()).copied().unwrap_or(0);
     of_event & (flags::UNFINISHED | flags::CLAMPED) == flags::UNFINISHED

@@ -8,6 +8,7 @@ use crate::CriticalPathError;
 use crate::nearest::nearest_annotations;
 use stackline_model::launch_times::LaunchTimes;
 use stackline_model::{EventId, GpuOpId, Key, Step, TrackId};
+use stackline_timeline::is_unfinished;
 use stackline_timeline::step_cycles::numbered_steps;
 use stackline_timeline::steps::bounding_steps;
 use stackline_timeline::window_choice::{WindowChoice, annotations};
@@ -53,10 +54,16 @@ impl Exact<'_> {
         if window.length_ns() > 0 { Ok(window) } else { Err(CriticalPathError::EmptyWindow) }
     }
 
-    /// Window of each step with the step's number, in time order.
+    /// Window of each step with the step's number, in time order; without unfinished steps, unless all are
+    /// unfinished.
     pub fn step_windows(&self) -> Vec<(i64, Window)> {
         let window = |s: &Step| (s.number, self.span_window(s.event, s.start, s.end));
-        self.trace.steps.iter().filter(|s| s.end > s.start).map(window).collect()
+        let mut steps: Vec<&Step> = self.trace.steps.iter().filter(|s| s.end > s.start).collect();
+        // The length of a step without a recorded end is unknown.
+        if steps.iter().any(|step| !is_unfinished(self.trace, step)) {
+            steps.retain(|step| !is_unfinished(self.trace, step));
+        }
+        steps.into_iter().map(window).collect()
     }
 
     /// Window of the whole trace, from its first start to the end of its last work.
