@@ -207,6 +207,12 @@ mod tests {
             "void tensorrt_llm::kernels::oneShotAllReduceKernel<__half, 8>(AllReduceParams)",
             "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<int>()",
             "void sglang::cross_device_reduce_2stage<float, 4>()",
+            "void aiter::reduce_scatter_cross_device_store<__hip_bfloat16, 8>(aiter::RankData*, int)",
+            "_ZN5aiter33reduce_scatter_cross_device_storeIDF16bLi8EEEvPNS_8RankDataE",
+            "void aiter::reduce_scatter_split_first_dim<float, 8>()",
+            "void aiter::reduce_scatter_split_lastdim<float, 8>()",
+            "void aiter::allgather_naive<float, 8>()",
+            "void aiter::allgather_vec<float, 8>()",
         ] {
             assert_eq!(by_name(RULES, name), Communication, "{name}");
         }
@@ -225,7 +231,14 @@ mod tests {
             assert_eq!(by_name(RULES, name), Other, "{name}");
         }
         assert_eq!(by_name(RULES, "dma_request"), Memory);
-        for name in ["ampere_sgemm_128x64_nn", "void at::native::reduce_kernel<512>", "copy_kernel", "ncc"] {
+        for name in [
+            "ampere_sgemm_128x64_nn",
+            "void at::native::reduce_kernel<512>",
+            "copy_kernel",
+            "ncc",
+            "void aiter::local_device_load_rmsnorm_512n<__hip_bfloat16, 8>()",
+            "void at::native::_scatter_gather_elementwise_kernel<128, 8>()",
+        ] {
             assert_eq!(by_name(RULES, name), Computation, "{name}");
         }
     }

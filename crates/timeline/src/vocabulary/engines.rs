@@ -9,6 +9,15 @@ use crate::kernel_type::Rule;
 pub(super) const RULES: &[Rule] = &[
     (Contains("cross_device_reduce"), Communication),
     (Contains("cross_device_all_gather"), Communication),
+    // AITER: the first step of its fused all-reduce, and its own reduce-scatter and all-gather.
+    (Contains("cross_device_store"), Communication),
+    (Contains("reduce_scatter_split_"), Communication),
+    (Contains("reduce_scatter_first_dim"), Communication),
+    (Contains("aiter::reduce_scatter"), Communication),
+    (Contains("allgather_naive"), Communication),
+    (Contains("allgather_vec"), Communication),
+    (Contains("allgather_lastdim"), Communication),
+    (Contains("aiter::allgather"), Communication),
     (ContainsAnyCase("quickreduce"), Communication),
     (Contains("quick_reduce"), Communication),
     (Contains("one_shot_all_reduce"), Communication),
