@@ -65,8 +65,9 @@ const RANKS_AND_PYTHON: &str = "
 Pass the folder with the traces of all ranks: `stackline findings DIRECTORY`. Traces are read one after another. Findings of one rule at \
 one source location become one finding, with the numbers of the rank that gains most and a list of all ranks that have it. A step, and \
 the gain of all findings together, are those of the rank with the longest step; percentages are of that step. SL040 compares the \
-ranks. If the other ranks wait for one rank, the gain of all findings together is that of this rank. A cause on that rank that \
-explains the wait is listed instead of SL040, so that its gain counts once. `--rank 3` selects one rank.
+ranks. If the other ranks wait for one rank, the gain of all findings together is that of this rank, and findings that it shares \
+with others have its numbers. The lower bound of a finding that it lacks is 0, because the other ranks would only wait longer. \
+A cause on that rank that explains the wait is listed instead of SL040, so that its gain counts once. `--rank 3` selects one rank.
 
 Each trace must contain its rank, or its file name must (`rank3.json`). Traces that are no ranks of one job are refused.
 

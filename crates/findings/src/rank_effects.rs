@@ -1,6 +1,7 @@
 //! Removal of findings on ranks that only wait for another rank; the cause is on the rank that arrives last.
 
 use super::finding::{Fact, Finding, RankGain};
+use super::gain_estimate::GainBasis;
 use super::rule::RuleProperty;
 use super::rules::{is_wait_for_ranks, properties_of};
 use stackline_critical_path::exact::what_if::Gain;
@@ -52,17 +53,15 @@ pub(super) fn remove_effects<'f>(
     };
     let mut effects: Vec<Finding> = findings.extract_if(.., |finding| is_effect(finding)).collect();
     // Collectives, and waits for them, last until the last rank arrives. The remaining time is that of the last
-    // rank.
+    // rank, and none if the finding is small there.
     let is_longer = |finding: &Finding| {
         let is_collective = properties_of(&finding.rule.code).contains(&RuleProperty::Collectives);
         (is_collective || is_wait_for_ranks(finding)) && finding.detail_rank() != Some(last)
     };
     for finding in findings.iter_mut().filter(|finding| is_longer(finding)) {
-        let there = same_on_ranks(finding).into_iter().find(|(rank, _)| *rank == last);
-        if let Some((_, there)) = there {
-            let gain_ns = |of: &RankGain| of.gain_ns.filter(|_| of.rank == last);
-            let ranks = finding.ranks.iter().map(|of| RankGain { rank: of.rank, gain_ns: gain_ns(of) }).collect();
-            *finding = Finding { ranks, ..there.clone() };
+        let is_listed_there = finding.ranks.iter().any(|of| of.rank == last);
+        if let Some(there) = on_rank(last, finding, &same_on_ranks).filter(|_| is_listed_there) {
+            use_numbers_of(last, finding, there);
         }
     }
     effects.extend(findings.extract_if(.., |finding| is_longer(finding)));
@@ -76,7 +75,67 @@ pub(super) fn remove_effects<'f>(
             codes.join(", ")
         ));
     }
+    notes.extend(limit_gains(last, findings, &same_on_ranks));
     notes
+}
+
+/// Limit replayed gains of other ranks to those of the last rank, which determines the step. Returns a note on findings
+/// that the last rank lacks: their lower bound becomes 0.
+///
+/// A replay of one rank moves the ends of collectives, and of waits for them, although these end when the last rank
+/// arrives. So a change saves no more on a rank that waits than on the last one.
+fn limit_gains<'f>(
+    last: i64,
+    findings: &mut [Finding],
+    same_on_ranks: &impl Fn(&Finding) -> Vec<(i64, &'f Finding)>,
+) -> Option<String> {
+    let is_of_others = |finding: &Finding| {
+        finding.basis == GainBasis::Replay && finding.gain.is_some() && finding.detail_rank() != Some(last)
+    };
+    let mut codes: Vec<String> = Vec::new();
+    for finding in findings.iter_mut().filter(|finding| is_of_others(finding)) {
+        match on_rank(last, finding, same_on_ranks) {
+            Some(there) if there.gain == finding.gain => {}
+            Some(there) => use_numbers_of(last, finding, there),
+            None => {
+                if let Some(gain) = finding.gain.as_mut().filter(|gain| gain.low_ns > 0) {
+                    gain.low_ns = 0;
+                    codes.push(finding.rule.code.clone());
+                }
+            }
+        }
+    }
+    codes.sort_unstable();
+    codes.dedup();
+    (!codes.is_empty()).then(|| {
+        format!(
+            "rank {last} determines the step, and lacks findings of {} on other ranks: their gains may be 0 until it is \
+             no longer last",
+            codes.join(", ")
+        )
+    })
+}
+
+/// The finding of a rank that is the same as a merged one; `None` if the rank lacks it.
+fn on_rank<'f>(
+    rank: i64,
+    merged: &Finding,
+    same_on_ranks: &impl Fn(&Finding) -> Vec<(i64, &'f Finding)>,
+) -> Option<&'f Finding> {
+    same_on_ranks(merged).into_iter().find(|(of, _)| *of == rank).map(|(_, there)| there)
+}
+
+/// Replace a merged finding by that of a rank, without the gains on the other ranks.
+fn use_numbers_of(rank: i64, finding: &mut Finding, there: &Finding) {
+    let gain_ns = there.gain.map(|gain| gain.likely_ns);
+    let on = |of: &RankGain| RankGain { rank: of.rank, gain_ns: gain_ns.filter(|_| of.rank == rank) };
+    let mut ranks: Vec<RankGain> = finding.ranks.iter().map(on).collect();
+    // The finding is small on the rank, so the merged one does not list it.
+    if !ranks.iter().any(|of| of.rank == rank) {
+        ranks.push(RankGain { rank, gain_ns });
+        ranks.sort_unstable_by_key(|of| of.rank);
+    }
+    *finding = Finding { ranks, ..there.clone() };
 }
 
 /// Find the finding that explains best why the last rank is late; returns its position in the list and the cause.
@@ -180,9 +239,59 @@ fn excess_ns(finding: &Finding, others: &[&Finding]) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gain, unexplained_gain};
+    use super::{Finding, Gain, GainBasis, RankGain, limit_gains, unexplained_gain};
+    use crate::Support;
+    use stackline_timeline::confidence::Confidence;
+    use stackline_timeline::source_location::SourceLocation;
 
     const NO_EXCESS: i64 = 0;
+
+    /// Finding with a replayed gain, and the gain of each rank that has it.
+    fn finding(code: &str, gain: Gain, ranks: &[(i64, i64)]) -> Finding {
+        Finding {
+            rule: crate::rules::find(code).unwrap().info(),
+            title: String::new(),
+            place: SourceLocation::default(),
+            change: None,
+            events: Vec::new(),
+            facts: Vec::new(),
+            kind: None,
+            support: Support::Exact,
+            confidence: Confidence::High,
+            gain: Some(gain),
+            memory: None,
+            on_top_ns: None,
+            basis: GainBasis::Replay,
+            edits: Vec::new(),
+            edit_labels: Vec::new(),
+            ranks: ranks.iter().map(|&(rank, ns)| RankGain { rank, gain_ns: Some(ns) }).collect(),
+        }
+    }
+
+    #[test]
+    fn gains_of_waiting_ranks_are_limited_to_those_of_the_last_rank() {
+        let there = finding("SL004", Gain::new(190, 180, 200), &[]);
+        let equal = finding("SL011", Gain::new(70, 60, 80), &[]);
+        let mut findings = vec![
+            finding("SL004", Gain::new(520, 510, 530), &[(0, 520), (2, 190)]),
+            finding("SL011", Gain::new(70, 60, 80), &[(0, 70), (2, 70)]),
+            finding("SL024", Gain::new(50, 40, 60), &[(1, 50)]),
+            finding("SL025", Gain::new(90, 80, 95), &[(0, 10), (2, 90)]),
+        ];
+        let note = limit_gains(2, &mut findings, &|merged: &Finding| match merged.rule.code.as_str() {
+            "SL004" => vec![(2, &there)],
+            "SL011" => vec![(2, &equal)],
+            _ => Vec::new(),
+        });
+        let gains: Vec<Option<Gain>> = findings.iter().map(|finding| finding.gain).collect();
+        let expected =
+            [Gain::new(190, 180, 200), Gain::new(70, 60, 80), Gain::new(50, 0, 60), Gain::new(90, 80, 95)];
+        assert_eq!(gains, expected.map(Some));
+        let ranks: Vec<Option<i64>> = findings.iter().map(Finding::detail_rank).collect();
+        assert_eq!(ranks, [Some(2), Some(0), Some(1), Some(2)]);
+        let note = note.unwrap();
+        assert!(note.starts_with("rank 2 determines the step, and lacks findings of SL024 on other ranks: "), "{note}");
+    }
 
     #[test]
     fn gain_of_a_cause_is_subtracted_from_the_waits() {

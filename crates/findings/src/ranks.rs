@@ -67,7 +67,10 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     }
     // Each rank excluded findings that are small relative to its own step.
     let is_enough = |finding: &Finding| finding.gain.is_none_or(|gain| gain.likely_ns >= least_ns);
-    small.extend(findings.extract_if(.., |finding| !is_enough(finding)));
+    let too_small: Vec<Finding> = findings.extract_if(.., |finding| !is_enough(finding)).collect();
+    let moved: BTreeSet<FindingIdentity> = too_small.iter().map(rank_identity).collect();
+    small.retain(|finding| !moved.contains(&rank_identity(finding)));
+    small.extend(too_small);
     // A finding that is small on one rank may be listed for another.
     let listed: BTreeSet<FindingIdentity> = findings.iter().chain(&ignored).map(rank_identity).collect();
     small.retain(|finding| !listed.contains(&rank_identity(finding)));
