@@ -326,6 +326,31 @@ fn ranks_without_collectives_are_no_stragglers() {
 }
 
 #[test]
+fn missing_ranks_of_a_job_are_named() {
+    let of = |size: Option<i64>| {
+        let on = |number: i64, (us, waits): (i64, i64)| {
+            let mut trace = rank(us, waits).trace();
+            (trace.meta.rank, trace.meta.world_size) = (Some(number), size);
+            (number, find(&trace, &[]))
+        };
+        merged(vec![on(0, (300, 540)), on(5, (800, 40))])
+    };
+    let straggler = |found: &Findings| found.findings.iter().find(|f| f.rule.code == "SL040").cloned().unwrap();
+    let part = of(Some(8));
+    let note = "the input lacks 6 of the 8 ranks of the job (ranks 1-4, 6-7), so another rank may be slower, or arrive \
+                last at collectives";
+    assert!(part.notes.iter().any(|n| n == note), "{:?}", part.notes);
+    let found = straggler(&part);
+    assert!(found.title.starts_with("Straggler among the ranks with a trace: rank 5 "), "{}", found.title);
+    assert_eq!((found.confidence, found.facts.last().map(|fact| fact.value)), (Confidence::Low, Some(8.0)));
+    for whole in [of(None), of(Some(2))] {
+        assert!(whole.notes.iter().all(|note| !note.contains("lacks")), "{:?}", whole.notes);
+        let found = straggler(&whole);
+        assert!(found.title.starts_with("Straggler: ") && found.confidence == Confidence::Medium, "{found:?}");
+    }
+}
+
+#[test]
 fn ranks_with_truncated_traces_are_not_compared() {
     // The collectives of its last steps are missing: it seems to wait least.
     let whole = rank(300, 540).text(json!({"id": 0}));

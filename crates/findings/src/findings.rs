@@ -54,6 +54,8 @@ pub struct Findings {
     pub is_incomplete: bool,
     /// True for a call tree instead of a trace: times are of one thread, and there is no critical path.
     pub is_of_calls: bool,
+    /// Number of ranks of the job, if the trace states it.
+    pub world_size: Option<i64>,
     /// Analyzed ranks, ascending, if there are several; then the step is that of the slowest rank.
     pub ranks: Vec<RankTimes>,
     /// Devices with analyzed memory.

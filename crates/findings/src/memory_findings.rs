@@ -57,6 +57,7 @@ impl Findings {
             exposed_collectives_ns: None,
             is_incomplete: false,
             is_of_calls: false,
+            world_size: None,
             ranks: Vec::new(),
             peaks: Vec::new(),
             uncovered: Uncovered::default(),

@@ -177,6 +177,7 @@ fn find_in(
         exposed_collectives_ns,
         is_incomplete,
         is_of_calls: false,
+        world_size: trace.meta.world_size,
         ranks,
         peaks: Vec::new(),
         uncovered,

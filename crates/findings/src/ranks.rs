@@ -1,6 +1,6 @@
 //! Merge of the findings of several ranks of a job into one list.
 
-use super::finding::{Finding, RankGain};
+use super::finding::{Fact, Finding, RankGain};
 use super::findings::{Findings, ranking_key};
 use super::identity::rank_identity;
 use super::options::Options;
@@ -11,6 +11,7 @@ use super::rules::{are_similar, find_straggler};
 use super::skipped_rules::{Reason, SkippedRule};
 use super::uncovered;
 use stackline_critical_path::exact::what_if::Gain;
+use stackline_model::Unit;
 use stackline_timeline::inferred_steps::{RankSteps, no_shared_steps_note};
 use stackline_timeline::source_location::SourceLocation;
 use std::cmp::Reverse;
@@ -52,7 +53,8 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let mut ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
     let mut small = merged(all.iter().map(|(rank, found)| (*rank, &found.small)));
     let least_ns = (base.step_ns as f64 * options.least_percent / 100.0) as i64;
-    let mut straggler = straggler(&ranks, options);
+    let job_size = larger_job_size(&all);
+    let mut straggler = straggler(&ranks, job_size, options);
     let last = straggler.as_ref().filter(|finding| finding.gain_ns() >= least_ns).and_then(Finding::detail_rank);
     let uncovered = uncovered::merge(&all, (slowest.0, base.uncovered.clone()), last);
     let is_listed = |finding: &&mut Finding| finding.gain_ns() >= least_ns && keep(finding);
@@ -81,6 +83,7 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     notes.extend(unit);
     notes.extend(effects);
     notes.extend(not_compared(&ranks));
+    notes.extend(job_size.map(|size| missing_ranks_note(&all, size)));
     Some(Findings { findings, ignored, small, combined, unchecked: unchecked(&all), notes, ranks, uncovered, ..base })
 }
 
@@ -131,13 +134,38 @@ fn times((rank, found): &(i64, Findings)) -> RankTimes {
     RankTimes { rank: *rank, step_ns, steps, exposed_collectives_ns, is_incomplete }
 }
 
+/// Number of ranks of the job, if it has more ranks than the input.
+fn larger_job_size(all: &[(i64, Findings)]) -> Option<i64> {
+    let size = all.iter().filter_map(|(_, found)| found.world_size).max()?;
+    (size > all.len() as i64).then_some(size)
+}
+
+/// Largest job whose missing ranks are named.
+const MAX_NAMED_JOB: i64 = 1024;
+
+/// Note on the ranks of a job of `size` ranks that the input lacks.
+fn missing_ranks_note(all: &[(i64, Findings)], size: i64) -> String {
+    let is_missing = |rank: &i64| all.iter().all(|(known, _)| known != rank);
+    let names: Vec<i64> = (0..size.min(MAX_NAMED_JOB)).filter(is_missing).collect();
+    let which = if size <= MAX_NAMED_JOB { format!(" ({})", ranks_text(&names)) } else { String::new() };
+    format!(
+        "the input lacks {} of the {size} ranks of the job{which}, so another rank may be slower, or arrive last at \
+         collectives",
+        size - all.len() as i64
+    )
+}
+
 /// Finding on the straggler (rank that others wait for) among the comparable ranks; `None` without one. Lower
-/// confidence if some ranks are not comparable.
-fn straggler(ranks: &[RankTimes], options: &Options) -> Option<Finding> {
+/// confidence if some ranks are not comparable or, of a job of `job_size` ranks, not in the input.
+fn straggler(ranks: &[RankTimes], job_size: Option<i64>, options: &Options) -> Option<Finding> {
     let compared: Vec<RankTimes> = ranks.iter().copied().filter(RankTimes::is_comparable).collect();
     let mut found = find_straggler(&compared, &options.settings)?;
-    if compared.len() < ranks.len() {
+    if compared.len() < ranks.len() || job_size.is_some() {
         found.confidence = found.confidence.lower();
+    }
+    if let Some(size) = job_size {
+        found.title = found.title.replacen("Straggler:", "Straggler among the ranks with a trace:", 1);
+        found.facts.push(Fact { name: "ranks of the job".to_owned(), value: size as f64, unit: Unit::None });
     }
     Some(found)
 }
