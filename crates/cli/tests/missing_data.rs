@@ -48,6 +48,19 @@ fn gpu_time_that_was_not_recorded_is_null() {
 }
 
 #[test]
+fn advice_for_ascend_names_its_own_profiler() {
+    let host = "process 1 name=\"CANN\"\n1/7 cpu_op aten::mm 0+50\n1/8 - AscendCL@aclnnMatmul 10+5";
+    let doctor = answer("doctor", &MiniTrace::new(&format!("file -\n{host}")).json());
+    let advice = row(&doctor, "readiness", "what", "gpu_operations")["advice"].as_str().unwrap();
+    assert!(advice.contains("torch_npu.profiler.ProfilerActivity.NPU") && !advice.contains("CUDA"), "{advice}");
+    let device = "process 3 name=\"Ascend Hardware\"\nthread 3/2 name=\"Stream 2\"\n3/2 - MatMulV2 20+30";
+    let doctor = answer("doctor", &MiniTrace::new(&format!("file -\n{host}\n{device}")).json());
+    assert_eq!(row(&doctor, "readiness", "what", "gpu_operations")["state"], "there");
+    let advice = row(&doctor, "readiness", "what", "launches")["advice"].as_str().unwrap();
+    assert!(advice.contains("launches of torch_npu"), "{advice}");
+}
+
+#[test]
 fn launches_without_operations_are_not_missing_launches() {
     let doctor = answer("doctor", &program(false).json());
     assert_eq!(row(&doctor, "readiness", "what", "launches")["state"], "there");

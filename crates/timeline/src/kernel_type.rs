@@ -213,6 +213,7 @@ mod tests {
             "void aiter::reduce_scatter_split_lastdim<float, 8>()",
             "void aiter::allgather_naive<float, 8>()",
             "void aiter::allgather_vec<float, 8>()",
+            "hcom_allReduce__123_0_1",
         ] {
             assert_eq!(by_name(RULES, name), Communication, "{name}");
         }

@@ -15,6 +15,8 @@ enum Producer {
     Rocm,
     /// Nsight Systems.
     Nsys,
+    /// torch_npu (Ascend).
+    Npu,
 }
 
 /// Instructions by producer and name of the need.
@@ -133,7 +135,21 @@ const ADVICE: &[(Producer, &str, &str)] = &[
         "synchronisation_records",
         "record with nsys profile --trace=cuda; add --cuda-event-trace=true to record the events that streams wait for",
     ),
+    (
+        Producer::Npu,
+        "gpu_operations",
+        "record with torch_npu.profiler.ProfilerActivity.NPU, and run work on the device while recording",
+    ),
+    (
+        Producer::Npu,
+        "launches",
+        "Stackline does not read the launches of torch_npu: its traces link operators and tasks by arrows only",
+    ),
+    (Producer::Npu, "synchronisation_records", "torch_npu does not record which work a wait waits for"),
 ];
+
+/// Prefixes of names of processes that only torch_npu writes: tasks of the device, and calls of its runtime.
+const NPU_PROCESSES: [&str; 2] = ["Ascend Hardware", "CANN"];
 
 /// Instructions to record data that a trace lacks; `None` if the default instructions fit. With `is_profiled` the trace
 /// is from torch.profiler rather than a Stackline recording.
@@ -236,6 +252,9 @@ fn producer(trace: &Trace) -> Option<Producer> {
     let name = |id: stackline_model::StrId| id.some().map_or("", |id| trace.strings.get(id));
     let processes = || trace.tracks.processes.iter().map(|p| name(p.name));
     let threads = || trace.tracks.tracks.iter().filter(|t| t.kind == TrackKind::Thread).map(|t| name(t.name));
+    if processes().any(|process| NPU_PROCESSES.iter().any(|prefix| process.starts_with(prefix))) {
+        return Some(Producer::Npu);
+    }
     // TensorFlow 1 names rows of devices, with the job or without it.
     if processes().any(|p| p.starts_with("/job:") || p.contains("/stream:") || p.ends_with(" Compute")) {
         Some(Producer::Timeline)

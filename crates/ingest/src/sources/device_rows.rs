@@ -1,5 +1,5 @@
 //! Detection of device rows by names of processes and threads, for traces without categories: JAX and TensorFlow
-//! (timelines of XProf and TensorFlow 1), rpd, and Intel's tools. The names are a table.
+//! (timelines of XProf and TensorFlow 1), rpd, Intel's tools, and torch_npu (Ascend). The names are a table.
 
 use crate::diagnostics;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -89,6 +89,33 @@ const ROWS: &[(NamePattern, NamePattern, Role)] = &[
     (Numbered("XPU "), Any, Work),
     (Prefix("XPU:"), Any, Work),
     (Any, Prefix("L0 Queue"), Work),
+    // torch_npu: tasks on streams, and collectives by group. The planes of a group repeat its tasks on streams.
+    (Prefix(ASCEND), Numbered("Stream "), Work),
+    (Prefix(ASCEND), Any, Groups),
+    (Prefix(ASCEND_COLLECTIVES[0]), Prefix("Plane "), Groups),
+    (Prefix(ASCEND_COLLECTIVES[0]), Any, Work),
+    (Prefix(ASCEND_COLLECTIVES[1]), Prefix("Plane "), Groups),
+    (Prefix(ASCEND_COLLECTIVES[1]), Any, Work),
+];
+
+/// Process of torch_npu with the tasks of a device.
+const ASCEND: &str = "Ascend Hardware";
+
+/// Processes with the collectives of an Ascend device, in new and old versions. Other programs may use these names.
+const ASCEND_COLLECTIVES: [&str; 2] = ["Communication", "HCCL"];
+
+/// Tasks on Ascend streams that only order work, such as waits for other streams and devices.
+const CONTROL_TASKS: &[&str] = &[
+    "EVENT_WAIT",
+    "EVENT_RECORD",
+    "NOTIFY_WAIT",
+    "NOTIFY_RECORD",
+    "Notify_Wait",
+    "Notify_Record",
+    "CAPTURE_WAIT",
+    "CAPTURE_RECORD",
+    "WRITE_VALUE",
+    "PLACE_HOLDER",
 ];
 
 /// Texts after the device in the names of TensorFlow 1's rows.
@@ -101,7 +128,7 @@ const STEPS: &str = "Steps";
 const DEEPEST: usize = 64;
 
 /// Names of copies and fills; all other operations are kernels.
-const COPIES: &[&str] = &["Memcpy", "MEMCPY", "Copy", "zeCommandListAppendMemoryCopy", "clEnqueueReadBuffer"];
+const COPIES: &[&str] = &["Memcpy", "MEMCPY", "SDMA", "Copy", "zeCommandListAppendMemoryCopy", "clEnqueueReadBuffer"];
 const FILLS: &[&str] = &["Memset", "MEMSET", "Fill", "zeCommandListAppendMemoryFill"];
 
 /// Convert threads with names of device rows into streams, and their events into GPU work. Events with a known category
@@ -155,8 +182,12 @@ fn roles(trace: &Trace) -> Vec<Option<Role>> {
         let process = &tracks.processes[track.process.index()];
         (text(&trace.strings, process), track.name.some().map_or("", |id| trace.strings.get(id)))
     };
+    let is_ascend = tracks.processes.iter().any(|process| text(&trace.strings, process).starts_with(ASCEND));
     let rule = |track: &Track| {
         let (process, thread) = name(track);
+        if !is_ascend && ASCEND_COLLECTIVES.iter().any(|name| process.starts_with(name)) {
+            return None;
+        }
         ROWS.iter().find(|(p, t, _)| p.matches(process) && t.matches(thread)).map(|&(.., role)| role)
     };
     let mut roles: Vec<Option<Role>> =
@@ -274,6 +305,7 @@ fn kind(role: Role, name: &str) -> EventKind {
         Groups => EventKind::GpuAnnotation,
         Calls => EventKind::Runtime,
         Operators => EventKind::Operator,
+        _ if starts(CONTROL_TASKS) => EventKind::GpuAnnotation,
         _ if starts(COPIES) => EventKind::Memcpy,
         _ if starts(FILLS) => EventKind::Memset,
         _ => EventKind::Kernel,
@@ -285,6 +317,11 @@ pub(crate) fn device_number(trace: &Trace, track: &Track) -> Option<i64> {
     let name = text(&trace.strings, &trace.tracks.processes[track.process.index()]);
     let rule = ROWS.iter().find(|(process, ..)| !matches!(process, Any) && process.matches(name));
     let is_device = rule.is_some_and(|(.., role)| !role.is_of_host());
+    if let Some(prefix) = [ASCEND].iter().chain(&ASCEND_COLLECTIVES).find(|prefix| name.starts_with(**prefix)) {
+        // These names have no number, so devices are numbered by their order.
+        let earlier = &trace.tracks.processes[..track.process.index()];
+        return Some(earlier.iter().filter(|p| text(&trace.strings, p).starts_with(*prefix)).count() as i64);
+    }
     let from = ["/device:", "/gpu:", "GPU", "XPU", "#"].iter().find_map(|part| Some(name.split_once(part)?.1))?;
     let digits = from.trim_start_matches(|c: char| !c.is_ascii_digit());
     let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
@@ -312,5 +349,12 @@ mod tests {
         assert_eq!(role("", "Hip 1087077"), Some(Calls));
         assert_eq!(kind(Work, "CopyHostToDevice"), EventKind::Memcpy);
         assert_eq!(kind(Work, "fusion.3"), EventKind::Kernel);
+        assert_eq!(role("Ascend Hardware", "Stream 2"), Some(Work));
+        assert_eq!(role("Ascend Hardware", "Step Trace(Model ID:1)"), Some(Groups));
+        assert_eq!(role("Communication", "Group 0 Communication"), Some(Work));
+        assert_eq!(role("HCCL", "Plane 0"), Some(Groups));
+        assert_eq!(role("Overlap Analysis", "Computing"), None);
+        assert_eq!(kind(Work, "MEMCPY_ASYNC"), EventKind::Memcpy);
+        assert_eq!(kind(Work, "NOTIFY_WAIT_SQE"), EventKind::GpuAnnotation);
     }
 }

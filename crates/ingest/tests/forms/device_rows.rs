@@ -74,6 +74,38 @@ fn gpus_of_tensorflow_1_and_intel_are_devices_and_cpus_are_not() {
     assert_eq!(of_kind(&trace, EventKind::Operator), ["Const"]);
 }
 
+/// torch_npu writes no categories for tasks of the device. Collectives have a process of their own, without a number.
+#[test]
+fn tasks_and_collectives_of_an_ascend_device_are_work() {
+    let rows = [
+        process(1001, "Python"),
+        process(2001, "CANN"),
+        process(4001, "Overlap Analysis"),
+        process(5001, "Communication"),
+        thread(3001, 2, "Stream 2"),
+        thread(4001, 0, "Computing"),
+        thread(5001, 3, "Group 0 Communication"),
+        thread(5001, 4, "Plane 0"),
+    ];
+    let spans = [
+        span(2001, 1, "AscendCL@aclnnMatmul", 5),
+        span(3001, 2, "MatMulV2", 10),
+        span(3001, 2, "EVENT_WAIT", 20),
+        span(3001, 2, "MEMCPY_ASYNC", 30),
+        span(4001, 0, "Computing", 10),
+        span(5001, 3, "hcom_allReduce__123_0_1", 40),
+        span(5001, 4, "Notify_Wait", 40),
+    ];
+    let npu = read(&[&rows[..], &[process(3001, "Ascend Hardware")], &spans].concat());
+    assert_eq!(of_kind(&npu, EventKind::Kernel), ["MatMulV2", "hcom_allReduce__123_0_1"]);
+    assert_eq!(of_kind(&npu, EventKind::Memcpy), ["MEMCPY_ASYNC"]);
+    assert_eq!(of_kind(&npu, EventKind::GpuAnnotation), ["EVENT_WAIT", "Notify_Wait"]);
+    assert_eq!((npu.gpu.device.clone(), npu.gpu.stream.clone()), (vec![0, 0, 0], vec![2, 2, 3]));
+    // Without a device, a process of this name belongs to some other program.
+    let other = read(&[&rows[..], &[process(3001, "Renderer")], &spans].concat());
+    assert_eq!(other.gpu.len(), 0);
+}
+
 /// A row of all streams contains kernels, too, and a row of copies contains copies: with a job before the device,
 /// without one, and in the oldest format.
 #[test]

@@ -14,6 +14,9 @@ pub(super) const RULES: &[Rule] = &[
     (ContainsAnyCase("nccl"), Communication),
     (ContainsAnyCase("rccl"), Communication),
     (Prefix("hccl"), Communication),
+    // HCCL in traces of torch_npu: collectives (`hcom_allReduce__…`), and reductions on streams within them.
+    (Prefix("hcom_"), Communication),
+    (Prefix("Reduce_Inline"), Communication),
     (Contains("oneccl"), Communication),
     (ContainsAnyCase("mscclKernel"), Communication),
     (Contains("msccl::"), Communication),
