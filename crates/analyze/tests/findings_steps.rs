@@ -2,7 +2,10 @@
 
 use crate::findings_support;
 
+use crate::support::read;
 use findings_support::{Program, text};
+use stackline_findings::LargeKind;
+use stackline_testkit::mini::MiniTrace;
 
 /// Steps of a product that the host reads: `inside` runs before it in each, with its number.
 fn steps(count: usize, mut inside: impl FnMut(&mut Program, usize)) -> Program {
@@ -122,4 +125,27 @@ fn titles_without_steps() {
     assert!(found[0].facts.iter().any(|fact| fact.name == "time of the zeroing kernels"), "{:?}", found[0].facts);
     let reads = program.found("SL004");
     assert!(reads[0].title.contains("waits for the GPU 2 times: "), "{}", text(&reads));
+}
+
+/// The main thread runs unrecorded Python before autograd's thread starts: the advice is not about the GPU.
+#[test]
+fn work_before_a_handover_asks_for_python_frames() {
+    let mut trace = MiniTrace::new("");
+    for step in 0..5 {
+        let [a, b] = [2 * step + 1, 2 * step + 2];
+        let lines = format!(
+            "1/1     user_annotation  ProfilerStep#{step}  0+1000
+             1/1     cpu_op           aten::mm             10+100
+             1/1     cuda_runtime     cudaLaunchKernel     50+10    correlation={a}
+             gpu0/7  kernel           gemm                 70+300   correlation={a}
+             1/2     cpu_op           autograd::engine::evaluate_function: MmBackward0  450+100
+             1/2     cuda_runtime     cudaLaunchKernel     460+10   correlation={b}
+             gpu0/7  kernel           gemm_bwd             480+400  correlation={b}"
+        );
+        trace.add_at(1000 + 1000 * step, &lines);
+    }
+    let found = findings_support::find(&read(trace.json()), &[]);
+    let groups = &found.uncovered.groups;
+    let wait = groups.iter().find(|group| group.kind == LargeKind::Wait).unwrap_or_else(|| panic!("{groups:?}"));
+    assert!(wait.advice.starts_with("record Python frames"), "{wait:?}");
 }

@@ -29,8 +29,8 @@ use groups::{Group, Groups};
 pub(super) use merge_ranks::merge;
 use rustc_hash::FxHashSet;
 use stackline_critical_path::CriticalPathError;
-use stackline_critical_path::exact::WindowChoice;
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit, Gain, Gains, Selector, spans_of};
+use stackline_critical_path::exact::{Category, WindowChoice};
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, EventKind, Trace};
 use stackline_timeline::source_location::SourceLocation;
@@ -221,6 +221,7 @@ fn large_group(context: &RuleContext<'_>, (group, path_ns): (&Group, i64), gain:
         row.place = place;
     }
     row.advice = match () {
+        () if row.is_wait() && lacks_handing_thread(context, group) => FRAMES_ADVICE,
         () if row.is_wait() => wait_advice(context),
         // The missing part of the trace may contain the calls.
         () if missing_record_count(context.trace()) > 0 => "",
@@ -268,6 +269,20 @@ fn has_calls(context: &RuleContext<'_>) -> bool {
     context.trace().events.kind.iter().any(|kind| kind.is_api_call() || *kind == EventKind::Operator)
 }
 
+/// Advice how to record the Python code of a thread.
+const FRAMES_ADVICE: &str =
+    "record Python frames: torch.profiler with with_stack=True, or `stackline record --mode trace`";
+
+/// Check if most of a group's time is the unrecorded Python work of a thread before it hands over to another thread,
+/// such as that of autograd. The GPU is not the cause.
+fn lacks_handing_thread(context: &RuleContext<'_>, group: &Group) -> bool {
+    let segments = (0u32..).zip(context.path().segments.iter());
+    let handovers = segments.filter(|(_, segment)| segment.category == Category::ThreadHandover);
+    let part_of = |at: u32| group.parts().binary_search_by_key(&at, |part| part.at).ok();
+    let ns: i64 = handovers.filter_map(|(at, _)| part_of(at)).map(|part| group.parts()[part].ns).sum();
+    2 * ns > group.path_ns && is_python(context) && !has_frames(context) && context.recording().is_none()
+}
+
 /// Advice how to record the cause of waits on the path.
 fn wait_advice(context: &RuleContext<'_>) -> &'static str {
     let has_operators = || context.trace().strings.iter().any(|name| name.starts_with(aten::PREFIX));
@@ -295,9 +310,7 @@ fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
             "no CPU samples were taken in the gaps between recorded calls: use `stackline record` with a higher \
              --sample-hz, or with --wall-hz 99 to sample waits, too"
         }
-        LargeKind::UnrecordedPython if !has_frames(context) => {
-            "record Python frames: torch.profiler with with_stack=True, or `stackline record --mode trace`"
-        }
+        LargeKind::UnrecordedPython if !has_frames(context) => FRAMES_ADVICE,
         LargeKind::UnrecordedPython => "use `stackline record`, which also samples threads between recorded calls",
         LargeKind::UnrecordedHost => host_gap_advice(context.trace()),
         LargeKind::UnrecordedNative if context.recording().is_none() && !has_frames(context) => {
