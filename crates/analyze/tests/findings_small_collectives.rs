@@ -61,6 +61,33 @@ fn small_collectives_are_not_split_further() {
     assert_eq!(waits.found("SL019").len(), 1, "{}", text(&waits.found("SL019")));
 }
 
+/// PyTorch's arguments do not move a collective of XLA or of an inference engine.
+#[test]
+fn advice_on_collectives_is_for_their_framework() {
+    let advice = |kernel: &str| {
+        let program = steps(|p, _| {
+            p.op("aten::mm", |p| p.kernel("gemm", 1000));
+            p.op("aten::add", |p| p.launch(("cudaLaunchKernel", "kernel"), kernel, 300, 7, json!({})));
+            p.op("aten::mm", |p| p.kernel("gemm", 1000));
+            p.sync("cudaDeviceSynchronize");
+        });
+        let found = program.found("SL019");
+        assert_eq!(found.len(), 1, "{kernel}: {}", text(&found));
+        found[0].rule.advice.clone()
+    };
+    let expected = [
+        (ALL_REDUCE, "bucket_cap_mb"),
+        ("all-reduce.3", "latency-hiding scheduler"),
+        ("void vllm::cross_device_reduce_1stage<float>()", "micro-batches"),
+    ];
+    for (kernel, words) in expected {
+        let advice = advice(kernel);
+        for (_, other) in expected {
+            assert_eq!(advice.contains(other), other == words, "{kernel}: {advice}");
+        }
+    }
+}
+
 /// Collectives whose launch takes longer than their run: the launches are removed, with the host's pauses between them.
 #[test]
 fn launches_of_small_collectives() {

@@ -60,6 +60,8 @@ impl Fact {
 /// Kind of candidate finding within its rule, for rules whose advice or merge of ranks depends on the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateKind {
+    /// Launches of a whole CUDA graph, recorded without its kernels (SL001).
+    WholeGraph,
     /// Work within the calls of a model (SL005).
     InModel,
     /// Copies of whole objects by `copy.deepcopy` (SL017).
@@ -68,6 +70,10 @@ pub enum CandidateKind {
     SmallCollectives,
     /// Sends and receives between two ranks (SL019).
     Messages,
+    /// Collectives that a compiler (XLA) inserted and scheduled (SL019).
+    CompilerCollectives,
+    /// Collective kernels of an inference engine, whose next operation needs the result (SL019).
+    EngineCollectives,
     /// Writing of checkpoints (SL029).
     Checkpoints,
     /// Waits for a new thread to start (SL039).

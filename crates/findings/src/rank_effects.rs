@@ -284,8 +284,7 @@ mod tests {
             _ => Vec::new(),
         });
         let gains: Vec<Option<Gain>> = findings.iter().map(|finding| finding.gain).collect();
-        let expected =
-            [Gain::new(190, 180, 200), Gain::new(70, 60, 80), Gain::new(50, 0, 60), Gain::new(90, 80, 95)];
+        let expected = [Gain::new(190, 180, 200), Gain::new(70, 60, 80), Gain::new(50, 0, 60), Gain::new(90, 80, 95)];
         assert_eq!(gains, expected.map(Some));
         let ranks: Vec<Option<i64>> = findings.iter().map(Finding::detail_rank).collect();
         assert_eq!(ranks, [Some(2), Some(0), Some(1), Some(2)]);

@@ -10,6 +10,7 @@ use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, Unit};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::kernel_type::KernelType;
+use stackline_timeline::vocabulary::{is_of_engine, xla};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL019",
@@ -38,6 +39,21 @@ pub(super) const RULE: Rule = Rule {
         about: "report only collectives that take at least this percentage of the critical path",
     }],
     advice_variants: &[
+        AdviceVariant::for_all(
+            "programs that XLA compiled",
+            CandidateKind::CompilerCollectives,
+            "XLA inserts and schedules this collective. Enable its latency-hiding scheduler and asynchronous \
+             collectives (flags in XLA_FLAGS or LIBTPU_INIT_ARGS), or change the sharding so that less is exchanged.",
+            ("python train.py", "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true python train.py  # on a GPU"),
+        ),
+        AdviceVariant::for_all(
+            "collective kernels of inference engines",
+            CandidateKind::EngineCollectives,
+            "The next layer usually needs the result at once, so only independent work can overlap it: run two \
+             micro-batches alternately, if the engine can. Else use fewer tensor-parallel ranks, or the engine's \
+             fusion of the collective with the following normalization.",
+            ("tensor_parallel_size=8", "tensor_parallel_size=4  # data_parallel_size=2"),
+        ),
         AdviceVariant::for_all(
             "programs with small collectives",
             CandidateKind::SmallCollectives,
@@ -80,10 +96,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let (place, _) = context.by_place(&of).into_iter().max_by_key(|(_, of)| context.total(of))?;
         let middle = small_size(context, of.iter().map(|event| sizes.get(event).copied()));
         let size = middle.map(|middle| Fact { name: MEDIAN_SIZE_FACT, value: middle as f64, unit: Unit::None });
-        let kind = match of.iter().all(|event| messages.contains(event)) {
-            true => Some(CandidateKind::Messages),
-            false => middle.map(|_| CandidateKind::SmallCollectives),
-        };
+        let is_of_messages = of.iter().all(|event| messages.contains(event));
+        let kind = kind_of(context, name, &of)
+            .or_else(|| is_of_messages.then_some(CandidateKind::Messages))
+            .or_else(|| middle.map(|_| CandidateKind::SmallCollectives));
         let facts = [
             Fact::count("calls", of.len()),
             Fact::time("time of the collective on the critical path per step", context.per_step(ns)),
@@ -97,8 +113,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             ),
             place,
             facts: facts.into_iter().chain(size).collect(),
-            events: of,
             kind,
+            events: of,
             support: Support::Exact,
             confidence: Confidence::Medium,
             // The other work may need the result at once.
@@ -106,4 +122,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         })
     };
     context.by_name(&collectives).into_iter().filter_map(candidate).collect()
+}
+
+/// Kind of collectives to which advice on PyTorch's collectives does not apply; `None` for others.
+fn kind_of(context: &RuleContext<'_>, name: &str, of: &[EventId]) -> Option<CandidateKind> {
+    let categories = context.trace().attr(xla::CATEGORY);
+    let has_category = || of.iter().any(|&event| categories.get(event).is_some());
+    match xla::is_collective(name) || has_category() || context.uses_jax() {
+        true => Some(CandidateKind::CompilerCollectives),
+        false => is_of_engine(name).then_some(CandidateKind::EngineCollectives),
+    }
 }

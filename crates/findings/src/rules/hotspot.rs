@@ -1,6 +1,9 @@
 //! SL001: one kernel takes a large share of GPU time.
 
-use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
+    Setting, Support,
+};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::Unit;
 use stackline_timeline::confidence::Confidence;
@@ -28,10 +31,18 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "report only kernels that take at least this percentage of GPU busy time",
     }],
-    advice_variants: &[],
+    advice_variants: &[AdviceVariant::for_all(
+        "programs whose CUDA graphs were recorded as a whole",
+        CandidateKind::WholeGraph,
+        "Record the kernels of the graph, of which the trace has no times, and speed up the longest ones.",
+        ("nsys profile python train.py", "nsys profile --cuda-graph-trace=node python train.py"),
+    )],
     properties: &[],
     check,
 };
+
+/// Argument of operations that are launches of whole CUDA graphs, in exports of Nsight Systems.
+const GRAPH_LAUNCH: &str = "graph exec id";
 
 /// Find computation kernels that take a large share of GPU time, one candidate per kernel name.
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -41,7 +52,13 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let share = |ns: i64| context.percent_of_gpu(ns);
     let hot =
         context.by_name(&events).into_iter().filter(|(_, of)| share(context.total(of)) >= context.setting("share"));
+    let graphs = context.trace().attr(GRAPH_LAUNCH);
     let candidate = |(name, of): (&str, Vec<_>)| {
+        let is_graph = of.iter().all(|&event| graphs.get(event).is_some());
+        let share_name = match is_graph {
+            true => "share of the CUDA graph in GPU time",
+            false => "share of the kernel in GPU time",
+        };
         let ns = context.total(&of);
         let edit = context.edit(Action::Scale(0.5), format!("kernel:{name}"), &of)?;
         let (place, _) = context.by_place(&of).into_iter().max_by_key(|(_, of)| context.total(of))?;
@@ -54,11 +71,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             place,
             facts: vec![
                 Fact::count("calls", of.len()),
-                Fact { name: "share of the kernel in GPU time", value: share(ns), unit: Unit::Percent },
+                Fact { name: share_name, value: share(ns), unit: Unit::Percent },
                 Fact::time("mean", ns / of.len().max(1) as i64),
             ],
             events: of,
-            kind: None,
+            kind: is_graph.then_some(CandidateKind::WholeGraph),
             support: Support::Exact,
             confidence: Confidence::Low,
             gain_estimate: GainEstimate::speculative(vec![edit]),

@@ -16,7 +16,7 @@ pub mod recorders;
 mod rocm;
 pub mod xla;
 
-use crate::kernel_type::Rule;
+use crate::kernel_type::{KernelType, Rule, by_name};
 
 /// Rules of all producers, in order of precedence: communication before copies.
 const PARTS: [&[Rule]; 6] = [libraries::RULES, deep_ep::RULES, engines::RULES, rocm::RULES, mtia::RULES, xla::RULES];
@@ -49,6 +49,13 @@ const fn all() -> [Rule; total()] {
 
 /// Rules of all producers in one list.
 pub(crate) const KERNEL_RULES: [Rule; total()] = all();
+
+/// Test if a collective kernel is one of an inference engine, whose next operation usually needs its result.
+#[must_use]
+pub fn is_of_engine(kernel: &str) -> bool {
+    let is_collective = |rules: &[Rule]| by_name(rules, kernel) == KernelType::Communication;
+    is_collective(engines::RULES) && !is_collective(libraries::RULES)
+}
 
 /// Kernel argument with stall samples by reason: `{"memory_dependency": 120, …}`.
 pub const STALL_REASON: &str = "stall_reasons";
