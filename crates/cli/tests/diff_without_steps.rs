@@ -131,6 +131,9 @@ fn runs_with_and_without_steps_are_compared_per_call_with_a_warning() {
         assert!(text.starts_with(&format!("Steps are not comparable: {who}, so only times per call")), "{text}");
         assert!(!text.contains("slower") && !text.contains("faster") && !text.contains("he step is"), "{text}");
         assert!(!text.contains("GPU busy"), "{text}");
+        // No row is listed, so none is said to differ.
+        assert!(text.contains("No call occurs in both runs") && text.contains("GPU work: none of "), "{text}");
+        assert!(text.contains("; rows in one run only: ") && !text.contains("changes are scaled"), "{text}");
     }
     let markdown = stdout(&["diff", &a, &b, "--as", "markdown"]);
     assert!(markdown.starts_with("### Stackline: the steps of the runs are not comparable: "), "{markdown}");

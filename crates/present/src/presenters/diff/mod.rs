@@ -113,8 +113,12 @@ impl Shown<'_> {
             real && self.change_ns(table, change) != 0.0 && change.measure != Measure::CpuTotal
         };
         let real: Vec<&Change> = all.iter().filter(counts).collect();
-        let alone = real.iter().filter(|change| !change.verdict.is_tested()).count();
-        let alone = if untested { 0 } else { alone };
+        // Without tests, rows of one run are listed with the others, if the times of the runs are comparable.
+        let is_alone = |change: &&&Change| match untested {
+            true => self.diff.has_different_bases && change.verdict != Verdict::Untested,
+            false => !change.verdict.is_tested(),
+        };
+        let alone = real.iter().filter(is_alone).count();
         let count = ChangeCount { tested: real.len() - alone, alone };
         // If one side is a whole run and the other a step, total times are not comparable.
         let has_time = |change: &&Change| !self.diff.has_different_bases || self.diff.call_ns(table, change).is_some();

@@ -154,7 +154,7 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
         0 => {}
         alone => head.push_str(&format!("; rows in one run only: {alone}")),
     }
-    if shown.diff.per == Per::Call {
+    if shown.diff.per == Per::Call && !largest.is_empty() {
         head.push_str("; changes are scaled to the number of calls in run A");
     }
     if largest.is_empty() {
