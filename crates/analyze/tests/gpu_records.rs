@@ -47,6 +47,23 @@ fn a_process_whose_kernels_are_all_missing_is_incomplete() {
     assert_eq!(missing(&read_mini(&(file + &unlinked))), (100, 0, false));
 }
 
+/// ROCm records RCCL's kernels without a correlation ID: they are there, and their launches are not missing ones.
+#[test]
+fn kernels_without_an_id_are_not_missing() {
+    let half = launches(1, 40, |i| i % 2 == 0) + "1/1 cuda_runtime cudaDeviceSynchronize 10000+5\n";
+    assert_eq!(missing(&read_mini(&half)), (40, 20, true));
+    let kernels = |launches: std::ops::Range<u32>, id: &str| {
+        let kernel = |i: u32| format!("gpu1/9 kernel ncclDevKernel_Generic {}+3 {id}\n", 10 * i + 5);
+        half.clone() + &launches.filter(|i| i % 2 == 1).map(kernel).collect::<String>()
+    };
+    assert_eq!(missing(&read_mini(&kernels(0..40, "correlation=0"))), (20, 0, false));
+    assert_eq!(missing(&read_mini(&kernels(0..20, "correlation=0"))), (30, 10, true), "half of them");
+    assert_eq!(missing(&read_mini(&kernels(0..40, "correlation=7"))), (40, 20, true), "of other launches");
+    // Kernels before all these launches belong to none of them.
+    let early: String = (0..20).map(|i| format!("gpu1/{} kernel gemm 0+3\n", 20 + i)).collect();
+    assert_eq!(missing(&read_mini(&(half.clone() + &early))), (40, 20, true));
+}
+
 #[test]
 fn kernels_of_graphs_are_kernels_too() {
     let graph = |id: u32, kernels: u32| {

@@ -166,8 +166,8 @@ codes! {
     SEQUENCE_TWICE "sequence_number_twice" Note
         "several backward operators have the same sequence number, so they may be linked to the wrong forward operator";
     NO_DEVICE_RECORD "no_device_record" Note
-        "launch calls have no GPU operation in the trace: device activity was not recorded, or the calls were captured \
-         into a CUDA or HIP graph";
+        "launch calls have no GPU operation in the trace: device activity was not recorded, the operations have no \
+         correlation ID, or the calls were captured into a CUDA or HIP graph";
     AROUND_OTHERS "operation_around_others" Note
         "device operations contain other operations of the same device track, as loops and branches do; only the \
          contained operations count as GPU work";

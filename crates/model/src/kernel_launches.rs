@@ -74,6 +74,8 @@ struct LastLaunches {
     last_wait_of_thread: BTreeMap<TrackId, i64>,
     /// Number of operations without a launch, which may belong to any launch.
     unlinked: usize,
+    /// Begin of each kernel without a launch and without a correlation ID, ascending, as ROCm records those of RCCL.
+    unidentified: Vec<i64>,
 }
 
 impl LastLaunches {
@@ -92,11 +94,20 @@ impl LastLaunches {
         let waits = |kind: CallKind| trace.events.ids().filter(move |event| is(event, kind));
         let by_process = waits(CallKind::DeviceSync).map(|wait| (process(trace, wait), start(trace, wait)));
         let by_thread = waits(CallKind::StreamSync).map(|wait| (trace.events.track[wait.index()], start(trace, wait)));
+        let is_unidentified = |gpu: &usize| {
+            let event = trace.gpu.event[*gpu];
+            let has_id = trace.gpu.correlation.get(*gpu).is_some_and(|id| *id > 0);
+            !has_id && trace.gpu.launch[*gpu].is_none() && trace.kind(event) == EventKind::Kernel
+        };
+        let begin = |gpu: usize| trace.events.start[trace.gpu.event[gpu].index()];
+        let mut unidentified: Vec<i64> = (0..trace.gpu.len()).filter(is_unidentified).map(begin).collect();
+        unidentified.sort_unstable();
         Self {
             last_recorded,
             last_wait: last_of(by_process),
             last_wait_of_thread: last_of(by_thread),
             unlinked: trace.gpu.launch.iter().filter(|call| call.is_none()).count(),
+            unidentified,
         }
     }
 
@@ -122,8 +133,20 @@ impl LastLaunches {
         if of_others.len() > self.unlinked {
             missing.extend(of_others);
         }
+        let mut missing = self.without_unidentified(trace, missing);
         missing.sort_unstable();
         missing
+    }
+
+    /// Exclude launches whose kernels may be those without a correlation ID. Each such kernel counts for the earliest
+    /// launch before it.
+    fn without_unidentified(&self, trace: &Trace, mut missing: Vec<EventId>) -> Vec<EventId> {
+        missing.sort_by_key(|call| (start(trace, *call), *call));
+        let mut matched = 0;
+        for begin in &self.unidentified {
+            matched += usize::from(missing.get(matched).is_some_and(|call| start(trace, *call) <= *begin));
+        }
+        missing.split_off(matched)
     }
 
     /// True if a later call waited for the process's device, or waited for a stream on the same thread.
