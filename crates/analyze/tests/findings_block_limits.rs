@@ -1,4 +1,4 @@
-//! GPU work that looks like a problem of a kernel and is none: blocks limited on purpose, whole CUDA graphs.
+//! Kernels without a fault of their own: blocks limited on purpose, and whole CUDA graphs.
 
 use crate::findings_support;
 

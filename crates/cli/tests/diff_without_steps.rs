@@ -131,7 +131,7 @@ fn runs_with_and_without_steps_are_compared_per_call_with_a_warning() {
         assert!(text.starts_with(&format!("Steps are not comparable: {who}, so only times per call")), "{text}");
         assert!(!text.contains("slower") && !text.contains("faster") && !text.contains("he step is"), "{text}");
         assert!(!text.contains("GPU busy"), "{text}");
-        // No row is listed, so none is said to differ.
+        // No row is listed, so the heading counts none.
         assert!(text.contains("No call occurs in both runs") && text.contains("GPU work: none of "), "{text}");
         assert!(text.contains("; rows in one run only: ") && !text.contains("changes are scaled"), "{text}");
     }

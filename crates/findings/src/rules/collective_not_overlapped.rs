@@ -44,15 +44,22 @@ pub(super) const RULE: Rule = Rule {
             CandidateKind::CompilerCollectives,
             "XLA inserts and schedules this collective. Enable its latency-hiding scheduler and asynchronous \
              collectives (flags in XLA_FLAGS or LIBTPU_INIT_ARGS), or change the sharding so that less is exchanged.",
-            ("python train.py", "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true python train.py  # on a GPU"),
+            (
+                "import jax",
+                "# On a GPU, before JAX starts:\n\
+                 os.environ[\"XLA_FLAGS\"] = \"--xla_gpu_enable_latency_hiding_scheduler=true\"\nimport jax",
+            ),
         ),
         AdviceVariant::for_all(
-            "collective kernels of inference engines",
+            "programs with collective kernels of inference engines",
             CandidateKind::EngineCollectives,
             "The next layer usually needs the result at once, so only independent work can overlap it: run two \
              micro-batches alternately, if the engine can. Else use fewer tensor-parallel ranks, or the engine's \
              fusion of the collective with the following normalization.",
-            ("tensor_parallel_size=8", "tensor_parallel_size=4  # data_parallel_size=2"),
+            (
+                "llm = LLM(model, tensor_parallel_size=8)",
+                "llm = LLM(model, tensor_parallel_size=4)  # and a second engine on the other 4 GPUs",
+            ),
         ),
         AdviceVariant::for_all(
             "programs with small collectives",

@@ -35,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
         "programs whose CUDA graphs were recorded as a whole",
         CandidateKind::WholeGraph,
         "Record the kernels of the graph, of which the trace has no times, and speed up the longest ones.",
-        ("nsys profile python train.py", "nsys profile --cuda-graph-trace=node python train.py"),
+        ("# nsys profile python train.py", "# nsys profile --cuda-graph-trace=node python train.py"),
     )],
     properties: &[],
     check,
