@@ -32,7 +32,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "the cost depends on the cause of the delay",
     false_positives: "The ranks may have different work by design, as in pipelines. The rule compares how long \
                       collectives run alone on each rank; it does not need synchronized clocks. The rule leaves out \
-                      ranks without collectives and traces with missing records. It reports nothing if step lengths \
+                      ranks without collectives and traces with missing records. If the input lacks ranks of the job, \
+                      one of these may arrive even later: a note names them, and the confidence is lower. It reports nothing if step lengths \
                       differ by more than a quarter between ranks. The gain comes from a model: it is the second \
                       shortest exposed collective time minus that of the last rank.",
     source: "common practice; HTA's and XProf's straggler analyses",
