@@ -27,7 +27,10 @@ fn snapshot() -> Value {
         ])
     };
     let event = |action: &str, addr: u64, size: u64, time: u64, line: u32| json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": time, "frames": frames(line, "step")});
-    let block = |size: u64, state: &str, line: u32| json!({"size": size, "requested_size": size, "state": state, "frames": frames(line, "build")});
+    let block = |size: u64, state: &str, line: u32| {
+        let requested = if line == 42 { MIB * 3 / 2 - 100 } else { size };
+        json!({"size": size, "requested_size": requested, "state": state, "frames": frames(line, "build")})
+    };
     let base = 0x7f00_0000_0000u64;
     let at = |mib: u64| base + mib * MIB;
     json!({

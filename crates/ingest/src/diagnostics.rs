@@ -271,6 +271,9 @@ codes! {
          the largest 64-bit number";
     MEMORY_CLOCK_BACK "memory_clock_back" Repaired
         "memory events are not in time order; the order of the file was used";
+    MEMORY_NO_TIME "memory_without_time" Note
+        "memory events have no valid time, so each counts as simultaneous with the event before it on its device, and \
+         the order of events of several devices is unknown";
     MEMORY_OTHER_SIZE "freed_other_size" Note "memory was freed with a different size than it was allocated with";
     MEMORY_LATE_FREE "free_before_records" Note
         "the free of a block was completed during the recording, but was requested before the recording began";
@@ -286,6 +289,9 @@ codes! {
     MEMORY_NO_BLOCK "object_without_block" Note
         "memory objects have neither a recorded free nor a block in the snapshot's segments: they were freed, but the \
          free was not recorded";
+    MEMORY_NEW_BLOCK "block_without_object" Note
+        "a used block of the snapshot's segments has the address of a memory object of another size: the object's free \
+         and the block's allocation were not recorded, so the block is part of no peak";
     MEMORY_NO_ADDRESS "without_addresses" Note
         "memory events have no addresses, so each free was matched to the most recent live allocation of the same size";
     MEMORY_TOTALS "totals_disagree" Note

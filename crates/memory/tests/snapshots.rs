@@ -57,6 +57,54 @@ fn free_blocks_keep_the_requested_size_of_their_last_owner() {
     assert_eq!((old.report.count_of("damaged_segment"), old.blocks[0].requested), (0, 0));
 }
 
+/// The last events are missing: a used block of another size than the object at its address is newer than the events.
+#[test]
+fn blocks_of_newer_objects_change_no_peak() {
+    let ended = |blocks: &[Value]| {
+        let trace = read(&json!({
+            "segments": [segment(BASE, 60 * MIB, [0, 0], blocks)],
+            "device_traces": [[event("alloc", BASE, 60 * MIB, 1, &[])]],
+        }));
+        let counts = ["block_without_object", "object_without_block"].map(|code| trace.report.count_of(code));
+        (curves(&trace)[0].peak().bytes, trace.objects.requested.clone(), counts)
+    };
+    let used = |at: u64, size: u64| block(BASE + at * MIB, size * MIB, size * MIB, "active_allocated");
+    let free = |at: u64, size: u64| block(BASE + at * MIB, size * MIB, 0, "inactive");
+    let expected = |counts| (60 * MIB, vec![60 * MIB], counts);
+    assert_eq!(ended(&[used(0, 60)]), expected([0, 0]));
+    assert_eq!(ended(&[used(0, 15), free(15, 15), used(30, 15), free(45, 15)]), expected([2, 1]));
+    assert_eq!(ended(&[free(0, 15), used(15, 45)]), expected([1, 1]));
+    let mut unknown = used(0, 60);
+    unknown.as_object_mut().unwrap().remove("requested_size");
+    assert_eq!(ended(&[unknown]), expected([0, 0]), "it has room for the object");
+}
+
+#[test]
+fn events_without_times_are_not_out_of_order() {
+    let counts = |change: &dyn Fn(usize, &mut Value)| {
+        let mut events: Vec<Value> =
+            (0..6).map(|at| event("alloc", BASE + at * MIB, MIB, 1_700_000_000 + at, &[])).collect();
+        for (at, event) in events.iter_mut().enumerate() {
+            change(at, event);
+        }
+        let trace = read(&json!({"segments": [], "device_traces": [events]}));
+        ["memory_clock_back", "memory_without_time"].map(|code| trace.report.count_of(code))
+    };
+    assert_eq!(counts(&|_, _| ()), [0, 0]);
+    assert_eq!(counts(&|at, event| event["time_us"] = if at % 2 == 1 { Value::Null } else { at.into() }), [0, 3]);
+    assert_eq!(counts(&|at, event| event["time_us"] = at.to_string().into()), [0, 6]);
+    assert_eq!(counts(&|at, event| event["time_us"] = (100 - at).into()), [5, 0]);
+    // Old versions write no times; the order of one device is known.
+    let untimed = |at: u64| {
+        let mut event = event("alloc", BASE + at * MIB, MIB, 0, &[]);
+        event.as_object_mut().unwrap().remove("time_us");
+        event
+    };
+    let of_devices = |devices: &Value| read(&json!({"segments": [], "device_traces": devices})).report;
+    assert_eq!(of_devices(&json!([[untimed(0), untimed(1)]])).count_of("memory_without_time"), 0);
+    assert_eq!(of_devices(&json!([[untimed(0)], [untimed(1)]])).count_of("memory_without_time"), 2);
+}
+
 /// Events do not name pools before PyTorch 2.8; segments do.
 #[test]
 fn objects_belong_to_the_private_pool_of_their_segment() {

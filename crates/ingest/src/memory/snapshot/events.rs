@@ -56,6 +56,10 @@ struct Lane {
     next: usize,
     /// Latest time so far.
     time_ns: i64,
+    /// True if an event has a time, valid or not.
+    has_times: bool,
+    /// Number of events without a valid time.
+    untimed: u64,
 }
 
 /// Fields that all allocator events have: device, address, size and call.
@@ -80,7 +84,7 @@ impl Reader<'_> {
                 continue;
             }
             let device = self.trace.device(name);
-            open.push(Lane { device, events: *events, next: 0, time_ns: i64::MIN });
+            open.push(Lane { device, events: *events, next: 0, time_ns: i64::MIN, has_times: false, untimed: 0 });
         }
         self.reserve(open.iter().map(|lane| self.values.items(lane.events).len()).sum());
         while let Some((lane, time_ns)) = self.next_event(&mut open) {
@@ -96,6 +100,11 @@ impl Reader<'_> {
                     );
                 }
             }
+        }
+        // Old versions of PyTorch write no times; the order of one device's events is that of the file.
+        if open.len() > 1 || open.iter().any(|lane| lane.has_times) {
+            let untimed = open.iter().map(|lane| lane.untimed).sum();
+            diagnostics::MEMORY_NO_TIME.count_many(&mut self.trace.report, untimed, None, "");
         }
         live
     }
@@ -126,15 +135,17 @@ impl Reader<'_> {
         let lane = &mut lanes[at];
         let event = self.values.as_dict(self.values.items(lane.events)[lane.next]);
         let position = i64::try_from(self.trace.calls.len()).unwrap_or(i64::MAX);
-        let time = event.map_or(Some(lane.time_ns), |event| self.time(event)).unwrap_or(position);
-        if time < lane.time_ns {
-            diagnostics::MEMORY_CLOCK_BACK.count(
-                &mut self.trace.report,
-                None,
-                &format!("{} ns", lane.time_ns.saturating_sub(time)),
-            );
+        let given = event.and_then(|event| self.time(event));
+        if let Some(time) = given.filter(|time| *time < lane.time_ns) {
+            let back = format!("{} ns", lane.time_ns.saturating_sub(time));
+            diagnostics::MEMORY_CLOCK_BACK.count(&mut self.trace.report, None, &back);
         }
-        lane.time_ns = lane.time_ns.max(time);
+        if let Some(event) = event {
+            lane.has_times |= self.field(event, self.keys.time_us).is_some();
+            lane.untimed += u64::from(given.is_none());
+        }
+        // An event without a time has that of the event before it, or its position if no time is known so far.
+        lane.time_ns = lane.time_ns.max(given.unwrap_or(if event.is_some() { position } else { lane.time_ns }));
         lane.next += 1;
         let time = lane.time_ns;
         Some((&lanes[at], time))

@@ -111,10 +111,10 @@ impl Reader<'_> {
         let mut address = place.start;
         for block in list.map_or(&[][..], |list| self.values.items(list)) {
             match self.block(*block, address..place.end) {
-                Ok(mut block) => {
+                Ok((mut block, requested)) => {
                     address = block.address + block.bytes;
                     if block.state == MemoryBlockState::Active {
-                        block.object = self.block_object(&block, owner, live);
+                        block.object = self.block_object((&block, requested), owner, live);
                     }
                     self.trace.blocks.push(block);
                 }
@@ -123,9 +123,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Read a block, which must lie in `left`, the rest of its segment. Blocks are sorted by address; older versions
-    /// omit it.
-    fn block(&mut self, block: Value, left: Range<u64>) -> Result<MemoryBlock, String> {
+    /// Read a block, and its requested size if the file has it. The block must lie in `left`, the rest of its segment.
+    /// Blocks are sorted by address; older versions omit it.
+    fn block(&mut self, block: Value, left: Range<u64>) -> Result<(MemoryBlock, Option<u64>), String> {
         let keys = self.keys;
         let Some(dict) = self.values.as_dict(block) else {
             return Err("an allocator block that is not a dict".to_owned());
@@ -151,14 +151,15 @@ impl Reader<'_> {
                 ));
             }
         };
-        let (requested, stack) = self.block_history(dict, bytes, state != MemoryBlockState::Inactive);
-        Ok(MemoryBlock { address, bytes, requested, state, object: MemoryObjectId::NONE, stack })
+        let (known, unknown, stack) = self.block_history(dict, bytes, state != MemoryBlockState::Inactive);
+        let requested = known.unwrap_or(unknown);
+        Ok((MemoryBlock { address, bytes, requested, state, object: MemoryObjectId::NONE, stack }, known))
     }
 
-    /// Requested size and call path: in the block, or (old versions) in the first entry of its history. A free block
-    /// keeps the request of its last object, which may have had a larger block before a split, so its request is
-    /// unknown.
-    fn block_history(&mut self, block: NodeId, bytes: u64, is_owned: bool) -> (u64, MemoryStackId) {
+    /// Requested size, its substitute if it is unknown, and call path: in the block, or (old versions) in the first
+    /// entry of its history. A free block keeps the request of its last object, which may have had a larger block
+    /// before a split, so its request is unknown.
+    fn block_history(&mut self, block: NodeId, bytes: u64, is_owned: bool) -> (Option<u64>, u64, MemoryStackId) {
         let keys = self.keys;
         let history = self.field(block, keys.history).and_then(|value| self.values.as_list(value));
         let first = history.and_then(|list| self.values.items(list).first().copied());
@@ -166,8 +167,10 @@ impl Reader<'_> {
             Some(first) => (first, keys.real_size, bytes),
             None => (block, keys.requested_size, 0),
         };
-        let requested = if is_owned { self.requested_bytes(dict, key, bytes).unwrap_or(unknown) } else { 0 };
-        (requested, self.stack(dict))
+        let requested = if is_owned { self.requested_bytes(dict, key, bytes) } else { None };
+        // Zero stands for an unknown size.
+        let requested = requested.filter(|requested| *requested > 0);
+        (requested, if is_owned { unknown } else { 0 }, self.stack(dict))
     }
 
     /// Requested bytes at a key; `None` if missing, or if larger than the block of `given` bytes, which counts as
@@ -212,24 +215,30 @@ impl Reader<'_> {
         }
     }
 
-    /// Live object at the start of an active block, created if the events have none; none if the address lies inside
-    /// another object.
+    /// Live object of an active block with its requested size, created if the events have none. None if a different
+    /// object is live there by the events: its free and the block's allocation are not recorded, so the block is newer
+    /// than all events and does not belong to their peaks.
     fn block_object(
         &mut self,
-        block: &MemoryBlock,
+        (block, requested): (&MemoryBlock, Option<u64>),
         (device, stream, pool): (MemoryDeviceId, MemoryStreamId, StrId),
         live: &mut Live,
     ) -> MemoryObjectId {
         let state = live.device(device);
-        let object = match state.objects.find(block.address) {
-            Some((object, 0)) => {
+        let first = state.objects.find_all(block.address, block.bytes.max(1)).next().map(|(object, _)| object);
+        let object = match first {
+            Some(object) if self.is_block_of(object, block, requested) => {
                 self.trace.objects.bytes[object.index()] = block.bytes;
                 if pool.is_some() {
                     self.trace.objects.pool[object.index()] = pool;
                 }
                 object
             }
-            Some(_) => return MemoryObjectId::NONE,
+            Some(_) => {
+                let place = format!("{} bytes at {:#x}", block.bytes, block.address);
+                diagnostics::MEMORY_NEW_BLOCK.count(&mut self.trace.report, None, &place);
+                return MemoryObjectId::NONE;
+            }
             None => {
                 let operator = self.operator(block.stack);
                 let object = self.trace.add_older(NewObject {
@@ -249,5 +258,14 @@ impl Reader<'_> {
         };
         state.confirmed.insert(object);
         object
+    }
+
+    /// Check if a block with this requested size (if known) may belong to an object: it begins at the object's address,
+    /// and has the object's request or, if unknown, room for it.
+    fn is_block_of(&self, object: MemoryObjectId, block: &MemoryBlock, requested: Option<u64>) -> bool {
+        let objects = &self.trace.objects;
+        let row = object.index();
+        objects.address[row] == block.address
+            && requested.map_or(objects.requested[row] <= block.bytes, |known| known == objects.requested[row])
     }
 }
