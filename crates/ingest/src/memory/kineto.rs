@@ -2,10 +2,16 @@
 //!
 //! Each event has its bytes (negative if freed), and since PyTorch 1.11 the address and the allocator's totals after
 //! the event. The call path consists of the enclosing operators, annotations and (`with_stack=True`) Python frames.
-//! Memory that only the totals contain becomes one object that is older than the records.
+//! Memory that only the totals contain becomes one object that is older than the records. If the totals of a GPU change
+//! without an event, the difference is an allocation or a free that is not recorded (`unrecorded`). Events of one time
+//! are in the order of the totals (`order`).
+
+mod order;
+mod unrecorded;
 
 use crate::diagnostics;
-use rustc_hash::FxHashMap;
+use order::{MemoryEvent, order_by_totals};
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::python_frame;
 use stackline_model::{
     AddressMap, EventId, EventKind, Frame, FrameId, FrameKind, Key, MemoryCallId, MemoryDeviceId, MemoryObjectId,
@@ -23,6 +29,7 @@ pub fn from_trace(source: &Trace) -> Option<MemoryTrace> {
     let mut reader = Reader::new(source);
     let keys = ["Bytes", "Addr", "Device Type", "Device Id", "Total Allocated", "Total Reserved"];
     let columns = keys.map(|key| source.attr(key));
+    let mut records = Vec::with_capacity(events.len());
     for event in events {
         let [bytes, address, kind, id, allocated, reserved] = columns.each_ref().map(|column| column.i64(event));
         let Some(bytes) = bytes.filter(|_| source.events.is_plausible(event)) else {
@@ -34,8 +41,14 @@ pub fn from_trace(source: &Trace) -> Option<MemoryTrace> {
             continue;
         };
         let device = reader.device(kind.unwrap_or(0), id.unwrap_or(-1));
-        reader.event(event, device, bytes, address.map(i64::cast_unsigned));
-        reader.totals(event, device, allocated, reserved);
+        let (start, address) = (source.events.start[event.index()], address.map(i64::cast_unsigned));
+        records.push(MemoryEvent { event, start, device, bytes, address, allocated, reserved });
+    }
+    order_by_totals(&mut records);
+    for record in &records {
+        reader.infer_unrecorded(record);
+        reader.event(record);
+        reader.totals(record);
     }
     Some(reader.finish())
 }
@@ -44,6 +57,8 @@ pub fn from_trace(source: &Trace) -> Option<MemoryTrace> {
 #[derive(Default)]
 struct Device {
     live: AddressMap,
+    /// Addresses that were used before.
+    used: FxHashSet<u64>,
     /// Objects by size, oldest first, for events without addresses.
     by_size: FxHashMap<u64, Vec<MemoryObjectId>>,
     /// Live bytes by the events: allocated minus freed bytes, each within the trace.
@@ -53,6 +68,7 @@ struct Device {
     /// Bytes of older objects that the events free.
     older: u64,
     disagreements: u64,
+    unrecorded: unrecorded::Unrecorded,
 }
 
 /// Kind of the call-path frame for an event kind.
@@ -108,8 +124,9 @@ impl<'a> Reader<'a> {
         device
     }
 
-    /// Add a memory event: an allocation for `bytes` of at least 0, else a free.
-    fn event(&mut self, event: EventId, device: MemoryDeviceId, bytes: i64, address: Option<u64>) {
+    /// Add a memory event: an allocation for bytes of at least 0, else a free.
+    fn event(&mut self, record: &MemoryEvent) {
+        let MemoryEvent { event, device, bytes, address, .. } = *record;
         let track = self.source.events.track[event.index()];
         let thread = self.source.tracks.get(track).tid.as_int().map_or(0, i64::cast_unsigned);
         let stream = self.trace.stream(
@@ -160,41 +177,50 @@ impl<'a> Reader<'a> {
             self.trace.release(old, NewCall { flags, stack: MemoryStackId::NONE, ..call });
         }
         let id = self.trace.allocate(object, call);
+        state.used.insert(object.address);
         state.live.insert(object.address, object.bytes, id);
     }
 
-    /// Add a free of the object at the address, else of the newest object of that size; unknown objects count as older.
+    /// Add a free of the object at the address, else of the newest object of that size. An unknown object counts as
+    /// older, or the free as unmatched if its address was used before.
     fn free(&mut self, size: u64, address: Option<u64>, device: MemoryDeviceId, call: NewCall) {
         let state = &mut self.devices[device.index()];
         let found = match address {
             Some(address) => state.live.remove(address),
             None => state.by_size.get_mut(&size).and_then(Vec::pop),
         };
-        let object = found.unwrap_or_else(|| {
-            state.older = state.older.saturating_add(size);
-            let (address, stream) = (address.unwrap_or(0), call.stream);
-            self.trace.add_older(NewObject { address, bytes: size, device, stream, ..NewObject::default() })
-        });
-        if self.trace.objects.bytes[object.index()] != size {
-            diagnostics::MEMORY_OTHER_SIZE.count(&mut self.trace.report, None, &format!("{size} bytes"));
-        }
+        let is_new = address.is_none_or(|address| state.used.insert(address));
+        let object = match found {
+            Some(object) => {
+                if self.trace.objects.bytes[object.index()] != size {
+                    diagnostics::MEMORY_OTHER_SIZE.count(&mut self.trace.report, None, &format!("{size} bytes"));
+                }
+                object
+            }
+            None if is_new => {
+                state.older = state.older.saturating_add(size);
+                let (address, stream) = (address.unwrap_or(0), call.stream);
+                self.trace.add_older(NewObject { address, bytes: size, device, stream, ..NewObject::default() })
+            }
+            None => {
+                let place = format!("{size} bytes at {:#x}", address.unwrap_or(0));
+                diagnostics::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, &place);
+                MemoryObjectId::NONE
+            }
+        };
         self.trace.release(object, call);
     }
 
     /// Store the allocator's totals after an event, and count those that disagree with the sum of the events.
-    fn totals(&mut self, event: EventId, device: MemoryDeviceId, allocated: Option<i64>, reserved: Option<i64>) {
-        let Some(allocated) = allocated.and_then(|bytes| u64::try_from(bytes).ok()) else { return };
-        let reserved = reserved.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
-        // CPU memory has no allocator with totals: PyTorch writes 0.
-        if allocated == 0 && reserved == 0 {
-            return;
-        }
+    fn totals(&mut self, record: &MemoryEvent) {
+        let Some((allocated, reserved)) = record.totals() else { return };
+        let device = record.device;
         let state = &mut self.devices[device.index()];
         let before = i128::from(allocated) - state.balance;
         state.disagreements += u64::from(*state.before.get_or_insert(before) != before);
         self.trace.totals.push(MemoryTotals {
             after: MemoryCallId::new(self.trace.calls.len().saturating_sub(1)),
-            time_ns: self.source.meta.base_ns.saturating_add(self.source.events.start[event.index()]),
+            time_ns: self.source.meta.base_ns.saturating_add(record.start),
             device,
             allocated,
             reserved,
@@ -340,5 +366,76 @@ mod tests {
             frame(FrameKind::Python, "step", Some(3)),
         ];
         assert_eq!(path, expected);
+    }
+
+    /// Trace of memory events on one GPU: time in µs, thread, bytes, address, and `Total Allocated`.
+    fn of_events(events: &[(u64, u64, i64, u64, i64)]) -> MemoryTrace {
+        let event = |(ts, tid, bytes, address, total): &(u64, u64, i64, u64, i64)| {
+            format!(
+                r#"{{"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": {tid},
+                "ts": {ts}, "args": {{"Total Allocated": {total}, "Total Reserved": 1000, "Bytes": {bytes},
+                "Addr": {address}, "Device Id": 0, "Device Type": 1}}}}"#
+            )
+        };
+        let events: Vec<String> = events.iter().map(event).collect();
+        let json = format!(r#"{{"traceEvents": [{}]}}"#, events.join(","));
+        let trace = from_trace(&crate::read_bytes("t", json.as_bytes(), &Default::default()).unwrap()).unwrap();
+        trace.check().unwrap();
+        trace
+    }
+
+    /// Live bytes at each call.
+    fn live_bytes(trace: &MemoryTrace) -> Vec<u64> {
+        let held = |at: usize| trace.objects.ids().filter(move |object| trace.held(*object).contains(&at));
+        let bytes = |at: usize| held(at).map(|object| trace.objects.bytes[object.index()]).sum::<u64>();
+        (0..trace.calls.len()).map(bytes).collect()
+    }
+
+    /// Number of disagreeing totals, older objects and unmatched frees.
+    fn counts(trace: &MemoryTrace) -> [u64; 3] {
+        ["totals_disagree", "older_than_records", "free_without_allocation"].map(|code| trace.report.count_of(code))
+    }
+
+    #[test]
+    fn a_free_and_an_allocation_at_one_time_are_in_the_order_of_the_totals() {
+        let trace = of_events(&[
+            (10, 1, 20, 4096, 20),
+            // The other thread freed the memory just before.
+            (20, 1, 20, 4096, 20),
+            (20, 2, -20, 4096, 0),
+            (30, 1, 5, 8192, 25),
+            (40, 1, -20, 4096, 5),
+            (50, 1, -5, 8192, 0),
+        ]);
+        assert_eq!((live_bytes(&trace), counts(&trace)), (vec![20, 0, 20, 25, 5, 0], [0, 0, 0]));
+    }
+
+    #[test]
+    fn a_second_free_at_an_address_frees_no_older_object() {
+        let trace = of_events(&[(1, 1, 8, 4096, -1), (2, 1, -8, 4096, -1), (3, 1, -8, 4096, -1)]);
+        assert_eq!((live_bytes(&trace), counts(&trace)), (vec![8, 0, 0], [0, 0, 1]));
+        let older = of_events(&[(1, 1, -8, 4096, -1), (2, 1, -8, 4096, -1)]);
+        assert_eq!((live_bytes(&older), counts(&older)), (vec![8, 0], [0, 1, 1]));
+    }
+
+    #[test]
+    fn the_curve_equals_the_totals_of_a_gpu() {
+        let trace = of_events(&[
+            (10, 1, 5, 4096, 5),
+            (20, 1, 5, 8192, 60),
+            (30, 1, -5, 8192, 55),
+            (40, 1, -5, 4096, 50),
+            (50, 1, 1, 4096, 31),
+        ]);
+        let live = live_bytes(&trace);
+        assert_eq!(live, [5, 55, 60, 55, 50, 0, 30, 31]);
+        assert!(trace.totals.iter().all(|total| live[total.after.index()] == total.allocated));
+        assert_eq!(counts(&trace), [4, 0, 0]);
+        // Memory from before the recording is freed without a record.
+        let trace = of_events(&[(10, 1, 5, 4096, 105), (20, 1, 5, 8192, 70)]);
+        assert_eq!((live_bytes(&trace), counts(&trace)), (vec![105, 65, 70], [1, 2, 0]));
+        // Recorded memory is freed without a record: it counts until its address is allocated again.
+        let trace = of_events(&[(10, 1, 5, 4096, 5), (20, 1, 5, 8192, 5), (30, 1, 5, 4096, 10)]);
+        assert_eq!(live_bytes(&trace), [5, 10, 5, 10]);
     }
 }
