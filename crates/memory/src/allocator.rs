@@ -21,12 +21,11 @@
 //! allocator. Expandable segments are not yet checked against a GPU.
 
 use crate::curve::Span;
-use stackline_model::caching_allocator::{SMALL_REQUEST, SMALL_SEGMENT};
+use stackline_model::caching_allocator::{LARGE_SEGMENT, SMALL_REQUEST, SMALL_SEGMENT};
 use stackline_model::{MemoryAllocatorSettings, MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MIN_BLOCK: u64 = 512;
-const LARGE_SEGMENT: u64 = 20 << 20;
 const MIN_OWN_SEGMENT: u64 = 10 << 20;
 const ROUND_LARGE: u64 = 2 << 20;
 

@@ -19,6 +19,7 @@ mod gpu_snapshots;
 mod growth;
 mod initial_memory;
 mod large;
+mod out_of_memory;
 mod random;
 mod scenarios;
 mod snapshots;

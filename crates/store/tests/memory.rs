@@ -109,11 +109,13 @@ fn sample() -> MemoryTrace {
         let before = MemoryCallId(2);
         trace.out_of_memory.push(OutOfMemory {
             before,
+            segment_events: 3,
             time_ns: 8,
             device: gpu,
             stream,
             requested: 9,
             device_free,
+            pool: name,
             stack,
         });
     }

@@ -2,8 +2,10 @@
 
 use super::{int, percent};
 use stackline_model::format::{bytes as words, count};
+use stackline_model::caching_allocator::{LARGE_SEGMENT, SMALL_SEGMENT};
 use stackline_model::{
-    MemoryBlock, MemoryBlockState, MemoryCallId, MemoryDeviceId, MemorySegment, MemoryTrace, Table, Unit,
+    MemoryBlock, MemoryBlockState, MemoryCallId, MemoryDeviceId, MemorySegment, MemorySegmentEvent, MemoryTotals,
+    MemoryTrace, OutOfMemory, Table, Unit,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,18 +27,35 @@ impl Reserved {
         let known = points.partition_point(|(from, _)| *from <= position.0);
         points[..known].last().map(|(_, bytes)| *bytes)
     }
+
+    /// Reserved bytes when a request failed: those at its position, without segment events between the failure and the
+    /// next call, such as those of a smaller request after it.
+    pub(super) fn at_failure(&self, trace: &MemoryTrace, oom: &OutOfMemory) -> Option<u64> {
+        let later = trace.segment_events.iter().skip(oom.segment_events);
+        let until_next_call = later.filter(|event| event.device == oom.device && event.before <= oom.before);
+        let change = until_next_call.map(change_in_bytes).sum::<i128>();
+        u64::try_from(i128::from(self.at(oom.device, oom.before)?) - change).ok()
+    }
+}
+
+/// Change of the reserved bytes by a segment event.
+fn change_in_bytes(event: &MemorySegmentEvent) -> i128 {
+    i128::from(event.bytes) * if event.kind.grows() { 1 } else { -1 }
 }
 
 /// Points of the recorded reserved bytes on a device: positions with the bytes from there on; empty if unknown. With
 /// segments in the source: their total at the end, and back from there by segment events. Without segments: the totals
 /// after each call.
 pub fn reserved_curve(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
-    let totals = || trace.totals.iter().filter(|total| total.device == device && total.reserved > 0);
+    // A total of 0 next to bytes in use means that the source does not know the reserved bytes.
+    let is_known = |total: &&MemoryTotals| total.reserved > 0 || total.allocated == 0;
+    let totals = || trace.totals.iter().filter(|total| total.device == device).filter(is_known);
     let events = || trace.segment_events.iter().filter(|event| event.device == device);
     let position = |after: MemoryCallId| after.some().map_or(0, |call| call.0);
     let Some(last) = totals().next_back() else { return Vec::new() };
-    // A snapshot records every segment event: without events, the segments never changed.
-    let has_segments = trace.segments.iter().any(|segment| segment.device == device);
+    // A snapshot records every segment event: without events, the segments never changed. Only snapshots have a known
+    // total of 0.
+    let has_segments = last.reserved == 0 || trace.segments.iter().any(|segment| segment.device == device);
     if events().next().is_none() && !has_segments {
         let mut points: Vec<(u32, u64)> = totals().map(|total| (position(total.after), total.reserved)).collect();
         points.dedup_by_key(|(_, bytes)| *bytes);
@@ -46,7 +65,7 @@ pub fn reserved_curve(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, 
     let known_after = last.after.some().map_or(0, |call| call.0 + 1);
     let mut changes: Vec<(u32, i128)> = events()
         .filter(|event| event.before.0 <= known_after)
-        .map(|event| (event.before.0, i128::from(event.bytes) * if event.kind.grows() { 1 } else { -1 }))
+        .map(|event| (event.before.0, change_in_bytes(event)))
         .collect();
     changes.sort_by_key(|(position, _)| *position);
     let mut held = i128::from(last.reserved) - changes.iter().map(|(_, change)| change).sum::<i128>();
@@ -69,7 +88,8 @@ struct Sums {
     active: u64,
     awaiting: u64,
     rounding: u64,
-    unused_segments: u64,
+    /// Free bytes that `torch.cuda.empty_cache()` returns: of entirely free segments and pages.
+    returned: u64,
     split: u64,
     /// Free bytes in private pools, which only their owner, such as a CUDA graph, can use.
     private: u64,
@@ -93,12 +113,14 @@ impl Sums {
                 }
                 MemoryBlockState::AwaitingFree => add(&mut self.awaiting, block.bytes),
                 MemoryBlockState::Inactive => {
-                    let sum = match (segment.pool.is_some(), unused) {
-                        (true, _) => &mut self.private,
-                        (false, true) => &mut self.unused_segments,
-                        (false, false) => &mut self.split,
+                    let returned = match (segment.pool.is_some(), unused) {
+                        (true, _) => 0,
+                        (false, true) => block.bytes,
+                        (false, false) => whole_pages(segment, block),
                     };
-                    add(sum, block.bytes);
+                    add(&mut self.returned, returned);
+                    let rest = if segment.pool.is_some() { &mut self.private } else { &mut self.split };
+                    add(rest, block.bytes - returned);
                     self.free_blocks += 1;
                     self.largest_free = self.largest_free.max(block.bytes);
                 }
@@ -108,7 +130,7 @@ impl Sums {
 
     /// Total bytes of free blocks in the allocator's segments.
     fn free(&self) -> u64 {
-        self.unused_segments.saturating_add(self.split).saturating_add(self.private)
+        self.returned.saturating_add(self.split).saturating_add(self.private)
     }
 
     /// Fragmentation of free memory in percent: 1 - largest free block / all free bytes. `None` without free memory.
@@ -118,18 +140,32 @@ impl Sums {
     }
 }
 
+/// Bytes of the entirely free pages in a free block, which only expandable segments have: the allocator unmaps each page
+/// separately.
+fn whole_pages(segment: &MemorySegment, block: &MemoryBlock) -> u64 {
+    if !segment.expandable {
+        return 0;
+    }
+    // A segment begins with a page.
+    let page = if segment.small { SMALL_SEGMENT } else { LARGE_SEGMENT };
+    let begin = block.address.saturating_sub(segment.address);
+    let end = begin.saturating_add(block.bytes);
+    let (first, last) = (begin.div_ceil(page), end / page);
+    last.saturating_sub(first).saturating_mul(page)
+}
+
 /// Add bytes to a sum, saturating, because sizes of a damaged file may be arbitrarily large.
 fn add(sum: &mut u64, bytes: u64) {
     *sum = sum.saturating_add(bytes);
 }
 
 /// Note on the columns of [`segments_table`].
-pub const SEGMENTS_NOTE: &str = "Column free_segments: bytes of entirely free segments, which torch.cuda.empty_cache() \
-                                 returns to the device. Column free_split: free bytes between used blocks, which only \
-                                 requests of the same pool and stream can use. Column free_private: free bytes of a \
-                                 private pool (such as the pool of a CUDA graph), which stay reserved as long as the \
-                                 pool exists. Column fragmentation: 100 % minus the share of the largest free block in \
-                                 all free bytes.";
+pub const SEGMENTS_NOTE: &str = "Column free_segments: bytes of entirely free segments, and of entirely free pages of \
+                                 expandable segments, which torch.cuda.empty_cache() returns to the device. Column \
+                                 free_split: free bytes between used blocks, which only requests of the same pool and \
+                                 stream can use. Column free_private: free bytes of a private pool (such as the pool \
+                                 of a CUDA graph), which stay reserved as long as the pool exists. Column \
+                                 fragmentation: 100 % minus the share of the largest free block in all free bytes.";
 
 /// Segments and blocks at the time of the snapshot, by device and pool; `None` if the source has none.
 pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
@@ -155,7 +191,7 @@ pub fn segments_table(trace: &MemoryTrace) -> Table {
         .i64("active", Unit::Bytes, column(&|sums| sums.active))
         .i64("rounding", Unit::Bytes, column(&|sums| sums.rounding))
         .i64("awaiting_free", Unit::Bytes, column(&|sums| sums.awaiting))
-        .i64("free_segments", Unit::Bytes, column(&|sums| sums.unused_segments))
+        .i64("free_segments", Unit::Bytes, column(&|sums| sums.returned))
         .i64("free_split", Unit::Bytes, column(&|sums| sums.split))
         .i64("free_private", Unit::Bytes, column(&|sums| sums.private))
         .i64("largest_free", Unit::Bytes, column(&|sums| sums.largest_free))
@@ -186,7 +222,7 @@ fn free_notes(trace: &MemoryTrace) -> Vec<String> {
             count(sums.free_blocks),
             if sums.free_blocks == 1 { "block" } else { "blocks" },
             words(sums.largest_free),
-            words(sums.unused_segments),
+            words(sums.returned),
         )
     };
     much.map(note).collect()
@@ -195,9 +231,7 @@ fn free_notes(trace: &MemoryTrace) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stackline_model::{
-        MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryStreamId, MemoryTotals, StrId,
-    };
+    use stackline_model::{MemoryObjectId, MemorySegmentEventKind, MemoryStackId, MemoryStreamId, StrId};
 
     fn total(device: MemoryDeviceId, after: u32, reserved: u64) -> MemoryTotals {
         MemoryTotals { after: MemoryCallId(after), time_ns: 0, device, allocated: 0, reserved }
@@ -235,11 +269,13 @@ mod tests {
         assert_eq!(reserved_curve(&trace, device), [(0, 35)]);
     }
 
-    #[test]
-    fn reserved_bytes_are_traced_back_from_the_end() {
-        let mut trace = MemoryTrace::default();
-        let device = trace.device("cuda:0");
-        let event = |kind, before, bytes| MemorySegmentEvent {
+    fn segment_event(
+        kind: MemorySegmentEventKind,
+        before: u32,
+        bytes: u64,
+        device: MemoryDeviceId,
+    ) -> MemorySegmentEvent {
+        MemorySegmentEvent {
             kind,
             before: MemoryCallId(before),
             time_ns: 0,
@@ -248,11 +284,101 @@ mod tests {
             address: 0,
             bytes,
             stack: MemoryStackId::NONE,
-        };
+        }
+    }
+
+    #[test]
+    fn reserved_bytes_are_traced_back_from_the_end() {
+        let mut trace = MemoryTrace::default();
+        let device = trace.device("cuda:0");
+        let event = |kind, before, bytes| segment_event(kind, before, bytes, device);
         let (got, gave) = (MemorySegmentEventKind::Allocate, MemorySegmentEventKind::Free);
         trace.segment_events = vec![event(got, 0, 20), event(got, 2, 20), event(gave, 3, 10)];
         trace.totals = vec![total(device, 3, 35)];
         assert_eq!(reserved_curve(&trace, device), [(0, 25), (2, 45), (3, 35)]);
         assert_eq!(Reserved::from_trace(&trace).at(device, MemoryCallId(2)), Some(45));
+    }
+
+    #[test]
+    fn segment_events_after_a_failure_do_not_count_for_it() {
+        let mut trace = MemoryTrace::default();
+        let (device, other) = (trace.device("cuda:0"), trace.device("cuda:1"));
+        let (got, gave) = (MemorySegmentEventKind::Allocate, MemorySegmentEventKind::Free);
+        // The cache is returned, the request fails, and a smaller request succeeds: all before call 3.
+        trace.segment_events = vec![
+            segment_event(got, 0, 30, device),
+            segment_event(got, 2, 50, device),
+            segment_event(gave, 3, 50, device),
+            segment_event(got, 3, 60, device),
+            segment_event(got, 3, 7, other),
+            segment_event(got, 4, 10, device),
+        ];
+        trace.totals = vec![total(device, 4, 100)];
+        let oom = OutOfMemory {
+            before: MemoryCallId(3),
+            segment_events: 3,
+            time_ns: 0,
+            device,
+            stream: MemoryStreamId::NONE,
+            requested: 90,
+            device_free: Some(70),
+            pool: StrId::NONE,
+            stack: MemoryStackId::NONE,
+        };
+        let reserved = Reserved::from_trace(&trace);
+        assert_eq!(reserved.at(device, oom.before), Some(90));
+        assert_eq!(reserved.at_failure(&trace, &oom), Some(30));
+    }
+
+    #[test]
+    fn a_total_of_zero_is_known_if_nothing_is_in_use() {
+        let mut trace = MemoryTrace::default();
+        let device = trace.device("cuda:0");
+        trace.segment_events = vec![
+            segment_event(MemorySegmentEventKind::Allocate, 0, 20, device),
+            segment_event(MemorySegmentEventKind::Free, 1, 20, device),
+        ];
+        trace.totals = vec![total(device, 1, 0)];
+        assert_eq!(reserved_curve(&trace, device), [(0, 20), (1, 0)]);
+        trace.totals[0].allocated = 5;
+        assert_eq!(reserved_curve(&trace, device), [], "the source does not know it");
+    }
+
+    #[test]
+    fn empty_cache_returns_the_free_pages_of_expandable_segments() {
+        const MIB: u64 = 1 << 20;
+        let returned = |small, expandable, begin: u64, bytes: u64| {
+            let (address, segment_bytes) = (1 << 40, 80 * MIB);
+            let segment = MemorySegment {
+                device: MemoryDeviceId(0),
+                stream: MemoryStreamId::NONE,
+                address,
+                bytes: segment_bytes,
+                small,
+                expandable,
+                pool: StrId::NONE,
+                stack: MemoryStackId::NONE,
+                blocks: 0..2,
+            };
+            let block = |address, bytes, state| MemoryBlock {
+                address,
+                bytes,
+                requested: 0,
+                state,
+                object: MemoryObjectId::NONE,
+                stack: MemoryStackId::NONE,
+            };
+            let used = block(address, begin, MemoryBlockState::Active);
+            let free = block(address + begin, bytes, MemoryBlockState::Inactive);
+            let mut sums = Sums::default();
+            sums.add(&segment, &[used, free]);
+            assert_eq!((sums.free(), sums.returned + sums.split), (bytes, bytes));
+            sums.returned
+        };
+        assert_eq!(returned(false, true, 20 * MIB, 40 * MIB), 40 * MIB);
+        assert_eq!(returned(false, true, 10 * MIB, 40 * MIB), 20 * MIB, "pages begin at multiples of their size");
+        assert_eq!(returned(false, true, 10 * MIB, 15 * MIB), 0);
+        assert_eq!(returned(true, true, MIB, 4 * MIB), 2 * MIB);
+        assert_eq!(returned(false, false, 20 * MIB, 40 * MIB), 0, "other segments return as a whole");
     }
 }

@@ -6,7 +6,8 @@ use crate::curve::{Curve, alive_by, curves, device_of};
 use crate::source_location::place_text;
 use stackline_model::format::{bytes, count};
 use stackline_model::{
-    MemoryBlockState, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryTrace, OutOfMemory, Table, Unit,
+    MemoryBlockState, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemorySegment, MemoryTrace, OutOfMemory, Table,
+    Unit,
 };
 
 /// Maximum number of failures that are explained below the table.
@@ -16,8 +17,14 @@ const MOST_EXPLAINED: usize = 3;
 struct MemoryState {
     allocated: u64,
     reserved: Option<u64>,
-    /// Largest free block of the request's stream, if the segments are those of this moment.
+    /// Largest free block of the request's pool and stream, if the segments are those of this moment.
     largest_free: Option<u64>,
+    /// Free bytes of other private pools, if the segments are those of this moment.
+    other_private: Option<u64>,
+    /// True if the device has private pools, such as those of CUDA graphs.
+    has_private: bool,
+    /// True if the allocator uses expandable segments.
+    expandable: bool,
     /// Bytes of the device; 0 if unknown.
     total: u64,
     /// True for host memory.
@@ -84,20 +91,41 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
         Some(before) => curve.map_or(0, |curve| curve.at(before)),
         None => older_bytes(trace, oom.device),
     };
-    let reserved = reserved.at(oom.device, oom.before);
-    // The snapshot shows this moment if no call follows.
-    let now = oom.before.index() >= trace.calls.len() && !trace.segments.is_empty();
-    let of_stream = trace.segments.iter().filter(|s| s.device == oom.device && s.stream == oom.stream);
-    let free = of_stream
-        .flat_map(|segment| &trace.blocks[segment.blocks.clone()])
-        .filter(|block| block.state == MemoryBlockState::Inactive);
-    let largest_free = now.then(|| free.map(|block| block.bytes).max().unwrap_or(0));
-    let total = trace.devices.get(oom.device.index()).map_or(0, |device| device.total_bytes);
-    let name = trace.devices.get(oom.device.index()).map(|device| trace.strings.get(device.name)).unwrap_or_default();
-    let has_segments = name.starts_with("cuda") && !AllocatorSettings::from_trace(trace, oom.device).expandable;
-    let segment = if has_segments { segment_bytes(oom.requested) } else { 0 };
-    let holder = holder(trace, oom, allocated);
-    MemoryState { allocated, reserved, largest_free, total, is_host: name == "cpu", segment, holder }
+    let device = trace.devices.get(oom.device.index());
+    let name = device.map(|device| trace.strings.get(device.name)).unwrap_or_default();
+    let expandable = AllocatorSettings::from_trace(trace, oom.device).expandable;
+    let segments = || trace.segments.iter().filter(|segment| segment.device == oom.device);
+    // The snapshot shows this moment if neither a call nor a segment event follows.
+    let is_last = oom.before.index() >= trace.calls.len()
+        && trace.segment_events.iter().skip(oom.segment_events).all(|event| event.device != oom.device);
+    let now = is_last && !trace.segments.is_empty();
+    let has_own_pool = |segment: &&MemorySegment| segment.pool == oom.pool;
+    let of_request = segments().filter(has_own_pool).filter(|segment| segment.stream == oom.stream);
+    let largest_free = now.then(|| free_blocks(trace, of_request).max().unwrap_or(0));
+    let other_pools = segments().filter(|segment| segment.pool.is_some() && !has_own_pool(segment));
+    let other_private = now.then(|| free_blocks(trace, other_pools).fold(0, u64::saturating_add));
+    let has_segments = name.starts_with("cuda") && !expandable;
+    MemoryState {
+        allocated,
+        reserved: reserved.at_failure(trace, oom),
+        largest_free,
+        other_private,
+        has_private: segments().any(|segment| segment.pool.is_some()),
+        expandable,
+        total: device.map_or(0, |device| device.total_bytes),
+        is_host: name == "cpu",
+        segment: if has_segments { segment_bytes(oom.requested) } else { 0 },
+        holder: holder(trace, oom, allocated),
+    }
+}
+
+/// Sizes of the free blocks in segments.
+fn free_blocks<'a>(
+    trace: &'a MemoryTrace,
+    segments: impl Iterator<Item = &'a MemorySegment>,
+) -> impl Iterator<Item = u64> {
+    let blocks = segments.flat_map(move |segment| &trace.blocks[segment.blocks.clone()]);
+    blocks.filter(|block| block.state == MemoryBlockState::Inactive).map(|block| block.bytes)
 }
 
 /// Least share of the live memory, in percent, for naming a line.
@@ -164,7 +192,8 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
     if let Some(why) = contradiction(situation, reserved, device_free) {
         return format!("cause unknown, because the numbers of the input contradict each other ({why})");
     }
-    let cached = reserved.saturating_sub(situation.allocated);
+    let private = situation.other_private.unwrap_or(0);
+    let cached = reserved.saturating_sub(situation.allocated).saturating_sub(private);
     let missing = oom.requested.max(situation.segment).saturating_sub(device_free);
     if missing == 0 {
         return format!(
@@ -180,37 +209,71 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
             another pool (small blocks, or a CUDA graph's private pool), or the numbers of the input are wrong"
             .to_owned();
     }
-    if cached >= oom.requested {
-        return "fragmentation: enough memory was reserved and unused, but not in one piece. Set \
-                PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which lets the allocator join free pieces"
-            .to_owned();
-    }
-    if cached >= missing {
-        return "fragmentation: the allocator's unused memory plus the free memory of the device would have sufficed. \
-                The allocator could not return its unused memory to the device, because the same segments contain used \
-                blocks. Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which returns unused parts of segments"
-            .to_owned();
+    if cached >= oom.requested.min(missing) {
+        return fragmentation(situation, cached >= oom.requested);
     }
     let short = bytes(missing - cached);
+    let of_others = match private {
+        0 => String::new(),
+        private => format!(
+            ". Private pools, such as those of CUDA graphs, held {} of free memory, which other requests cannot use",
+            bytes(private)
+        ),
+    };
     format!(
         "not enough memory: even with all unused reserved memory, {short} were missing. Lower the peak by that much \
-         (smaller batch, activation checkpointing, or the suggestions below), or free memory of other processes"
+         (smaller batch, activation checkpointing, or the suggestions below), or free memory of other \
+         processes{of_others}"
+    )
+}
+
+/// Explanation of a failure by fragmentation. `is_enough`: the unused reserved memory alone would have sufficed.
+fn fragmentation(situation: &MemoryState, is_enough: bool) -> String {
+    let sufficed = if is_enough {
+        "fragmentation: enough memory was reserved and unused, but not in one piece."
+    } else {
+        "fragmentation: the allocator's unused memory plus the free memory of the device would have sufficed."
+    };
+    if situation.expandable {
+        return format!(
+            "{sufficed} Expandable segments are already on, so the unused memory shares pages of 2 or 20 MiB with used \
+             blocks, or belongs to another pool or stream. Lower the peak, or allocate long-lived tensors first, so \
+             that they share no pages with short-lived ones"
+        );
+    }
+    if is_enough {
+        return format!(
+            "{sufficed} Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which lets the allocator join free pieces"
+        );
+    }
+    // The pools that had free memory are unknown if the segments are those of a later moment.
+    let private = if situation.has_private && situation.other_private.is_none() {
+        " or belong to private pools, such as those of CUDA graphs"
+    } else {
+        ""
+    };
+    format!(
+        "{sufficed} The allocator could not return its unused memory to the device, because the same segments contain \
+         used blocks{private}. Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which returns unused parts of \
+         segments"
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::{MemoryState, explain};
-    use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryStackId, MemoryStreamId, OutOfMemory};
+    use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryStackId, MemoryStreamId, OutOfMemory, StrId};
 
     fn request(device_free: Option<u64>) -> OutOfMemory {
         OutOfMemory {
             before: MemoryCallId(0),
+            segment_events: 0,
             time_ns: 0,
             device: MemoryDeviceId(0),
             stream: MemoryStreamId(0),
             requested: 100,
             device_free,
+            pool: StrId::NONE,
             stack: MemoryStackId::NONE,
         }
     }
@@ -226,6 +289,9 @@ mod tests {
             allocated: 4000,
             reserved: None,
             largest_free: None,
+            other_private: None,
+            has_private: false,
+            expandable: false,
             total: 0,
             is_host,
             segment: 0,
@@ -245,6 +311,9 @@ mod tests {
             allocated: 200,
             reserved: None,
             largest_free: Some(60),
+            other_private: Some(0),
+            has_private: false,
+            expandable: false,
             total: 400,
             is_host: false,
             segment: 0,
@@ -265,5 +334,51 @@ mod tests {
         }
         let in_other_segment = explained(50, 350, MemoryState { largest_free: Some(120), ..sound() });
         assert!(in_other_segment.contains("Either the request was for another pool"), "{in_other_segment}");
+    }
+
+    #[test]
+    fn fragmentation_has_another_remedy_if_expandable_segments_are_on() {
+        let state = |expandable| MemoryState {
+            allocated: 200,
+            reserved: None,
+            largest_free: Some(30),
+            other_private: Some(0),
+            has_private: false,
+            expandable,
+            total: 400,
+            is_host: false,
+            segment: 0,
+            holder: None,
+        };
+        for reserved in [260, 300] {
+            let [plain, expandable] = [false, true].map(|expandable| explained(50, reserved, state(expandable)));
+            assert!(plain.contains("Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{plain}");
+            assert!(expandable.starts_with("fragmentation: "), "{expandable}");
+            assert!(expandable.contains("Expandable segments are already on"), "{expandable}");
+            assert!(!expandable.contains("Set PYTORCH_CUDA_ALLOC_CONF"), "{expandable}");
+        }
+    }
+
+    #[test]
+    fn free_memory_of_private_pools_is_no_fragmentation() {
+        let state = |other_private, has_private| MemoryState {
+            allocated: 200,
+            reserved: None,
+            largest_free: Some(0),
+            other_private,
+            has_private,
+            expandable: false,
+            total: 400,
+            is_host: false,
+            segment: 0,
+            holder: None,
+        };
+        let known = explained(50, 280, state(Some(70), true));
+        assert!(known.starts_with("not enough memory: ") && known.contains(" 40 B were missing"), "{known}");
+        assert!(known.contains("Private pools, such as those of CUDA graphs, held 70 B of free memory"), "{known}");
+        let later = explained(50, 280, state(None, true));
+        assert!(later.contains("used blocks or belong to private pools, such as those of CUDA graphs. "), "{later}");
+        let without = explained(50, 280, state(Some(0), false));
+        assert!(without.contains("contain used blocks. Set"), "{without}");
     }
 }

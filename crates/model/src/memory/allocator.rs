@@ -132,7 +132,7 @@ pub struct MemoryTotals {
     pub device: MemoryDeviceId,
     /// Bytes in use by the program.
     pub allocated: u64,
-    /// Reserved bytes of the allocator, in use or not; 0 if unknown.
+    /// Reserved bytes of the allocator, in use or not; unknown if 0, unless no bytes are in use.
     pub reserved: u64,
 }
 
@@ -141,6 +141,9 @@ pub struct MemoryTotals {
 pub struct OutOfMemory {
     /// Call after the request (may be the number of calls).
     pub before: MemoryCallId,
+    /// Number of rows of [`crate::MemoryTrace::segment_events`] before the request: further ones may precede the same
+    /// call.
+    pub segment_events: usize,
     /// Time, ns.
     pub time_ns: i64,
     /// Device.
@@ -151,6 +154,8 @@ pub struct OutOfMemory {
     pub requested: u64,
     /// Free bytes of the device, as it reported; `None` if unknown.
     pub device_free: Option<u64>,
+    /// Private pool of the request; none for the default pool, or if unknown.
+    pub pool: StrId,
     /// Call path.
     pub stack: MemoryStackId,
 }

@@ -338,8 +338,10 @@ impl MemoryTrace {
                 self.totals.iter().all(|t| place(t.device, on) && in_range(calls, t.after.0)),
             ),
             (
-                "a failed allocation refers to a call, device or stream that does not exist",
-                self.out_of_memory.iter().all(|o| between(o.before) && place(o.device, o.stream)),
+                "a failed allocation refers to a call, device, stream or segment event that does not exist",
+                self.out_of_memory.iter().all(|o| {
+                    between(o.before) && place(o.device, o.stream) && o.segment_events <= self.segment_events.len()
+                }),
             ),
         ];
         rules.iter().find(|(_, holds)| !holds).map_or(Ok(()), |(what, _)| Err((*what).to_owned()))

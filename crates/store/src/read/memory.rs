@@ -330,19 +330,47 @@ fn allocator_data(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Erro
         }));
         Ok(())
     })?;
-    let columns = ["before_call", "time_ns", "device", "stream", "requested", "device_free", "stack"];
-    files.read("memory_out_of_memory", &columns, |_, batch| {
+    failed_requests(trace, files)
+}
+
+/// Read the failed requests. Older files lack the last two columns: their requests follow all segment events before the
+/// same call.
+fn failed_requests(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+    let Some(file) = files.required("memory_out_of_memory")? else { return Ok(()) };
+    let columns = [
+        "before_call",
+        "time_ns",
+        "device",
+        "stream",
+        "requested",
+        "device_free",
+        "stack",
+        "segment_events",
+        "pool",
+    ];
+    let is_complete = columns.iter().all(|column| file.has_column(column));
+    file.read(&columns[..if is_complete { columns.len() } else { 7 }], ROW_GROUP, |batch| {
         let (before, time_ns) = (handles(batch, 0, MemoryCallId)?, batch.values::<Int64Type>(1)?);
         let (device, stream) = (handles(batch, 2, MemoryDeviceId)?, handles(batch, 3, MemoryStreamId)?);
         let (requested, free) = (batch.values::<UInt64Type>(4)?, batch.numbers::<UInt64Type>(5)?);
         let (stack, free) = (handles(batch, 6, MemoryStackId)?, free.iter().collect::<Vec<_>>());
+        let (events, pool) = if is_complete {
+            let events = batch.values::<UInt64Type>(7)?;
+            let events = events.iter().map(|&events| usize::try_from(events).unwrap_or(usize::MAX));
+            (events.collect::<Vec<usize>>(), texts(batch, 8, &trace.strings)?)
+        } else {
+            let until = |before: &MemoryCallId| trace.segment_events.partition_point(|event| event.before <= *before);
+            (before.iter().map(until).collect::<Vec<usize>>(), vec![StrId::NONE; batch.rows()])
+        };
         trace.out_of_memory.extend((0..batch.rows()).map(|row| OutOfMemory {
             before: before[row],
+            segment_events: events[row],
             time_ns: time_ns[row],
             device: device[row],
             stream: stream[row],
             requested: requested[row],
             device_free: free[row],
+            pool: pool[row],
             stack: stack[row],
         }));
         Ok(())

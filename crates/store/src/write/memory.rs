@@ -253,6 +253,8 @@ fn allocator_data(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
         numbers64("requested", move |at| Some(failed[at].requested)),
         numbers64("device_free", move |at| failed[at].device_free),
         rows("stack", move |at| failed[at].stack.0),
+        numbers64("segment_events", move |at| Some(failed[at].segment_events as u64)),
+        text("pool", &trace.strings, move |at| failed[at].pool),
     ];
     vec![first, MemoryTable::new("memory_out_of_memory", failed.len(), columns)]
 }

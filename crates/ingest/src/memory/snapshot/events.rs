@@ -308,13 +308,16 @@ impl Reader<'_> {
 
     /// Add a failed request to the trace; the event's address is the free memory of the device in bytes.
     fn out_of_memory(&mut self, event: &Event) {
+        let pool = self.pool(event.dict, self.keys.pool_id);
         self.trace.out_of_memory.push(OutOfMemory {
             before: MemoryCallId::new(self.trace.calls.len()),
+            segment_events: self.trace.segment_events.len(),
             time_ns: event.call.start_ns,
             device: event.device,
             stream: event.call.stream,
             requested: event.size,
             device_free: Some(event.address),
+            pool,
             stack: event.call.stack,
         });
     }

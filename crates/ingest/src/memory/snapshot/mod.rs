@@ -21,7 +21,7 @@ use super::values::{NodeId, Value, Values};
 use crate::diagnostics;
 use events::Live;
 use frames::Frames;
-use stackline_model::{MemoryDeviceId, MemoryTotals, MemoryTrace, StrId};
+use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTotals, MemoryTrace, StrId};
 
 /// Check if a value is a snapshot: a dict with segments or traces, or (old versions) a list of segments.
 pub(super) fn is_snapshot(values: &Values, root: Value) -> bool {
@@ -64,13 +64,11 @@ pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace 
     lanes.extend(host_lanes.into_iter().map(|lane| ("pinned host memory".to_owned(), lane)));
     let mut live = reader.events(&lanes);
     let segments = reader.list(top, keys.segments, diagnostics::MEMORY_BAD_SEGMENT).or_else(|| values.as_list(root));
-    if segments.is_none_or(|list| values.items(list).is_empty()) && !reader.trace.calls.is_empty() {
-        diagnostics::MEMORY_NO_SEGMENTS.count(&mut reader.trace.report, None, "");
-    }
     reader.segments(segments, &mut live);
     reader.infer_block_sizes();
     reader.pools_by_address();
-    reader.finish(&live)
+    let listed = segments.map(|list| values.items(list).len());
+    reader.finish(&live, listed)
 }
 
 /// Reader of one snapshot: parsed values, keys, and the memory trace so far.
@@ -128,15 +126,30 @@ impl Reader<'_> {
         }
     }
 
+    /// True if the allocator of a device without segments held no memory at the end, by the events: no object is live,
+    /// and the segment events do not sum to a growth.
+    fn is_empty_at_end(&self, device: MemoryDeviceId) -> bool {
+        let trace = &self.trace;
+        let is_gpu = trace.strings.get(trace.devices[device.index()].name).starts_with("cuda");
+        let events = || trace.segment_events.iter().filter(|event| event.device == device);
+        let growth: i128 =
+            events().map(|event| i128::from(event.bytes) * if event.kind.grows() { 1 } else { -1 }).sum();
+        let is_live = |object: MemoryObjectId| {
+            trace.objects.device[object.index()] == device && trace.objects.freed_by[object.index()].is_none()
+        };
+        let has_events = events().next().is_some() || trace.out_of_memory.iter().any(|oom| oom.device == device);
+        is_gpu && has_events && growth <= 0 && !trace.objects.ids().any(is_live)
+    }
+
     /// Add the allocated and reserved bytes of each device, count problems between events and segments, and return the
-    /// trace.
-    fn finish(mut self, live: &Live) -> MemoryTrace {
+    /// trace. `listed` is the number of segments in the file; `None` if it has no list of segments.
+    fn finish(mut self, live: &Live, listed: Option<usize>) -> MemoryTrace {
         let after = self.trace.calls.ids().next_back().into();
         let time_ns = self.trace.calls.start_ns.last().copied().unwrap_or(0);
         for device in (0..self.trace.devices.len()).map(MemoryDeviceId::new) {
             let of_device = |segment: &&stackline_model::MemorySegment| segment.device == device;
             let segments: Vec<_> = self.trace.segments.iter().filter(of_device).collect();
-            if segments.is_empty() {
+            if segments.is_empty() && (listed.is_none() || !self.is_empty_at_end(device)) {
                 continue;
             }
             let blocks = segments.iter().flat_map(|segment| &self.trace.blocks[segment.blocks.clone()]);
@@ -145,6 +158,10 @@ impl Reader<'_> {
             let allocated = active.map(|block| block.bytes).fold(0, sum);
             let reserved = segments.iter().map(|segment| segment.bytes).fold(0, sum);
             self.trace.totals.push(MemoryTotals { after, time_ns, device, allocated, reserved });
+        }
+        let is_all_known = self.trace.totals.len() == self.trace.devices.len();
+        if listed.unwrap_or(0) == 0 && !self.trace.calls.is_empty() && !is_all_known {
+            diagnostics::MEMORY_NO_SEGMENTS.count(&mut self.trace.report, None, "");
         }
         if !self.trace.segments.is_empty() {
             let lost = live.without_block(&self.trace);

@@ -255,11 +255,13 @@ impl AllocationReplay<'_> {
     fn fail(&mut self, time: i64, thread: usize, place: NodeContext, bytes: u64) {
         self.trace.out_of_memory.push(OutOfMemory {
             before: MemoryCallId::new(self.trace.calls.len()),
+            segment_events: self.trace.segment_events.len(),
             time_ns: time - self.zero,
             device: self.device,
             stream: self.threads[thread].stream,
             requested: bytes,
             device_free: None,
+            pool: StrId::NONE,
             stack: place.stack,
         });
     }
