@@ -296,6 +296,32 @@ fn growth_is_reported_at_calls_of_its_device() {
     assert!(only.contains("although 60.00 MiB of the allocator's reserved memory were free"), "{only}");
 }
 
+/// The allocator gets more memory, because another stream uses the freed memory until the end of the call.
+#[test]
+fn growth_names_memory_that_waits_for_a_stream() {
+    let second = BASE + 64 * MIB;
+    let note = |early: bool| {
+        let completed = event("free_completed", BASE, 40 * MIB, 4, &[]);
+        let mut events = vec![
+            event("segment_alloc", BASE, 40 * MIB, 1, &[]),
+            event("alloc", BASE, 40 * MIB, 2, &[]),
+            event("free_requested", BASE, 40 * MIB, 3, &[]),
+            event("segment_alloc", second, 40 * MIB, 5, &[]),
+            event("alloc", second, 40 * MIB, 6, &[]),
+        ];
+        events.insert(if early { 3 } else { 5 }, completed);
+        let whole = |address, state| segment(address, 40 * MIB, [0, 0], &[block(address, 40 * MIB, 40 * MIB, state)]);
+        let segments = [whole(BASE, "inactive"), whole(second, "active_allocated")];
+        let trace = read(&json!({"segments": segments, "device_traces": [events]}));
+        peaks_table(&trace, &named_peaks(&trace, 1)).notes.remove(0)
+    };
+    let (early, late) = (note(true), note(false));
+    assert!(early.contains("40.00 MiB of the allocator's reserved memory were free. The free blocks"), "{early}");
+    let expected = "were not in use by the program. Of these, 40.00 MiB waited for another stream that uses the freed \
+                    memory (record_stream).";
+    assert!(late.ends_with(expected), "{late}");
+}
+
 proptest! {
     #[test]
     fn blocks_never_overlap_and_sums_hold(

@@ -108,3 +108,27 @@ fn a_device_that_returned_all_segments_reserves_nothing() {
         assert!(texts(&failures(trace), "explanation")[0].starts_with("cause unknown"));
     }
 }
+
+/// A free block of another stream is in one piece, and freed memory that a stream still uses isn't free.
+#[test]
+fn memory_of_other_streams_is_no_fragmentation() {
+    let kept = BASE + 40 * MIB;
+    let cause = |events: Vec<Value>, state: &str| {
+        let blocks = [block(BASE, 40 * MIB, 40 * MIB, state), block(kept, 10 * MIB, 10 * MIB, "active_allocated")];
+        let trace = read(&json!({"segments": [segment(BASE, 50 * MIB, [0, 0], &blocks)], "device_traces": [events]}));
+        texts(&failures(&trace), "explanation").remove(0)
+    };
+    let made = [
+        event("segment_alloc", BASE, 50 * MIB, 1, &[]),
+        event("alloc", BASE, 40 * MIB, 2, &[]),
+        event("alloc", kept, 10 * MIB, 3, &[]),
+        event("free_requested", BASE, 40 * MIB, 4, &[]),
+    ];
+    let mut of_stream = oom(30 * MIB, 5 * MIB, 9);
+    of_stream["stream"] = json!(7);
+    let done = event("free_completed", BASE, 40 * MIB, 5, &[]);
+    let other = cause([&made[..], &[done, of_stream]].concat(), "inactive");
+    assert!(other.starts_with("memory of another stream: a free block of 40.00 MiB was large enough"), "{other}");
+    let waiting = cause([&made[..], &[oom(30 * MIB, 5 * MIB, 9)]].concat(), "active_awaiting_free");
+    assert!(waiting.starts_with("freed memory was still in use: the program had freed 40.00 MiB"), "{waiting}");
+}

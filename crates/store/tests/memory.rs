@@ -30,6 +30,7 @@ fn assert_same(a: &MemoryTrace, b: &MemoryTrace) {
     assert_eq!(a.accesses, b.accesses);
     assert_eq!((&a.segment_events, &a.segments, &a.blocks), (&b.segment_events, &b.segments, &b.blocks));
     assert_eq!((&a.totals, &a.out_of_memory), (&b.totals, &b.out_of_memory));
+    assert_eq!(a.delayed_frees, b.delayed_frees);
 }
 
 fn through_a_run(traces: &[MemoryTrace]) -> Vec<MemoryTrace> {
@@ -103,6 +104,9 @@ fn sample() -> MemoryTrace {
         blocks,
     };
     trace.segments = vec![segment(true, 0..2), segment(false, 2..3)];
+    trace.delayed_frees = [MemoryCallId(2), MemoryCallId::NONE]
+        .map(|until| stackline_model::DelayedFree { object: MemoryObjectId(0), until })
+        .into();
     let after = MemoryCallId::NONE;
     trace.totals.push(MemoryTotals { after, time_ns: 3, device: gpu, allocated: 4, reserved: 5 });
     for device_free in [None, Some(0)] {

@@ -4,6 +4,7 @@ use super::{allocator::Reserved, int, percent};
 use crate::allocator::{AllocatorSettings, segment_bytes};
 use crate::curve::{Curve, alive_by, curves, device_of};
 use crate::source_location::place_text;
+use stackline_model::caching_allocator::SMALL_REQUEST;
 use stackline_model::format::{bytes, count};
 use stackline_model::{
     MemoryBlockState, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemorySegment, MemoryTrace, OutOfMemory, Table,
@@ -19,6 +20,10 @@ struct MemoryState {
     reserved: Option<u64>,
     /// Largest free block of the request's pool and stream, if the segments are those of this moment.
     largest_free: Option<u64>,
+    /// Largest free block of other streams in the request's pool, if the segments are those of this moment.
+    largest_elsewhere: Option<u64>,
+    /// Freed bytes that another stream may still use.
+    awaiting: u64,
     /// Free bytes of other private pools, if the segments are those of this moment.
     other_private: Option<u64>,
     /// True if the device has private pools, such as those of CUDA graphs.
@@ -102,6 +107,10 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
     let has_own_pool = |segment: &&MemorySegment| segment.pool == oom.pool;
     let of_request = segments().filter(has_own_pool).filter(|segment| segment.stream == oom.stream);
     let largest_free = now.then(|| free_blocks(trace, of_request).max().unwrap_or(0));
+    let small = oom.requested <= SMALL_REQUEST;
+    let elsewhere = segments().filter(has_own_pool).filter(|segment| segment.stream != oom.stream);
+    let elsewhere = elsewhere.filter(|segment| segment.small == small);
+    let largest_elsewhere = now.then(|| free_blocks(trace, elsewhere).max().unwrap_or(0));
     let other_pools = segments().filter(|segment| segment.pool.is_some() && !has_own_pool(segment));
     let other_private = now.then(|| free_blocks(trace, other_pools).fold(0, u64::saturating_add));
     let has_segments = name.starts_with("cuda") && !expandable;
@@ -109,6 +118,8 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
         allocated,
         reserved: reserved.at_failure(trace, oom),
         largest_free,
+        largest_elsewhere,
+        awaiting: trace.awaiting_bytes(oom.device, oom.before),
         other_private,
         has_private: segments().any(|segment| segment.pool.is_some()),
         expandable,
@@ -210,7 +221,7 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
             .to_owned();
     }
     if cached >= oom.requested.min(missing) {
-        return fragmentation(situation, cached >= oom.requested);
+        return unusable(oom, situation, cached, missing);
     }
     let short = bytes(missing - cached);
     let of_others = match private {
@@ -225,6 +236,26 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
          (smaller batch, activation checkpointing, or the suggestions below), or free memory of other \
          processes{of_others}"
     )
+}
+
+/// Explanation of a failure although the unused reserved memory of `cached` bytes would have sufficed: it is used by
+/// another stream, belongs to another stream, or is fragmented.
+fn unusable(oom: &OutOfMemory, situation: &MemoryState, cached: u64, missing: u64) -> String {
+    if cached.saturating_sub(situation.awaiting) < oom.requested.min(missing) {
+        return format!(
+            "freed memory was still in use: the program had freed {}, but another stream that uses it (record_stream) \
+             was not done. Synchronize that stream before the allocation, or use less memory in several streams",
+            bytes(situation.awaiting)
+        );
+    }
+    if let Some(largest) = situation.largest_elsewhere.filter(|largest| *largest >= oom.requested) {
+        return format!(
+            "memory of another stream: a free block of {} was large enough, but belongs to another stream, and blocks \
+             never change their stream. Allocate in the same stream, or lower the peak",
+            bytes(largest)
+        );
+    }
+    fragmentation(situation, cached >= oom.requested)
 }
 
 /// Explanation of a failure by fragmentation. `is_enough`: the unused reserved memory alone would have sufficed.
@@ -289,6 +320,8 @@ mod tests {
             allocated: 4000,
             reserved: None,
             largest_free: None,
+            largest_elsewhere: None,
+            awaiting: 0,
             other_private: None,
             has_private: false,
             expandable: false,
@@ -311,6 +344,8 @@ mod tests {
             allocated: 200,
             reserved: None,
             largest_free: Some(60),
+            largest_elsewhere: None,
+            awaiting: 0,
             other_private: Some(0),
             has_private: false,
             expandable: false,
@@ -337,11 +372,41 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_other_streams_use_or_own_is_no_fragmentation() {
+        let state = |awaiting, elsewhere| MemoryState {
+            allocated: 200,
+            reserved: None,
+            largest_free: Some(0),
+            largest_elsewhere: Some(elsewhere),
+            awaiting,
+            other_private: Some(0),
+            has_private: false,
+            expandable: false,
+            total: 400,
+            is_host: false,
+            segment: 0,
+            holder: None,
+        };
+        let begin = |awaiting, elsewhere| {
+            let explanation = explained(0, 320, state(awaiting, elsewhere));
+            explanation.split(':').next().unwrap_or_default().to_owned()
+        };
+        // Unused are 120 bytes, requested 100.
+        assert_eq!(begin(0, 99), "fragmentation");
+        assert_eq!(begin(20, 99), "fragmentation");
+        assert_eq!(begin(21, 99), "freed memory was still in use");
+        assert_eq!(begin(20, 100), "memory of another stream");
+        assert!(explained(0, 320, state(30, 0)).contains("the program had freed 30 B, but another stream"));
+    }
+
+    #[test]
     fn fragmentation_has_another_remedy_if_expandable_segments_are_on() {
         let state = |expandable| MemoryState {
             allocated: 200,
             reserved: None,
             largest_free: Some(30),
+            largest_elsewhere: None,
+            awaiting: 0,
             other_private: Some(0),
             has_private: false,
             expandable,
@@ -365,6 +430,8 @@ mod tests {
             allocated: 200,
             reserved: None,
             largest_free: Some(0),
+            largest_elsewhere: None,
+            awaiting: 0,
             other_private,
             has_private,
             expandable: false,

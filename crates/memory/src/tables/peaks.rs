@@ -5,7 +5,7 @@ use super::int;
 use crate::curve::{Curve, Peak, alive_at, curves, device_of};
 use crate::source_location::place_text;
 use stackline_model::format::{bytes, count};
-use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
+use stackline_model::{MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::collections::BTreeSet;
 
 /// Memory peak of a device, with a short name such as `P1`.
@@ -107,8 +107,8 @@ fn bytes_at(points: &[(u32, u64)], position: u32) -> Option<u64> {
     points[..known].last().map(|(_, bytes)| *bytes)
 }
 
-/// Sentence on the growth of reserved memory while much of it was free; `None` if little was. The free blocks are too
-/// small or belong to another pool or stream.
+/// Sentence on the growth of reserved memory while much of it was unused; `None` if little was. The unused blocks wait
+/// for another stream, are too small, or belong to another pool or stream.
 fn growth_while_free(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most: u64) -> Option<String> {
     let growths = held.windows(2).map(|pair| (pair[1].0, pair[0].1, pair[1].1.saturating_sub(pair[0].1)));
     let large = growths.filter(|(.., growth)| *growth as f64 >= MIN_GROWTH * most as f64);
@@ -116,21 +116,38 @@ fn growth_while_free(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], mo
     let unused = large.filter_map(|(since, before, growth)| {
         let (at, bytes) = *requests.get(requests.partition_point(|(call, _)| *call < since))?;
         let in_use = curve.at(at).saturating_sub(bytes);
-        Some((before.saturating_sub(in_use), std::cmp::Reverse(at), growth))
+        let unused = before.saturating_sub(in_use);
+        let waiting = trace.awaiting_bytes(curve.device, MemoryCallId(since)).min(unused);
+        Some((unused, std::cmp::Reverse(at), growth, waiting))
     });
-    let (unused, std::cmp::Reverse(at), growth) = unused.max()?;
+    let (unused, std::cmp::Reverse(at), growth, waiting) = unused.max()?;
     let stack = trace.calls.stack.get(at as usize).copied().unwrap_or(MemoryStackId::NONE);
     let place = Some(place_text(trace, stack)).filter(|place| !place.is_empty());
     let place = place.map_or_else(String::new, |place| format!(" ({place})"));
     (unused as f64 >= MIN_UNUSED * most as f64).then(|| {
         format!(
             "At call {}{place} the allocator requested {} from the device, although {} of the allocator's reserved \
-             memory were free. The free blocks were too small, or belonged to another pool or stream.",
+             memory were {}",
             count(u64::from(at)),
             bytes(growth),
             bytes(unused),
+            why_unused(unused, waiting),
         )
     })
+}
+
+/// State of unused reserved memory and the reason why a request could not use it. `waiting` bytes of it are freed
+/// memory that another stream may still use.
+fn why_unused(unused: u64, waiting: u64) -> String {
+    if waiting == 0 {
+        return "free. The free blocks were too small, or belonged to another pool or stream.".to_owned();
+    }
+    let others = if waiting < unused { " The others were too small, or belonged to another pool or stream." } else { "" };
+    format!(
+        "not in use by the program. Of these, {} waited for another stream that uses the freed memory \
+         (record_stream).{others}",
+        bytes(waiting)
+    )
 }
 
 /// Calls that allocate on a device (by number) with the allocated bytes, in order.

@@ -121,6 +121,15 @@ pub struct MemoryBlock {
     pub stack: MemoryStackId,
 }
 
+/// Free that takes effect later than the program requested it, because another stream may still use the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayedFree {
+    /// The freed object.
+    pub object: MemoryObjectId,
+    /// First call after the memory became free (may be the number of calls); none if it is not free at the end.
+    pub until: MemoryCallId,
+}
+
 /// Total bytes of a device's allocator at one time, as the source reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryTotals {

@@ -43,7 +43,7 @@ mod tests;
 pub use accesses::{AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryAccess, MemoryAccesses};
 pub use address::AddressMap;
 pub use allocator::{
-    MemoryBlock, MemoryBlockState, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryTotals, OutOfMemory,
+    DelayedFree,     MemoryBlock, MemoryBlockState, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryTotals, OutOfMemory,
 };
 pub use calls::{MemoryCallKind, MemoryCalls, NewCall, call_flags};
 pub use lookup::MemoryLookup;
@@ -80,6 +80,8 @@ pub struct MemoryTrace {
     pub allocator_settings: MemoryAllocatorSettings,
     /// Segment events of the caching allocator, in the order of `calls`.
     pub segment_events: Vec<MemorySegmentEvent>,
+    /// Frees that took effect later than requested, after other events.
+    pub delayed_frees: Vec<DelayedFree>,
     /// Segments of the caching allocator at the time of the snapshot (usually the end).
     pub segments: Vec<MemorySegment>,
     /// Blocks of `segments`, by address within each; indexed by [`MemorySegment::blocks`].
@@ -246,6 +248,17 @@ impl MemoryTrace {
         life.start..if is_older { life.end.max(1) } else { life.end }
     }
 
+    /// Bytes on a device that the program freed before a position, and that another stream may still use there.
+    pub fn awaiting_bytes(&self, device: MemoryDeviceId, position: MemoryCallId) -> u64 {
+        let waits = |free: &&DelayedFree| {
+            let row = free.object.index();
+            let freed = self.objects.freed_by[row];
+            self.objects.device[row] == device && freed < position && position < free.until
+        };
+        let waiting = self.delayed_frees.iter().filter(waits);
+        waiting.map(|free| self.objects.bytes[free.object.index()]).fold(0, u64::saturating_add)
+    }
+
     /// Name of an object, else its row (`object 12`).
     pub fn object_name(&self, object: MemoryObjectId) -> String {
         match self.strings.get(self.objects.name[object.index()]) {
@@ -306,7 +319,7 @@ impl MemoryTrace {
         };
         let between = |call: MemoryCallId| in_range(calls + 1, call.0);
         let on = MemoryStreamId::NONE;
-        let rules: [(&str, bool); 8] = [
+        let rules: [(&str, bool); 9] = [
             (
                 "a memory object refers to a stream that does not exist",
                 self.objects.stream.iter().all(|s| place(MemoryDeviceId::NONE, *s)),
@@ -328,6 +341,10 @@ impl MemoryTrace {
             (
                 "a memory segment refers to a device or stream that does not exist",
                 self.segments.iter().all(|s| place(s.device, s.stream)),
+            ),
+            (
+                "a delayed free refers to a memory object or call that does not exist",
+                self.delayed_frees.iter().all(|f| f.object.index() < objects && between(f.until)),
             ),
             (
                 "a memory block refers to a memory object that does not exist",

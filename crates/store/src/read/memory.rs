@@ -7,7 +7,7 @@ use crate::write::table::ROW_GROUP;
 use crate::{Error, manifest, read_manifest};
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, ByteRange, Frame, FrameId, FrameKind, FrameTable, MemoryBlock,
+    DelayedFree, AccessEvidence, AccessExtent, AccessMode, ByteRange, Frame, FrameId, FrameKind, FrameTable, MemoryBlock,
     MemoryBlockState, MemoryCallId, MemoryCallKind, MemoryDevice, MemoryDeviceId, MemoryKindChange, MemoryObjectId,
     MemoryObjectKind, MemoryPhase, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId,
     MemoryStacks, MemoryStream, MemoryStreamId, MemoryTotals, MemoryTrace, OutOfMemory, StrId, StringTable,
@@ -54,6 +54,7 @@ fn read(run: &Path, index: usize, entry: &MemoryEntry) -> Result<MemoryTrace, Er
     accesses(&mut trace, &files)?;
     segments(&mut trace, &files)?;
     allocator_data(&mut trace, &files)?;
+    delayed_frees(&mut trace, &files)?;
     trace.check().map_err(|detail| Error::damaged(&files.folder, detail))?;
     Ok(trace)
 }
@@ -310,6 +311,16 @@ fn blocks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
             object: object[row],
             stack: stack[row],
         }));
+        Ok(())
+    })
+}
+
+/// Read the frees that took effect later than requested; older files have none.
+fn delayed_frees(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+    files.read("memory_delayed_frees", &["object", "until_call"], |_, batch| {
+        let (objects, until) = (handles(batch, 0, MemoryObjectId)?, handles(batch, 1, MemoryCallId)?);
+        let rows = objects.into_iter().zip(until);
+        trace.delayed_frees.extend(rows.map(|(object, until)| DelayedFree { object, until }));
         Ok(())
     })
 }

@@ -42,7 +42,7 @@ impl<'a> MemoryTable<'a> {
 
 /// All tables of a memory trace except the strings.
 pub(crate) fn tables(trace: &MemoryTrace) -> impl Iterator<Item = MemoryTable<'_>> {
-    [devices_and_phases, stacks, calls, objects, accesses, segments, allocator_data]
+    [devices_and_phases, stacks, calls, objects, accesses, segments, allocator_data, delayed_frees]
         .into_iter()
         .flat_map(move |tables_of| tables_of(trace))
 }
@@ -232,6 +232,13 @@ fn segments(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
         rows("stack", move |at| blocks[at].stack.0),
     ];
     vec![first, second, MemoryTable::new("memory_blocks", blocks.len(), columns)]
+}
+
+/// Table of the frees that took effect later than requested.
+fn delayed_frees(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
+    let frees = &trace.delayed_frees;
+    let columns = vec![rows("object", move |at| frees[at].object.0), rows("until_call", move |at| frees[at].until.0)];
+    vec![MemoryTable::new("memory_delayed_frees", frees.len(), columns)]
 }
 
 /// Tables of the caching allocator's total bytes over time, and of failed requests.

@@ -3,9 +3,9 @@
 use super::Reader;
 use crate::diagnostics;
 use crate::memory::values::NodeId;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{
-    AddressMap, MemoryAllocatorSettings, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryObjectKind,
+    AddressMap, DelayedFree, MemoryAllocatorSettings, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryObjectKind,
     MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryTrace, NewCall, NewObject, OutOfMemory, StrId,
     call_flags,
 };
@@ -20,12 +20,27 @@ pub(super) struct Live {
 #[derive(Default)]
 pub(super) struct DeviceState {
     pub(super) objects: AddressMap,
-    /// Addresses that the program has freed but that must not be reused yet.
-    pending: FxHashSet<u64>,
+    /// Requested frees that have not taken effect, by address.
+    pending: FxHashMap<u64, PendingFree>,
     /// Addresses that were used before.
     used: FxHashSet<u64>,
     /// Objects with an active block.
     pub(super) confirmed: FxHashSet<MemoryObjectId>,
+}
+
+/// Free that was requested, but has not taken effect.
+struct PendingFree {
+    object: MemoryObjectId,
+    /// Numbers of calls, segment events and failed requests at the request.
+    recorded: [usize; 3],
+}
+
+impl DeviceState {
+    /// Delayed free of the object at the address of a block that still awaits it.
+    pub(super) fn awaited_free(&mut self, address: u64) -> Option<DelayedFree> {
+        let object = self.pending.remove(&address)?.object.some()?;
+        Some(DelayedFree { object, until: MemoryCallId::NONE })
+    }
 }
 
 impl Live {
@@ -275,13 +290,23 @@ impl Reader<'_> {
                 MemoryObjectId::NONE
             }
         };
-        state.pending.insert(event.address);
         self.trace.release(object, event.call);
+        state.pending.insert(event.address, PendingFree { object, recorded: self.recorded() });
     }
 
-    /// Process the completion of a free: it frees the object only if the free's request was not seen.
+    /// Numbers of calls, segment events and failed requests so far.
+    fn recorded(&self) -> [usize; 3] {
+        [self.trace.calls.len(), self.trace.segment_events.len(), self.trace.out_of_memory.len()]
+    }
+
+    /// Process the completion of a free. It frees the object only if the free's request was not seen, and is kept if
+    /// other events lie between the request and the completion.
     fn free_completed(&mut self, event: &Event, state: &mut DeviceState) {
-        if state.pending.remove(&event.address) {
+        if let Some(pending) = state.pending.remove(&event.address) {
+            if pending.object.is_some() && pending.recorded != self.recorded() {
+                let until = MemoryCallId::new(self.trace.calls.len());
+                self.trace.delayed_frees.push(DelayedFree { object: pending.object, until });
+            }
             return;
         }
         if state.objects.find(event.address).is_some_and(|(_, offset)| offset == 0) {

@@ -116,6 +116,9 @@ impl Reader<'_> {
                     if block.state == MemoryBlockState::Active {
                         block.object = self.block_object((&block, requested), owner, live);
                     }
+                    if block.state == MemoryBlockState::AwaitingFree {
+                        self.trace.delayed_frees.extend(live.device(owner.0).awaited_free(block.address));
+                    }
                     self.trace.blocks.push(block);
                 }
                 Err(what) => self.count_damaged(&what),
