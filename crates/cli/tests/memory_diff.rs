@@ -66,6 +66,35 @@ fn autocast_on_a_real_model() {
     assert!(shown.contains("+212.7 MiB") && shown.contains("tocast copy)"), "{shown}");
 }
 
+/// Without a whole history, the highest known memory use is not called the peak.
+#[test]
+fn unknown_peaks_are_not_called_peaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = snapshot(folder.path(), "whole.json", &[(3, 4), (5, 8)]);
+    let write = |name: &str, events: &[Value]| {
+        let blocks = [json!({"address": 4096, "size": MIB, "requested_size": MIB, "state": "active_allocated"})];
+        let segments = json!([{"device": 0, "address": 4096, "total_size": MIB, "stream": 0, "blocks": blocks}]);
+        let path = folder.path().join(name);
+        std::fs::write(&path, json!({"segments": segments, "device_traces": [events]}).to_string()).unwrap();
+        path.display().to_string()
+    };
+    let moment = write("moment.json", &[]);
+    let alloc = json!({"action": "alloc", "addr": 1 << 30, "size": MIB, "stream": 0, "time_us": 1, "frames": []});
+    let late = write("late.json", &[alloc]);
+    let shown = stdout(&["diff", &moment, &whole]);
+    let expected = "\ncuda:0: the highest known memory use is 1024 KiB in A (at the time of the snapshot) and 12.00 MiB \
+                    in B (+11.00 MiB)\n";
+    assert!(shown.contains(expected), "{shown}");
+    assert!(shown.contains("A: the snapshot has no history, so its peak is unknown."), "{shown}");
+    let shown = stdout(&["diff", &whole, &late]);
+    let expected = "\ncuda:0: the highest known memory use is 12.00 MiB in A and 2048 KiB in B (within the recorded \
+                    history) (";
+    assert!(shown.contains(expected), "{shown}");
+    assert!(shown.contains("B: the recording began late, so earlier peaks are unknown."), "{shown}");
+    let shown = stdout(&["diff", &whole, &whole]);
+    assert!(shown.contains("\ncuda:0: the memory peak is 12.00 MiB in A and 12.00 MiB in B (+0 B)\n"), "{shown}");
+}
+
 /// A device of which a file has no records used no 0 bytes there: that is not known.
 #[test]
 fn devices_of_one_file_are_not_zero_in_the_other() {

@@ -1,6 +1,7 @@
 //! Two memory traces compared at the highest peak of each device, by source line.
 
 use super::int;
+use super::peaks::PeakScope;
 use crate::curve::{alive_at, curves};
 use crate::source_location::place_text;
 use rustc_hash::FxHashMap;
@@ -86,7 +87,16 @@ pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Tabl
         let before_bytes = before.filter(|bytes| *bytes > 0)?;
         Some(100.0 * change(*before, *after)? as f64 / before_bytes as f64)
     };
-    Table::new("memory_diff_peaks", "Highest memory peak of each device")
+    let scopes = [("A", before), ("B", after)].map(|(name, trace)| (name, PeakScope::from_trace(trace)));
+    let unknown = scopes.into_iter().filter_map(|(name, scope)| match scope {
+        PeakScope::Moment => Some(format!(
+            "{name}: the snapshot has no history, so its peak is unknown. Its bytes are those at the time of the \
+             snapshot."
+        )),
+        PeakScope::History => Some(format!("{name}: the recording began late, so earlier peaks are unknown.")),
+        PeakScope::All => None,
+    });
+    let table = Table::new("memory_diff_peaks", "Highest memory peak of each device")
         .text("device", pairs.keys().cloned().map(Some))
         .i64("bytes_before", Unit::Bytes, bytes.iter().map(|(before, _)| before.map(int)))
         .i64("bytes_after", Unit::Bytes, bytes.iter().map(|(_, after)| after.map(int)))
@@ -97,7 +107,8 @@ pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Tabl
         .note(
             "Columns bytes_*: requested bytes, without the allocator's rounding. Columns older_*: bytes of the peak \
              that were allocated before the recording began.",
-        )
+        );
+    unknown.fold(table, Table::note)
 }
 
 /// One row per line whose bytes at the highest peak of a device differ, largest change first; null if a trace lacks the

@@ -24,7 +24,7 @@ pub use live_objects::{By, alive_table, at_peak_table};
 pub use multiple_files::{Arrangement, MemorySource, MemorySummary, SeveralMemories};
 pub use objects::{curve_table, objects_table};
 pub use out_of_memory::{failed_requests_table, out_of_memory_table};
-pub use peaks::{NamedPeak, named_peaks, peaks_table};
+pub use peaks::{NamedPeak, PeakScope, named_peaks, peaks_table};
 pub use rank_names::unique_ranks;
 pub use rules::rules_table;
 pub use suggestions::{

@@ -47,7 +47,7 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
         |peak: &NamedPeak| trace.devices.get(peak.device.index()).map(|device| device.name).unwrap_or_default();
     let stacks: Vec<MemoryStackId> = peaks.iter().map(stack).collect();
     let reserved = Reserved::from_trace(trace);
-    let table = Table::new("memory_peaks", title(trace))
+    let table = Table::new("memory_peaks", PeakScope::from_trace(trace).title())
         .text("peak", text(&|peak| peak.name.clone()))
         .text("device", text(&|peak| trace.strings.get(device(peak)).to_owned()))
         .i64("bytes", Unit::Bytes, peaks.iter().map(|peak| int(peak.peak.bytes)))
@@ -60,16 +60,45 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     reserved_notes(trace, peaks).into_iter().chain(history_note(trace)).fold(table, Table::note)
 }
 
-/// Title of the table of peaks, by the recorded history.
-///
-/// A snapshot without history has a single moment and no peak; a history that began late has only the peaks since then.
-fn title(trace: &MemoryTrace) -> &'static str {
-    match (trace.calls.is_empty(), preexisting(trace).0) {
-        (true, _) => {
-            "Live bytes at the time of the snapshot (the peak is unknown, because the snapshot has no history)"
+/// Part of a program that the peaks of its memory trace cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeakScope {
+    /// Only the time of the snapshot, which has no history: the peak is unknown.
+    Moment,
+    /// The recorded history, which began late: earlier peaks are unknown.
+    History,
+    /// All allocations.
+    All,
+}
+
+impl PeakScope {
+    /// Determine the scope of the peaks of a memory trace.
+    pub fn from_trace(trace: &MemoryTrace) -> Self {
+        match (trace.calls.is_empty(), preexisting(trace).0) {
+            (true, _) => Self::Moment,
+            (false, 0) => Self::All,
+            (false, _) => Self::History,
         }
-        (false, 0) => "Peaks of live bytes",
-        (false, _) => "Peaks of live bytes within the recorded history",
+    }
+
+    /// Title of the table of peaks.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Moment => {
+                "Live bytes at the time of the snapshot (the peak is unknown, because the snapshot has no history)"
+            }
+            Self::All => "Peaks of live bytes",
+            Self::History => "Peaks of live bytes within the recorded history",
+        }
+    }
+
+    /// Time of the highest known memory use, in parentheses; empty if it is the peak.
+    pub fn remark(self) -> &'static str {
+        match self {
+            Self::Moment => " (at the time of the snapshot)",
+            Self::All => "",
+            Self::History => " (within the recorded history)",
+        }
     }
 }
 

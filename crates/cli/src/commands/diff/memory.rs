@@ -7,7 +7,7 @@ use crate::output::Answer;
 use crate::session::Session;
 use anyhow::Result;
 use stackline_engine::Run;
-use stackline_memory::tables::{comparison_table, peaks_comparison_table};
+use stackline_memory::tables::{PeakScope, comparison_table, peaks_comparison_table};
 use stackline_present::human::bytes;
 
 /// Compare and print the memory peaks of two runs if both contain only memory data; return false if neither does. Error
@@ -51,7 +51,7 @@ fn write(common: &Common, before: &Run, after: &Run) -> Result<()> {
     if common.format != Format::Table {
         head.clear();
     } else {
-        head.push_str(&sentences(&peaks));
+        head.push_str(&sentences(&peaks, [first, second].map(|trace| PeakScope::from_trace(trace))));
     }
     let session = Session::from_reports(traces.iter().map(described).collect(), common);
     let mut lines = comparison_table(first, second);
@@ -65,8 +65,14 @@ fn write(common: &Common, before: &Run, after: &Run) -> Result<()> {
     Answer { command: "memory-diff", session: &session, extra, tables, head, shown: None }.write(common)
 }
 
-/// Change of the highest peak of each device, as sentences.
-fn sentences(peaks: &stackline_model::Table) -> String {
+/// Change of the highest peak of each device, as sentences. Without a whole history a peak is only the highest known
+/// memory use.
+fn sentences(peaks: &stackline_model::Table, scopes: [PeakScope; 2]) -> String {
+    let is_known = |scope: PeakScope| scope == PeakScope::All;
+    let [of_a, of_b] = scopes.map(PeakScope::remark);
+    let name = |known: bool| if known { "the memory peak" } else { "the highest known memory use" };
+    let names = scopes.map(|scope| name(is_known(scope)));
+    let both = name(scopes.into_iter().all(is_known));
     let column = |name: &str| match peaks.column(name).map(|column| &column.values) {
         Some(stackline_model::Values::I64(values)) => values.clone(),
         _ => Vec::new(),
@@ -82,16 +88,19 @@ fn sentences(peaks: &stackline_model::Table) -> String {
         let (before, after) = match (before, after) {
             (Some(before), Some(after)) => (before, after),
             (None, Some(only)) => {
-                return format!("{device}: A has no memory of this device; the memory peak is {} in B\n", bytes(only));
+                let name = names[1];
+                return format!("{device}: A has no memory of this device; {name} is {} in B{of_b}\n", bytes(only));
             }
             (Some(only), None) => {
-                return format!("{device}: the memory peak is {} in A; B has no memory of this device\n", bytes(only));
+                let name = names[0];
+                return format!("{device}: {name} is {} in A{of_a}; B has no memory of this device\n", bytes(only));
             }
             (None, None) => return String::new(),
         };
         let sign = if after < before { "-" } else { "+" };
         let change = bytes(after.abs_diff(before));
-        format!("{device}: the memory peak is {} in A and {} in B ({sign}{change})\n", bytes(before), bytes(after))
+        let [before, after] = [before, after].map(bytes);
+        format!("{device}: {both} is {before} in A{of_a} and {after} in B{of_b} ({sign}{change})\n")
     };
     rows.map(sentence).collect()
 }
