@@ -150,3 +150,29 @@ fn doctor_describes_memory_files() {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("Analyze it with `stackline memory program.memory`"), "{text}");
 }
+
+/// The text of a trace without objects is read again.
+#[test]
+fn the_text_of_an_empty_trace_is_memory_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.json").display().to_string();
+    std::fs::write(&empty, r#"{"segments": [], "device_traces": []}"#).unwrap();
+    let text = folder.path().join("empty.memory").display().to_string();
+    stdout(&["export", &empty, "--to", "memory-text", "-o", &text]);
+    for file in [&empty, &text] {
+        let shown = stdout(&["memory", file]);
+        assert!(shown.contains("The input contains no memory objects"), "{file}: {shown}");
+    }
+}
+
+/// A timeline of sums is named as such, also if it is empty or has fractions.
+#[test]
+fn sums_of_a_timeline_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("timeline.json").display().to_string();
+    for text in ["[[1, 2], [[0, 1], [0, 2]]]", "[[], []]", "[[1.5, 2.5], [[0.0, 1], [0.5, 2]]]"] {
+        std::fs::write(&file, text).unwrap();
+        let (_, message) = failure(&["memory", &file]);
+        assert!(message.contains("only memory totals per category"), "{text}: {message}");
+    }
+}

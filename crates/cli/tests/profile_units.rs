@@ -63,4 +63,9 @@ fn sizes_are_bytes_and_objects_are_counts() {
         let speedscope: Value = serde_json::from_str(&speedscope).unwrap();
         assert_eq!(speedscope["profiles"][0]["unit"], "bytes");
     }
+    // Findings need times, so no command that fails is recommended.
+    for input in [&file, &run] {
+        let doctor = stdout(&["doctor", input, "--format", "json"]);
+        assert!(doctor.contains("`stackline calls ") && !doctor.contains("stackline findings"), "{doctor}");
+    }
 }

@@ -23,6 +23,11 @@ fn processes(run: &Path, tree: &CallingContextTree) -> Table {
         names if names.is_empty() => "nothing".to_owned(),
         names => names.join(", "),
     };
+    let findings = if tree.measured().iter().any(|metric| metric.is_time()) {
+        format!(", and `stackline findings {run}` reports issues")
+    } else {
+        String::new()
+    };
     Table::new("processes", "Processes of the recording")
         .i64("pid", Unit::None, rows.iter().map(|process| i64::from(process.pid)))
         .text("role", rows.iter().map(|process| process.role.name().to_owned()))
@@ -35,7 +40,7 @@ fn processes(run: &Path, tree: &CallingContextTree) -> Table {
         .note(format!("Measured: {measured}."))
         .note(format!(
             "The recording contains totals per call path: `stackline calls {run}` and `stackline view {run}` show \
-             them, and `stackline findings {run}` reports issues. To see single steps, the timeline, the critical path \
+             them{findings}. To see single steps, the timeline, the critical path \
              and simulated gains, record each call: `stackline record --mode trace -- COMMAND`."
         ))
 }

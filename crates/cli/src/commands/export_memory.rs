@@ -29,7 +29,11 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         return Err(wrong_use("this export writes one memory trace; give only one input"));
     }
     let trace = reading(&run_of(&args.inputs.inputs, common)?, |run| run.memory(None))?;
-    let (written, left_out) = text::write_counted(&trace);
+    let (mut written, left_out) = text::write_counted(&trace);
+    if written.is_empty() {
+        // A text without statements is not recognized as memory text.
+        written.push_str("device gpu:0\n");
+    }
     to_output(common, |out| out.write_all(written.as_bytes()))?;
     if left_out > 0 {
         let count = usize::try_from(left_out).unwrap_or(usize::MAX);

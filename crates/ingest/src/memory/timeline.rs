@@ -7,7 +7,7 @@
 
 use super::MOST_BYTES;
 use super::snapshot::kind;
-use super::values::{Value, Values};
+use super::values::{Kind, Value, Values};
 use crate::diagnostics;
 use rustc_hash::FxHashMap;
 use stackline_model::{
@@ -29,12 +29,14 @@ pub(super) fn is_timeline(values: &Values, root: Value) -> bool {
     first.is_some_and(|first| row(values, first).is_some())
 }
 
-/// Check if a document contains sums: a list of times, and a list of sizes by category for each time.
+/// Check if a document contains sums: a list of times, and a list of sizes by category for each time. Both are empty if
+/// nothing was recorded.
 pub(super) fn is_sums_document(values: &Values, root: Value) -> bool {
     let Some([times, sizes]) = values.as_list(root).map(|list| values.items(list)) else { return false };
-    let first = |value: &Value| values.as_list(*value).and_then(|list| values.items(list).first().copied());
-    let is_list = |value: Value| values.as_list(value).is_some();
-    first(times).is_some_and(|time| values.as_int(time).is_some()) && first(sizes).is_some_and(is_list)
+    let (Some(times), Some(sizes)) = (values.as_list(*times), values.as_list(*sizes)) else { return false };
+    let is_number = |value: &Value| matches!(values.kind(*value), Kind::Int(_) | Kind::Float(_));
+    let is_list = |value: &Value| values.as_list(*value).is_some();
+    values.items(times).first().is_none_or(is_number) && values.items(sizes).first().is_none_or(is_list)
 }
 
 /// Numbers of a row: time in ns, action, bytes, category; `None` for any other value.

@@ -51,7 +51,7 @@ fn write(common: &Common, before: &Run, after: &Run) -> Result<()> {
     if common.format != Format::Table {
         head.clear();
     } else {
-        head.push_str(&sentences(&peaks, [first, second].map(|trace| PeakScope::from_trace(trace))));
+        head.push_str(&sentences(&peaks, [first, second].map(PeakScope::from_trace)));
     }
     let session = Session::from_reports(traces.iter().map(described).collect(), common);
     let mut lines = comparison_table(first, second);

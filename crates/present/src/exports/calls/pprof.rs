@@ -42,10 +42,10 @@ pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write)
             Unit::Bytes => "bytes",
             _ => "count",
         };
-        let (r#type, unit) = (texts.id(metric.name(&tree.strings)), texts.id(unit));
+        let (r#type, unit) = (texts.id(type_name(tree, *metric)), texts.id(unit));
         profile.sample_type.push(ValueType { r#type, unit });
     }
-    profile.default_sample_type = texts.id(metric.name(&tree.strings));
+    profile.default_sample_type = texts.id(type_name(tree, metric));
     profile.comment = vec![texts.id(&run_title(tree))];
     profile.time_nanos = tree.processes.first().map_or(0, |process| process.start_unix_ns);
     let lasted = tree.processes.iter().filter_map(|process| process.lasted_ns).max().unwrap_or(0);
@@ -53,6 +53,11 @@ pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write)
     locations(tree, &mut profile, &mut texts);
     profile.string_table = texts.all;
     out.write_all(&profile.encode_to_vec())
+}
+
+/// Name of a metric as a sample type: Go's name for allocated bytes, which other tools know, else its own name.
+fn type_name(tree: &CallingContextTree, metric: CallMetric) -> &str {
+    if metric == CallMetric::Allocated { "alloc_space" } else { metric.name(&tree.strings) }
 }
 
 fn samples(tree: &CallingContextTree, metrics: &[CallMetric], texts: &mut ProfileStrings) -> Vec<Sample> {
