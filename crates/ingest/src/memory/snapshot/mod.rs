@@ -145,11 +145,12 @@ impl Reader<'_> {
     /// trace. `listed` is the number of segments in the file; `None` if it has no list of segments.
     fn finish(mut self, live: &Live, listed: Option<usize>) -> MemoryTrace {
         let after = self.trace.calls.ids().next_back().into();
+        let are_all_read = listed == Some(self.trace.segments.len());
         let time_ns = self.trace.calls.start_ns.last().copied().unwrap_or(0);
         for device in (0..self.trace.devices.len()).map(MemoryDeviceId::new) {
             let of_device = |segment: &&stackline_model::MemorySegment| segment.device == device;
             let segments: Vec<_> = self.trace.segments.iter().filter(of_device).collect();
-            if segments.is_empty() && (listed.is_none() || !self.is_empty_at_end(device)) {
+            if segments.is_empty() && !(are_all_read && self.is_empty_at_end(device)) {
                 continue;
             }
             let blocks = segments.iter().flat_map(|segment| &self.trace.blocks[segment.blocks.clone()]);
