@@ -4,8 +4,9 @@
 //! the event. The call path consists of the enclosing operators, annotations and (`with_stack=True`) Python frames.
 //! Memory that only the totals contain becomes one object that is older than the records. If the totals of a GPU change
 //! without an event, the difference is an allocation or a free that is not recorded (`unrecorded`). Events of one time
-//! are in the order of the totals (`order`).
+//! are in the order of the totals (`order`). The `[OutOfMemory]` instants are failed requests (`failures`).
 
+mod failures;
 mod order;
 mod unrecorded;
 
@@ -15,7 +16,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::python_frame;
 use stackline_model::{
     AddressMap, EventId, EventKind, Frame, FrameId, FrameKind, Key, MemoryCallId, MemoryDeviceId, MemoryObjectId,
-    MemoryPhase, MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace, TrackId, TrackKind, flags,
+    MemoryPhase, MemoryStackId, MemoryStreamId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace, TrackId, TrackKind, flags,
 };
 
 /// Memory trace of a `torch.profiler` trace; `None` if it has no memory events.
@@ -124,15 +125,18 @@ impl<'a> Reader<'a> {
         device
     }
 
+    /// Stream of a memory event: the thread for CPU memory, else the default stream.
+    fn stream(&mut self, event: EventId, device: MemoryDeviceId) -> MemoryStreamId {
+        let is_cpu = self.trace.strings.get(self.trace.devices[device.index()].name) == "cpu";
+        let track = self.source.events.track[event.index()];
+        let thread = self.source.tracks.get(track).tid.as_int().map_or(0, i64::cast_unsigned);
+        self.trace.stream(device, if is_cpu { thread } else { 0 })
+    }
+
     /// Add a memory event: an allocation for bytes of at least 0, else a free.
     fn event(&mut self, record: &MemoryEvent) {
         let MemoryEvent { event, device, bytes, address, .. } = *record;
-        let track = self.source.events.track[event.index()];
-        let thread = self.source.tracks.get(track).tid.as_int().map_or(0, i64::cast_unsigned);
-        let stream = self.trace.stream(
-            device,
-            if self.trace.strings.get(self.trace.devices[device.index()].name) == "cpu" { thread } else { 0 },
-        );
+        let stream = self.stream(event, device);
         let parent = self.enclosing_span(event);
         let call = NewCall {
             start_ns: self.source.meta.base_ns.saturating_add(self.source.events.start[event.index()]),
@@ -311,6 +315,7 @@ impl<'a> Reader<'a> {
 
     /// Complete the trace: memory that only the totals contain, one phase per step, and the diagnostics.
     fn finish(mut self) -> MemoryTrace {
+        self.failed_requests();
         for (at, state) in self.devices.iter().enumerate() {
             // Total before the first event, less the older objects that the events show.
             let rest = state.before.map_or(0, |before| before - i128::from(state.older));

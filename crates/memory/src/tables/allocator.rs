@@ -31,11 +31,32 @@ impl Reserved {
     /// Reserved bytes when a request failed: those at its position, without segment events between the failure and the
     /// next call, such as those of a smaller request after it.
     pub(super) fn at_failure(&self, trace: &MemoryTrace, oom: &OutOfMemory) -> Option<u64> {
+        let totals = || known_totals(trace, oom.device);
+        if totals().next_back().is_some_and(|last| !is_traced_back(trace, last)) {
+            // A total holds from its call on, and the call at this position follows the failure.
+            let is_before = |total: &&MemoryTotals| total.after.some() < oom.before.some();
+            return totals().rfind(is_before).map(|total| total.reserved);
+        }
         let later = trace.segment_events.iter().skip(oom.segment_events);
         let until_next_call = later.filter(|event| event.device == oom.device && event.before <= oom.before);
         let change = until_next_call.map(change_in_bytes).sum::<i128>();
         u64::try_from(i128::from(self.at(oom.device, oom.before)?) - change).ok()
     }
+}
+
+/// Totals of a device with known reserved bytes: a total of 0 next to bytes in use means that the source does not know
+/// them.
+fn known_totals(trace: &MemoryTrace, device: MemoryDeviceId) -> impl DoubleEndedIterator<Item = &MemoryTotals> {
+    let is_known = |total: &&MemoryTotals| total.reserved > 0 || total.allocated == 0;
+    trace.totals.iter().filter(move |total| total.device == device).filter(is_known)
+}
+
+/// True if the reserved bytes of a device follow from its last total and from its segment events. A snapshot records
+/// every segment event: without events, the segments never changed. Only snapshots have a known total of 0.
+fn is_traced_back(trace: &MemoryTrace, last: &MemoryTotals) -> bool {
+    last.reserved == 0
+        || trace.segment_events.iter().any(|event| event.device == last.device)
+        || trace.segments.iter().any(|segment| segment.device == last.device)
 }
 
 /// Change of the reserved bytes by a segment event.
@@ -47,17 +68,14 @@ fn change_in_bytes(event: &MemorySegmentEvent) -> i128 {
 /// segments in the source: their total at the end, and back from there by segment events. Without segments: the totals
 /// after each call.
 pub fn reserved_curve(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
-    // A total of 0 next to bytes in use means that the source does not know the reserved bytes.
-    let is_known = |total: &&MemoryTotals| total.reserved > 0 || total.allocated == 0;
-    let totals = || trace.totals.iter().filter(|total| total.device == device).filter(is_known);
+    let totals = || known_totals(trace, device);
     let events = || trace.segment_events.iter().filter(|event| event.device == device);
-    let position = |after: MemoryCallId| after.some().map_or(0, |call| call.0);
     let Some(last) = totals().next_back() else { return Vec::new() };
-    // A snapshot records every segment event: without events, the segments never changed. Only snapshots have a known
-    // total of 0.
-    let has_segments = last.reserved == 0 || trace.segments.iter().any(|segment| segment.device == device);
-    if events().next().is_none() && !has_segments {
-        let mut points: Vec<(u32, u64)> = totals().map(|total| (position(total.after), total.reserved)).collect();
+    if !is_traced_back(trace, last) {
+        let mut points: Vec<(u32, u64)> =
+            totals().filter_map(|total| Some((total.after.some()?.0, total.reserved))).collect();
+        // A further total after the same call is that of a failed request.
+        points.dedup_by_key(|(position, _)| *position);
         points.dedup_by_key(|(_, bytes)| *bytes);
         return points;
     }
@@ -328,6 +346,30 @@ mod tests {
         let reserved = Reserved::from_trace(&trace);
         assert_eq!(reserved.at(device, oom.before), Some(90));
         assert_eq!(reserved.at_failure(&trace, &oom), Some(30));
+    }
+
+    #[test]
+    fn a_failure_has_the_total_after_the_previous_call() {
+        let mut trace = MemoryTrace::default();
+        let device = trace.device("cuda:0");
+        // The allocator returned 30 bytes before the request failed.
+        trace.totals = vec![total(device, 1, 130), total(device, 1, 100), total(device, 2, 300)];
+        assert_eq!(reserved_curve(&trace, device), [(1, 130), (2, 300)]);
+        let at_failure = |before| {
+            let oom = OutOfMemory {
+                before: MemoryCallId(before),
+                segment_events: 0,
+                time_ns: 0,
+                device,
+                stream: MemoryStreamId::NONE,
+                requested: 90,
+                device_free: None,
+                pool: StrId::NONE,
+                stack: MemoryStackId::NONE,
+            };
+            Reserved::from_trace(&trace).at_failure(&trace, &oom)
+        };
+        assert_eq!([1, 2, 3].map(at_failure), [None, Some(100), Some(300)]);
     }
 
     #[test]

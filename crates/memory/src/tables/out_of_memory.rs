@@ -196,9 +196,11 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
                 bytes(situation.allocated)
             );
         }
-        return "cause unknown, because the input does not contain how many bytes the device and the allocator had \
-                free. Record a CUDA memory snapshot (torch.cuda.memory._dump_snapshot) after the failure"
-            .to_owned();
+        let unknown = if situation.reserved.is_some() { "the device" } else { "the device and the allocator" };
+        return format!(
+            "cause unknown, because the input does not contain how many bytes {unknown} had free. Record a CUDA memory \
+             snapshot (torch.cuda.memory._dump_snapshot) after the failure"
+        );
     };
     if let Some(why) = contradiction(situation, reserved, device_free) {
         return format!("cause unknown, because the numbers of the input contradict each other ({why})");
