@@ -369,3 +369,46 @@ fn profiles_are_not_ignored() {
     std::fs::write(folder.path().join("profile.speedscope.json"), speedscope).unwrap();
     assert!(!is_alone());
 }
+
+/// Commands for one memory trace take the only file of a folder, and name the number of several.
+#[test]
+fn folders_of_memory_files_count_as_their_files() {
+    let folder = tempfile::tempdir().unwrap();
+    ranks(folder.path());
+    let path = folder.path().to_str().unwrap();
+    for arguments in [&["findings", path][..], &["diff", path, path]] {
+        let (code, message) = failure(arguments);
+        assert!(code.is_some_and(|code| code > 1), "{code:?}");
+        let message = words(message.as_bytes());
+        assert!(message.contains("the input contains 4 memory traces; give only one memory trace"), "{message}");
+    }
+    let one = tempfile::tempdir().unwrap();
+    let file = snapshot(one.path(), "only.json", &[(3, 40)]);
+    std::fs::write(one.path().join("config.json"), r#"{"lr": 0.1}"#).unwrap();
+    let path = one.path().to_str().unwrap();
+    assert_eq!(stdout(&["memory", path]), stdout(&["memory", &file]));
+    assert!(run(&["findings", path]).status.success());
+}
+
+/// Of several traces with memory events, the output says that it is of the first, and how to select another.
+#[test]
+fn traces_of_other_ranks_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for rank in 0..3 {
+        let bytes = 4096 * (rank + 1);
+        let trace = stackline_testkit::mini::trace(&format!(
+            "file distributedInfo={{\"rank\": {rank}, \"world_size\": 3}}
+             1/1 cpu_op            aten::empty 10..30
+             1/1 cpu_instant_event [memory]    @20    Bytes={bytes} Addr=65536 Device Id=0 Device Type=1 Total Allocated={bytes} Total Reserved=65536"
+        ));
+        std::fs::write(folder.path().join(format!("rank{rank}.json")), trace).unwrap();
+    }
+    let path = folder.path().to_str().unwrap();
+    let all = words(&run(&["memory", path]).stdout);
+    let sentence = "Shown is the first of 3 traces with memory events in the input; --rank selects another one.";
+    assert!(all.contains(sentence), "{all}");
+    let of_rank = words(&run(&["memory", path, "--rank", "2"]).stdout);
+    assert!(of_rank.contains("rank2.json") && !of_rank.contains("Shown is"), "{of_rank}");
+    let file = folder.path().join("rank0.json");
+    assert!(!words(&run(&["memory", file.to_str().unwrap()]).stdout).contains("Shown is"));
+}

@@ -3,11 +3,13 @@
 use crate::open::{read_options, runs_below, size};
 use crate::requirements::read_error;
 use crate::{Error, OpenOptions, Part, is_run};
-use stackline_ingest::memory::{count_memory_files, files_of_memory, from_trace, is_memory_file, one_trace};
+use stackline_ingest::memory::{
+    count_memory_files, files_of_memory, from_trace, is_memory_file, one_trace, several_memory_traces,
+};
 use stackline_ingest::sources::{PartReaders, part_readers};
 use stackline_ingest::{diagnostics, read_traces_and_memory};
 use stackline_memory::curve::curves;
-use stackline_model::MemoryTrace;
+use stackline_model::{EventKind, MemoryTrace, Trace};
 use std::path::{Path, PathBuf};
 
 /// Read the memory trace of a file, archive or folder: separate memory data, else that of the first trace with memory
@@ -19,12 +21,34 @@ pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Result<MemoryTr
     match read_traces_and_memory(&[path.to_owned()], &read_options(options)) {
         // A folder of traces is not searched for separate memory files in archives.
         Ok((set, memory)) if memory.is_empty() || path.is_dir() && !set.traces.is_empty() => {
-            Ok(set.traces.iter().find_map(from_trace).ok_or(Part::Traces))
+            Ok(first_of_traces(&set.traces).ok_or(Part::Traces))
         }
         Ok((_, memory)) => Ok(Ok(one_trace(path, memory)?)),
         Err(stackline_ingest::Error::OtherContent { content, .. }) if path.is_file() => Ok(Err(content.into())),
-        Err(error) => Err(read_error(error, &[path.to_owned()], Part::Memory)),
+        Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
+        Err(error) => {
+            // The reader of traces skips the memory files of a folder.
+            let is_folder = path.is_dir() && !is_memory_file(path)?;
+            let files = if is_folder { files_of_memory(path)? } else { Vec::new() };
+            match &files[..] {
+                [] => Err(read_error(error, &[path.to_owned()], Part::Memory)),
+                [(file, _)] => read(file, options),
+                files => Err(several_memory_traces(path, files.len()).into()),
+            }
+        }
     }
+}
+
+/// Memory trace of the first trace with memory events, with the number of such traces in its read report; `None` if
+/// there is none.
+pub(crate) fn first_of_traces(traces: &[Trace]) -> Option<MemoryTrace> {
+    let mut memory = traces.iter().find_map(from_trace)?;
+    let has_events = |trace: &&Trace| trace.events.kind.contains(&EventKind::Memory);
+    let count = traces.iter().filter(has_events).count();
+    if count > 1 {
+        diagnostics::note_one_of_ranks(&mut memory.report, count as u64);
+    }
+    Some(memory)
 }
 
 /// True if an input contains only memory data: a file or an archive by its first bytes, a run by its manifest, a folder

@@ -6,13 +6,13 @@ use stackline_findings::{
     DevicePeak, Fact, Finding, Findings, GainBasis, MemoryFindings, MemoryGain, Options, Reason, Requirement, Rule,
     Settings, SkippedRule, Support, rules,
 };
-use stackline_ingest::diagnostics::{ONE_OF_PROCESSES, processes_of};
+use stackline_ingest::diagnostics::{ONE_OF_PROCESSES, ONE_OF_RANKS, processes_of};
 use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe};
 use stackline_memory::tables::{NamedPeak, Ranked};
 use stackline_memory::{Certainty, Measure, MemoryAnalysis, Pattern, PatternMatch, Rules, frame_of, locate};
-use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Unit};
+use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, Problem, StrId, Unit};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,7 +121,8 @@ pub fn findings_with_known_memory(
             trace.label
         ));
     }
-    if trace.report.problems.iter().any(|problem| problem.code != ONE_OF_PROCESSES) {
+    let says_more = |problem: &Problem| problem.code != ONE_OF_PROCESSES && problem.code != ONE_OF_RANKS;
+    if trace.report.problems.iter().any(says_more) {
         found.notes.push("reading the memory data gave notes or warnings; `stackline memory` lists them".to_owned());
     }
     found

@@ -306,6 +306,9 @@ codes! {
     MEMORY_PROCESSES "one_of_processes" Note
         "the input contains memory traces of several processes, ranks or files, but only one was read: in a recording, \
          the one with the highest peak. Select another with --process";
+    MEMORY_RANKS "one_of_ranks" Note
+        "the input contains memory events of several traces, such as ranks, but only those of the first trace were \
+         read. Select another with --rank";
     MEMORY_UNKNOWN_EVENT "unknown_memory_event" Skipped "a memory event of an unknown kind was skipped";
     MEMORY_BAD_EVENT "damaged_memory_event" Skipped
         "a memory event lacks a field or has an impossible value; it was skipped";
@@ -392,6 +395,19 @@ pub const ONE_OF_PROCESSES: &str = "one_of_processes";
 /// Record that only one of several processes' memory traces was read. Called where the process is selected.
 pub fn note_one_of_processes(report: &mut ReadReport, processes: u64) {
     MEMORY_PROCESSES.count_many(report, processes, None, "");
+}
+
+/// Code of [`note_one_of_ranks`].
+pub const ONE_OF_RANKS: &str = "one_of_ranks";
+
+/// Record that only the memory events of one of several traces were read. Called where the trace is selected.
+pub fn note_one_of_ranks(report: &mut ReadReport, traces: u64) {
+    MEMORY_RANKS.count_many(report, traces, None, "");
+}
+
+/// Number of traces from which the one with these memory events was selected; 0 if there was no choice.
+pub fn ranks_of(report: &ReadReport) -> u64 {
+    report.count_of(ONE_OF_RANKS)
 }
 
 /// Number of processes from which the memory trace was selected; 0 if there was no choice.

@@ -109,7 +109,7 @@ impl Run {
             Timeline::Lacking(lacks) if self.is_read_once() => return Err((**lacks).clone().into()),
             Timeline::Lacking(_) | Timeline::Unread => None,
         };
-        set.map_or_else(|| self.read_memory(), |set| Ok(set.traces.iter().find_map(from_trace)))
+        set.map_or_else(|| self.read_memory(), |set| Ok(memory::first_of_traces(&set.traces)))
     }
 
     /// Memory trace of inputs without separate memory data whose traces were not read.
@@ -126,7 +126,7 @@ impl Run {
                     other => other,
                 })?;
                 return Ok(match &*lock(&self.timeline) {
-                    Timeline::Traces(set) => set.traces.iter().find_map(from_trace),
+                    Timeline::Traces(set) => memory::first_of_traces(&set.traces),
                     _ => None,
                 });
             }

@@ -201,17 +201,20 @@ pub fn read_bytes(label: &str, bytes: &[u8]) -> Result<MemoryTrace, Error> {
 pub fn one_trace(path: &Path, mut traces: Vec<MemoryTrace>) -> Result<MemoryTrace, Error> {
     match (traces.pop(), traces.len()) {
         (Some(trace), 0) => Ok(trace),
-        (Some(_), others) => {
-            let found = format!("the input contains {} memory traces", others + 1);
-            Err(unsupported(
-                path,
-                &found,
-                "give only one memory trace (if the input is an archive, unpack it first), or compare all with \
-                 `stackline memory`",
-            ))
-        }
+        (Some(_), others) => Err(several_memory_traces(path, others + 1)),
         (None, _) => Err(as_memory_error(Error::NoTrace { path: path.to_owned() })),
     }
+}
+
+/// Error for an input of several memory traces where one is needed.
+#[must_use]
+pub fn several_memory_traces(path: &Path, count: usize) -> Error {
+    unsupported(
+        path,
+        &format!("the input contains {count} memory traces"),
+        "give only one memory trace (if the input is an archive, unpack it first), or compare all with \
+         `stackline memory`",
+    )
 }
 
 /// Adapt an error for a caller that requested memory: the advice for an unknown format lists memory formats.

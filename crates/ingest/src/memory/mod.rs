@@ -22,5 +22,6 @@ pub(crate) const SUPPORTED_INPUTS: &str = "give a PyTorch memory snapshot (`torc
 
 pub use formats::{
     as_memory_error, count_memory_files, files_of_memory, format_of, is_memory_file, one_trace, read_bytes, read_path,
+    several_memory_traces,
 };
 pub use kineto::from_trace;

@@ -302,6 +302,12 @@ pub(super) fn head(trace: &MemoryTrace) -> String {
             "Shown is 1 of {processes} memory traces in the input; --process selects another one.\n"
         ));
     }
+    let ranks = stackline_ingest::diagnostics::ranks_of(&trace.report);
+    if ranks > 1 {
+        text.push_str(&format!(
+            "Shown is the first of {ranks} traces with memory events in the input; --rank selects another one.\n"
+        ));
+    }
     text.push_str(missing(trace));
     text
 }
