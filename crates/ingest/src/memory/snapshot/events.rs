@@ -167,7 +167,7 @@ impl Reader<'_> {
     }
 
     /// Time of an event in ns, from the microseconds in the file; `None` without a valid time.
-    fn time(&self, event: NodeId) -> Option<i64> {
+    pub(super) fn time(&self, event: NodeId) -> Option<i64> {
         let time = self.values.as_int(self.field(event, self.keys.time_us)?)?;
         i64::try_from(time).ok()?.checked_mul(1000)
     }

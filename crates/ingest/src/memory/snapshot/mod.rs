@@ -1,13 +1,14 @@
 //! Reader of PyTorch memory snapshots (`torch.cuda.memory._snapshot()`, `_dump_snapshot()`).
 //!
 //! A snapshot has two parts per device: `device_traces`, the last events of the allocator (a ring buffer that loses
-//! older ones), and `segments`, the memory at the moment of the snapshot. Objects that are freed by events or contained
+//! older ones), and `segments`, the memory at the moment of the snapshot. `external_annotations` has the steps. Objects that are freed by events or contained
 //! in segments, but not allocated by an event, are older than the trace.
 //!
 //! Events have the requested size. The allocator pads a request to a multiple of 512 bytes,
 //! or according to its settings, and objects have the padded size. Segments, or gaps between objects, may show a larger
 //! block that was not split (`block_sizes`).
 
+mod annotations;
 mod block_sizes;
 mod events;
 mod frames;
@@ -63,6 +64,8 @@ pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace 
     }
     lanes.extend(host_lanes.into_iter().map(|lane| ("pinned host memory".to_owned(), lane)));
     let mut live = reader.events(&lanes);
+    let annotations = reader.list(top, keys.external_annotations, diagnostics::MEMORY_BAD_EVENT);
+    reader.steps(annotations);
     let segments = reader.list(top, keys.segments, diagnostics::MEMORY_BAD_SEGMENT).or_else(|| values.as_list(root));
     reader.segments(segments, &mut live);
     reader.infer_block_sizes();
@@ -195,6 +198,7 @@ macro_rules! keys {
 
 keys! {
     device_traces "device_traces" host_traces "host_traces" segments "segments"
+    external_annotations "external_annotations" stage "stage" stage_start "START" stage_end "END"
     action "action" addr "addr" size "size" stream "stream" time_us "time_us" frames "frames" pool_id "pool_id"
     category "category" user_metadata "user_metadata" compile_context "compile_context" device_free "device_free"
     alloc "alloc" free "free" free_requested "free_requested" free_completed "free_completed" oom "oom"
