@@ -115,9 +115,11 @@ fn parse(label: &str, liveness: &str, sizes: &str, streams: &str) -> MemoryTrace
     let mut writer = Writer { device: trace.device("gpu:0"), trace, sizes: pairs(&sizes), objects: BTreeMap::new() };
     let streams = pairs(streams);
     for (number, operation) in &operations {
-        writer.operation(*number, operation, streams.get(number).copied().unwrap_or(0));
+        writer.operation(operation, streams.get(number).copied().unwrap_or(0));
     }
     let mut trace = writer.trace;
+    // An operation's number is no time.
+    trace.clear_times();
     let older = trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
     diagnostics::MEMORY_OLDER.count_many(&mut trace.report, older as u64, None, "");
     trace.report.events = trace.calls.len() as u64;
@@ -145,10 +147,9 @@ struct Writer {
 
 impl Writer {
     /// Add an operation to the trace: its allocations, one call with all accesses, and its frees.
-    fn operation(&mut self, number: u64, operation: &Operation, stream: u64) {
+    fn operation(&mut self, operation: &Operation, stream: u64) {
         let stream = self.trace.stream(self.device, stream);
-        let start_ns = i64::try_from(number).unwrap_or(i64::MAX);
-        let call = NewCall { start_ns, stream, ..NewCall::default() };
+        let call = NewCall { stream, ..NewCall::default() };
         for (object, _) in operation.iter().filter(|(_, kind)| *kind == ALLOCATE) {
             let new = self.new_object(*object, call);
             let id = self.trace.allocate(new, call);
@@ -244,6 +245,7 @@ mod tests {
         let keys: Vec<u64> = trace.calls.stream[4..6].iter().map(|s| trace.streams[s.index()].key).collect();
         assert_eq!(keys, [3, 0]);
         assert!(trace.report.problems.is_empty());
+        assert!(!trace.has_times(), "the numbers of operations are no times");
     }
 
     #[test]

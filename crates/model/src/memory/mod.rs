@@ -149,6 +149,13 @@ impl MemoryTrace {
         times.first() != times.last() && !times.iter().enumerate().all(is_position)
     }
 
+    /// Set the begin of each call to its position: the source has no times.
+    pub fn clear_times(&mut self) {
+        for (at, start) in self.calls.start_ns.iter_mut().enumerate() {
+            *start = i64::try_from(at).unwrap_or(i64::MAX);
+        }
+    }
+
     /// Function from a call's row to its begin, in ns since the first call; `None` for unknown rows and sources without
     /// times.
     pub fn times_since_first(&self) -> impl Fn(usize) -> Option<i64> {

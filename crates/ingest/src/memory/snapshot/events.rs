@@ -73,6 +73,8 @@ struct Lane {
     time_ns: i64,
     /// True if an event has a time, valid or not.
     has_times: bool,
+    /// True if an event has a valid time.
+    is_timed: bool,
     /// Number of events without a valid time.
     untimed: u64,
 }
@@ -99,7 +101,7 @@ impl Reader<'_> {
                 continue;
             }
             let device = self.trace.device(name);
-            open.push(Lane { device, events: *events, next: 0, time_ns: i64::MIN, has_times: false, untimed: 0 });
+            open.push(Lane { device, events: *events, next: 0, time_ns: i64::MIN, has_times: false, is_timed: false, untimed: 0 });
         }
         self.reserve(open.iter().map(|lane| self.values.items(lane.events).len()).sum());
         while let Some((lane, time_ns)) = self.next_event(&mut open) {
@@ -115,6 +117,9 @@ impl Reader<'_> {
                     );
                 }
             }
+        }
+        if !open.iter().any(|lane| lane.is_timed) {
+            self.trace.clear_times();
         }
         // Old versions of PyTorch write no times; the order of one device's events is that of the file.
         if open.len() > 1 || open.iter().any(|lane| lane.has_times) {
@@ -157,6 +162,7 @@ impl Reader<'_> {
         }
         if let Some(event) = event {
             lane.has_times |= self.field(event, self.keys.time_us).is_some();
+            lane.is_timed |= given.is_some();
             lane.untimed += u64::from(given.is_none());
         }
         // An event without a time has that of the event before it, or its position if no time is known so far.
