@@ -158,6 +158,7 @@ fn doctor_describes_recordings_of_sums() {
     let text = shown(folder.path(), &["doctor", "train.stackline"]);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("record --mode trace"), "{text}");
+    assert!(text.contains("`stackline findings train.stackline` reports issues"), "{text}");
     let document = shown(folder.path(), &["doctor", "train.stackline", "--format", "json"]);
     let document: Value = serde_json::from_str(&document).unwrap();
     let (tables, calls) =

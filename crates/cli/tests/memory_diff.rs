@@ -82,8 +82,8 @@ fn unknown_peaks_are_not_called_peaks() {
     let alloc = json!({"action": "alloc", "addr": 1 << 30, "size": MIB, "stream": 0, "time_us": 1, "frames": []});
     let late = write("late.json", &[alloc]);
     let shown = stdout(&["diff", &moment, &whole]);
-    let expected = "\ncuda:0: the highest known memory use is 1024 KiB in A (at the time of the snapshot) and 12.00 MiB \
-                    in B (+11.00 MiB)\n";
+    let expected = "\ncuda:0: the highest known memory use is 1024 KiB in A (at the time of the snapshot) and \
+                    12.00 MiB in B (+11.00 MiB)\n";
     assert!(shown.contains(expected), "{shown}");
     assert!(shown.contains("A: the snapshot has no history, so its peak is unknown."), "{shown}");
     let shown = stdout(&["diff", &whole, &late]);

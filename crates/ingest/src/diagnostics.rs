@@ -281,8 +281,8 @@ codes! {
         "memory objects were allocated before the first record: they count as live from the beginning, and their call \
          paths may be unknown";
     MEMORY_NO_HISTORY "no_memory_history" Note
-        "the snapshot has no allocation history, so its peak is unknown, and only blocks in use can have call paths. Call \
-         torch.cuda.memory._record_memory_history() before creating the model, then _dump_snapshot()";
+        "the snapshot has no allocation history, so its peak is unknown, and only blocks in use can have call paths. \
+         Call torch.cuda.memory._record_memory_history() before creating the model, then _dump_snapshot()";
     MEMORY_NO_SEGMENTS "no_memory_segments" Note
         "the snapshot lists no segments, so two kinds of memory are unknown: allocations from before its recorded \
          history, and reserved but unused memory";

@@ -88,7 +88,7 @@ pub use kind::{
 pub use launched_work::LaunchedWork;
 pub use links::{CONTEXT_FLOW, LinkKind, LinkTable};
 pub use memory::{
-    DelayedFree, AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses,
+    AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, DelayedFree, MemoryAccess, MemoryAccesses,
     MemoryAllocatorSettings, MemoryBlock, MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice,
     MemoryKindChange, MemoryLookup, MemoryObjectKind, MemoryObjects, MemoryPhase, MemorySegment, MemorySegmentEvent,
     MemorySegmentEventKind, MemoryStacks, MemoryStream, MemoryTotals, MemoryTrace, NewCall, NewObject, OutOfMemory,

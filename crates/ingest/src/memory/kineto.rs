@@ -16,7 +16,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::python_frame;
 use stackline_model::{
     AddressMap, EventId, EventKind, Frame, FrameId, FrameKind, Key, MemoryCallId, MemoryDeviceId, MemoryObjectId,
-    MemoryPhase, MemoryStackId, MemoryStreamId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace, TrackId, TrackKind, flags,
+    MemoryPhase, MemoryStackId, MemoryStreamId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace, TrackId,
+    TrackKind, flags,
 };
 
 /// Memory trace of a `torch.profiler` trace; `None` if it has no memory events.

@@ -5,7 +5,9 @@ use super::int;
 use crate::curve::{Curve, Peak, alive_at, curves, device_of};
 use crate::source_location::place_text;
 use stackline_model::format::{bytes, count};
-use stackline_model::{MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
+use stackline_model::{
+    MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit,
+};
 use std::collections::BTreeSet;
 
 /// Memory peak of a device, with a short name such as `P1`.
@@ -171,7 +173,8 @@ fn why_unused(unused: u64, waiting: u64) -> String {
     if waiting == 0 {
         return "free. The free blocks were too small, or belonged to another pool or stream.".to_owned();
     }
-    let others = if waiting < unused { " The others were too small, or belonged to another pool or stream." } else { "" };
+    let others =
+        if waiting < unused { " The others were too small, or belonged to another pool or stream." } else { "" };
     format!(
         "not in use by the program. Of these, {} waited for another stream that uses the freed memory \
          (record_stream).{others}",

@@ -43,7 +43,8 @@ mod tests;
 pub use accesses::{AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryAccess, MemoryAccesses};
 pub use address::AddressMap;
 pub use allocator::{
-    DelayedFree,     MemoryBlock, MemoryBlockState, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryTotals, OutOfMemory,
+    DelayedFree, MemoryBlock, MemoryBlockState, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind,
+    MemoryTotals, OutOfMemory,
 };
 pub use calls::{MemoryCallKind, MemoryCalls, NewCall, call_flags};
 pub use lookup::MemoryLookup;

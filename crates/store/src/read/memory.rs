@@ -7,10 +7,11 @@ use crate::write::table::ROW_GROUP;
 use crate::{Error, manifest, read_manifest};
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
 use stackline_model::{
-    DelayedFree, AccessEvidence, AccessExtent, AccessMode, ByteRange, Frame, FrameId, FrameKind, FrameTable, MemoryBlock,
-    MemoryBlockState, MemoryCallId, MemoryCallKind, MemoryDevice, MemoryDeviceId, MemoryKindChange, MemoryObjectId,
-    MemoryObjectKind, MemoryPhase, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId,
-    MemoryStacks, MemoryStream, MemoryStreamId, MemoryTotals, MemoryTrace, OutOfMemory, StrId, StringTable,
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, DelayedFree, Frame, FrameId, FrameKind, FrameTable,
+    MemoryBlock, MemoryBlockState, MemoryCallId, MemoryCallKind, MemoryDevice, MemoryDeviceId, MemoryKindChange,
+    MemoryObjectId, MemoryObjectKind, MemoryPhase, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind,
+    MemoryStackId, MemoryStacks, MemoryStream, MemoryStreamId, MemoryTotals, MemoryTrace, OutOfMemory, StrId,
+    StringTable,
 };
 use std::path::Path;
 
@@ -348,17 +349,8 @@ fn allocator_data(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Erro
 /// same call.
 fn failed_requests(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let Some(file) = files.required("memory_out_of_memory")? else { return Ok(()) };
-    let columns = [
-        "before_call",
-        "time_ns",
-        "device",
-        "stream",
-        "requested",
-        "device_free",
-        "stack",
-        "segment_events",
-        "pool",
-    ];
+    let columns =
+        ["before_call", "time_ns", "device", "stream", "requested", "device_free", "stack", "segment_events", "pool"];
     let is_complete = columns.iter().all(|column| file.has_column(column));
     file.read(&columns[..if is_complete { columns.len() } else { 7 }], ROW_GROUP, |batch| {
         let (before, time_ns) = (handles(batch, 0, MemoryCallId)?, batch.values::<Int64Type>(1)?);

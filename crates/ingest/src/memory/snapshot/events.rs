@@ -101,7 +101,15 @@ impl Reader<'_> {
                 continue;
             }
             let device = self.trace.device(name);
-            open.push(Lane { device, events: *events, next: 0, time_ns: i64::MIN, has_times: false, is_timed: false, untimed: 0 });
+            open.push(Lane {
+                device,
+                events: *events,
+                next: 0,
+                time_ns: i64::MIN,
+                has_times: false,
+                is_timed: false,
+                untimed: 0,
+            });
         }
         self.reserve(open.iter().map(|lane| self.values.items(lane.events).len()).sum());
         while let Some((lane, time_ns)) = self.next_event(&mut open) {
