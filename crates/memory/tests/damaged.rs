@@ -130,8 +130,7 @@ fn failed_first_requests_list_preexisting_objects() {
 /// Without times in the file, calls have their positions, also next to a free that is missing.
 #[test]
 fn events_without_times_give_no_times() {
-    let event =
-        |action: &str| json!({"action": action, "addr": 4096, "size": 512, "stream": 0, "frames": []});
+    let event = |action: &str| json!({"action": action, "addr": 4096, "size": 512, "stream": 0, "frames": []});
     let events = [event("alloc"), event("alloc"), event("free_requested")];
     let trace = read(&json!({"segments": [], "device_traces": [events]}));
     assert_eq!((trace.calls.len(), trace.has_times()), (4, false));

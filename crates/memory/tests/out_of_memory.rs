@@ -92,6 +92,8 @@ fn a_device_that_returned_all_segments_reserves_nothing() {
     assert_eq!(reserved.iter().map(|(_, bytes)| *bytes).max(), Some(60 * MIB));
     assert_eq!(reserved.last().map(|(_, bytes)| *bytes), Some(0));
     let first = read(&json!({"segments": [], "device_traces": [[oom(110 * MIB, 100 * MIB, 1)]]}));
+    let peaks = tables::peaks_table(&first, &tables::named_peaks(&first, 1));
+    assert_eq!(peaks.title, "Peaks of live bytes", "the failed request is its history");
     for trace in [&trace, &first] {
         let table = failures(trace);
         assert_eq!(integers(&table, "reserved"), [0]);

@@ -76,7 +76,9 @@ pub enum PeakScope {
 impl PeakScope {
     /// Determine the scope of the peaks of a memory trace.
     pub fn from_trace(trace: &MemoryTrace) -> Self {
-        match (trace.calls.is_empty(), preexisting(trace).0) {
+        // A history may consist of failed requests.
+        let is_moment = trace.calls.is_empty() && trace.segment_events.is_empty() && trace.out_of_memory.is_empty();
+        match (is_moment, preexisting(trace).0) {
             (true, _) => Self::Moment,
             (false, 0) => Self::All,
             (false, _) => Self::History,

@@ -22,7 +22,7 @@ impl Reader<'_> {
         let items = annotations.map_or(&[][..], |list| self.values.items(list));
         let dicts: Vec<NodeId> = items.iter().filter_map(|item| self.values.as_dict(*item)).collect();
         let mut marks: Vec<StepMark> = dicts.into_iter().filter_map(|dict| self.step_mark(dict)).collect();
-        // Calls without times have no place among the annotations.
+        // Calls without times cannot be assigned to steps.
         if marks.is_empty() || !self.trace.has_times() {
             return;
         }
@@ -73,12 +73,14 @@ mod tests {
     /// Snapshot of four allocations at 10, 20, 30 and 40 µs with these annotations.
     fn with_annotations(annotations: &str) -> MemoryTrace {
         let event = |at: u64| {
-            format!(r#"{{"action": "alloc", "addr": {}, "size": 512, "stream": 0, "time_us": {at}, "frames": []}}"#, at * 4096)
+            format!(
+                r#"{{"action": "alloc", "addr": {}, "size": 512, "stream": 0, "time_us": {at}, "frames": []}}"#,
+                at * 4096
+            )
         };
         let events = [10, 20, 30, 40].map(event).join(",");
-        let text = format!(
-            r#"{{"segments": [], "device_traces": [[{events}]], "external_annotations": [{annotations}]}}"#
-        );
+        let text =
+            format!(r#"{{"segments": [], "device_traces": [[{events}]], "external_annotations": [{annotations}]}}"#);
         let trace = read_bytes("snapshot.json", text.as_bytes()).unwrap();
         trace.check().unwrap();
         trace

@@ -171,7 +171,10 @@ impl Reader<'_> {
             let lost = live.without_block(&self.trace);
             diagnostics::MEMORY_NO_BLOCK.count_many(&mut self.trace.report, lost.len() as u64, None, "");
         }
-        if self.trace.calls.is_empty() && self.trace.segment_events.is_empty() && !self.trace.segments.is_empty() {
+        let trace = &self.trace;
+        let has_history =
+            !(trace.calls.is_empty() && trace.segment_events.is_empty() && trace.out_of_memory.is_empty());
+        if !has_history && !trace.segments.is_empty() {
             diagnostics::MEMORY_NO_HISTORY.count(&mut self.trace.report, None, "");
         }
         let older = self.trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
