@@ -33,6 +33,8 @@ impl Reader<'_> {
             self.failed_request(event, device, requested);
             self.totals_at_failure([allocated, reserved].map(|bytes| u64::try_from(bytes?).ok()));
         }
+        // Stable: the totals of a failure follow those of the call before it.
+        self.trace.totals.sort_by_key(|total| total.after.some());
     }
 
     /// Add a failed request.
@@ -62,9 +64,7 @@ impl Reader<'_> {
         };
         let after = failed.before.0.checked_sub(1).map_or(MemoryCallId::NONE, MemoryCallId);
         let (time_ns, device) = (failed.time_ns, failed.device);
-        let is_earlier = |total: &MemoryTotals| total.after.some() < failed.before.some();
-        let at = self.trace.totals.partition_point(is_earlier);
-        self.trace.totals.insert(at, MemoryTotals { after, time_ns, device, allocated, reserved });
+        self.trace.totals.push(MemoryTotals { after, time_ns, device, allocated, reserved });
     }
 }
 
