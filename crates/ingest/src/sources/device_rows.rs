@@ -182,7 +182,7 @@ fn roles(trace: &Trace) -> Vec<Option<Role>> {
         let process = &tracks.processes[track.process.index()];
         (text(&trace.strings, process), track.name.some().map_or("", |id| trace.strings.get(id)))
     };
-    let is_ascend = tracks.processes.iter().any(|process| text(&trace.strings, process).starts_with(ASCEND));
+    let is_ascend = is_ascend(trace);
     let rule = |track: &Track| {
         let (process, thread) = name(track);
         if !is_ascend && ASCEND_COLLECTIVES.iter().any(|name| process.starts_with(name)) {
@@ -312,15 +312,22 @@ fn kind(role: Role, name: &str) -> EventKind {
     }
 }
 
+/// True if a trace has device rows of torch_npu.
+fn is_ascend(trace: &Trace) -> bool {
+    trace.tracks.processes.iter().any(|process| text(&trace.strings, process).starts_with(ASCEND))
+}
+
 /// Device number in the process name of a track; `None` if the process is not a device.
 pub(crate) fn device_number(trace: &Trace, track: &Track) -> Option<i64> {
     let name = text(&trace.strings, &trace.tracks.processes[track.process.index()]);
     let rule = ROWS.iter().find(|(process, ..)| !matches!(process, Any) && process.matches(name));
     let is_device = rule.is_some_and(|(.., role)| !role.is_of_host());
-    if let Some(prefix) = [ASCEND].iter().chain(&ASCEND_COLLECTIVES).find(|prefix| name.starts_with(**prefix)) {
+    let mut prefixes = [ASCEND].into_iter().chain(ASCEND_COLLECTIVES);
+    let of_ascend = prefixes.find(|prefix| name.starts_with(prefix));
+    if let Some(prefix) = of_ascend.filter(|_| is_ascend(trace)) {
         // These names have no number, so devices are numbered by their order.
         let earlier = &trace.tracks.processes[..track.process.index()];
-        return Some(earlier.iter().filter(|p| text(&trace.strings, p).starts_with(*prefix)).count() as i64);
+        return Some(earlier.iter().filter(|p| text(&trace.strings, p).starts_with(prefix)).count() as i64);
     }
     let from = ["/device:", "/gpu:", "GPU", "XPU", "#"].iter().find_map(|part| Some(name.split_once(part)?.1))?;
     let digits = from.trim_start_matches(|c: char| !c.is_ascii_digit());

@@ -104,6 +104,8 @@ fn tasks_and_collectives_of_an_ascend_device_are_work() {
     // Without a device, a process of this name belongs to some other program.
     let other = read(&[&rows[..], &[process(3001, "Renderer")], &spans].concat());
     assert_eq!(other.gpu.len(), 0);
+    let other = read(&[process(5001, "Communication"), "5001/3 kernel gemm 10+5".to_owned()]);
+    assert_eq!(other.gpu.device, [5001], "the device is that of the process's number, not the first Ascend device");
 }
 
 /// A row of all streams contains kernels, too, and a row of copies contains copies: with a job before the device,
