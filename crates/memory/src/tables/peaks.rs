@@ -149,11 +149,10 @@ fn growth_while_free(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], mo
     let unused = large.filter_map(|(since, before, growth)| {
         let (at, bytes) = *requests.get(requests.partition_point(|(call, _)| *call < since))?;
         let in_use = curve.at(at).saturating_sub(bytes);
-        let unused = before.saturating_sub(in_use);
-        let waiting = trace.awaiting_bytes(curve.device, MemoryCallId(since)).min(unused);
-        Some((unused, std::cmp::Reverse(at), growth, waiting))
+        Some((before.saturating_sub(in_use), std::cmp::Reverse(at), growth, since))
     });
-    let (unused, std::cmp::Reverse(at), growth, waiting) = unused.max()?;
+    let (unused, std::cmp::Reverse(at), growth, since) = unused.max()?;
+    let waiting = trace.awaiting_bytes(curve.device, MemoryCallId(since)).min(unused);
     let stack = trace.calls.stack.get(at as usize).copied().unwrap_or(MemoryStackId::NONE);
     let place = Some(place_text(trace, stack)).filter(|place| !place.is_empty());
     let place = place.map_or_else(String::new, |place| format!(" ({place})"));
