@@ -26,7 +26,8 @@ impl CounterSeries {
 /// Unit that a counter's name ends with: in brackets, or as the last word.
 fn unit_in_name(name: &str) -> Unit {
     let bracketed = name.trim_end().strip_suffix([')', ']']).and_then(|name| name.rsplit_once(['(', '[']));
-    let last_word = || name.rsplit([' ', '_', '-', ':', '/']).next().unwrap_or(name);
+    // A slash stays in the word: "bytes/ns" is no time.
+    let last_word = || name.rsplit([' ', '_', '-', ':']).next().unwrap_or(name);
     match bracketed.map_or_else(last_word, |(_, unit)| unit.trim()) {
         // Without brackets, a single letter is no unit: "stage B".
         "B" if bracketed.is_some() => Unit::Bytes,
@@ -109,6 +110,8 @@ mod tests {
             ("latency ms", Unit::Ms),
             ("latency [ µs ]", Unit::Us),
             ("stage B", Unit::None),
+            ("PCIe RX bytes/ns", Unit::None),
+            ("PCIe RX GB/s", Unit::GBps),
             ("power (W)", Unit::None),
             ("cycles", Unit::None),
             ("", Unit::None),
