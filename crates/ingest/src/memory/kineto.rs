@@ -43,8 +43,9 @@ pub fn from_trace(source: &Trace) -> Option<MemoryTrace> {
             continue;
         };
         let device = reader.device(kind.unwrap_or(0), id.unwrap_or(-1));
-        let (start, address) = (source.events.start[event.index()], address.map(i64::cast_unsigned));
-        records.push(MemoryEvent { event, start, device, bytes, address, allocated, reserved });
+        let (start, track) = (source.events.start[event.index()], source.events.track[event.index()]);
+        let address = address.map(i64::cast_unsigned);
+        records.push(MemoryEvent { event, track, start, device, bytes, address, allocated, reserved });
     }
     order_by_totals(&mut records);
     for record in &records {
