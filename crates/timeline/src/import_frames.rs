@@ -36,6 +36,8 @@ enum NameKind {
 pub struct ImportFrames {
     /// Kind of each name, by string.
     kinds: Vec<NameKind>,
+    /// Outermost frame of the import of each event; none outside of imports. Computed once, because stacks may be deep.
+    imports: Vec<EventId>,
 }
 
 impl ImportFrames {
@@ -50,7 +52,29 @@ impl ImportFrames {
             Some((file, ..)) if is_own_code(file) => NameKind::Own,
             _ => NameKind::Other,
         };
-        Some(Self { kinds: trace.strings.iter().map(kind_of).collect() })
+        let mut frames = Self { kinds: trace.strings.iter().map(kind_of).collect(), imports: Vec::new() };
+        frames.imports = frames.imports_of_events(trace);
+        Some(frames)
+    }
+
+    /// Outermost frame of the import of each event of a trace.
+    fn imports_of_events(&self, trace: &Trace) -> Vec<EventId> {
+        let mut known: Vec<Option<EventId>> = vec![None; trace.events.len()];
+        let mut open: Vec<EventId> = Vec::new();
+        for event in trace.events.ids() {
+            let around = std::iter::once(event).chain(trace.ancestors(event));
+            open.extend(around.take_while(|around| known[around.index()].is_none()));
+            while let Some(inner) = open.pop() {
+                let caller = trace.events.parent[inner.index()].some();
+                let outer = caller.and_then(|caller| known[caller.index()]).unwrap_or(EventId::NONE);
+                known[inner.index()] = Some(match self.kind(trace, inner) {
+                    NameKind::Own => EventId::NONE,
+                    NameKind::Import if outer.is_none() => inner,
+                    NameKind::Import | NameKind::Other => outer,
+                });
+            }
+        }
+        known.into_iter().map(|import| import.unwrap_or(EventId::NONE)).collect()
     }
 
     fn kind(&self, trace: &Trace, event: EventId) -> NameKind {
@@ -70,23 +94,15 @@ impl ImportFrames {
     /// Outermost frame of the import that an event is a part of: a frame of the import machinery, or library code that
     /// it runs. `None` for other events and for the user's code in imported modules.
     #[must_use]
-    pub fn import_of(&self, trace: &Trace, event: EventId) -> Option<EventId> {
-        let mut outermost = None;
-        for around in std::iter::once(event).chain(trace.ancestors(event)) {
-            match self.kind(trace, around) {
-                NameKind::Import => outermost = Some(around),
-                NameKind::Own => break,
-                NameKind::Other => {}
-            }
-        }
-        outermost
+    pub fn import_of(&self, event: EventId) -> Option<EventId> {
+        self.imports.get(event.index()).copied().and_then(EventId::some)
     }
 
     /// Test if views hide an event: a frame of the import machinery within another one, without the user's code in
     /// between.
     #[must_use]
     pub fn is_hidden(&self, trace: &Trace, event: EventId) -> bool {
-        self.is_frame(trace, event) && self.import_of(trace, event) != Some(event)
+        self.is_frame(trace, event) && self.import_of(event) != Some(event)
     }
 
     /// File of the first module that an import runs; `None` for modules without Python code.
@@ -133,13 +149,13 @@ mod tests {
         let imports = ImportFrames::from_trace(&trace).unwrap();
         let import = named(&trace, "_find_and_load");
         for part in ["_find_and_load", "exec_module", "numpy", "_handle_fromlist"] {
-            assert_eq!(imports.import_of(&trace, named(&trace, part)), Some(import), "{part}");
+            assert_eq!(imports.import_of(named(&trace, part)), Some(import), "{part}");
         }
         for part in ["train.py(1)", "model.py", "step"] {
-            assert_eq!(imports.import_of(&trace, named(&trace, part)), None, "{part}");
+            assert_eq!(imports.import_of(named(&trace, part)), None, "{part}");
         }
         let nested = named(&trace, "_gcd_import");
-        assert_eq!(imports.import_of(&trace, nested), Some(nested), "the user's module imports");
+        assert_eq!(imports.import_of(nested), Some(nested), "the user's module imports");
         let hidden = |part: &str| imports.is_hidden(&trace, named(&trace, part));
         assert!(hidden("exec_module") && hidden("_handle_fromlist"));
         assert!(!hidden("_find_and_load") && !hidden("numpy") && !hidden("_gcd_import"));

@@ -65,7 +65,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
         let counts = |e: &&EventId| is_span(trace, **e) && host.has(**e);
         for &event in trace.track_events(track).iter().filter(counts) {
             let i = event.index();
-            let import = imports.as_ref().and_then(|imports| imports.import_of(trace, event));
+            let import = imports.as_ref().and_then(|imports| imports.import_of(event));
             let name = if import.is_some() { None } else { Some(trace.events.name[i]) };
             let row = *index.entry(name).or_insert_with(|| {
                 let row = Row { name, track, calls: 0, total: 0, own, min: i64::MAX, max: 0, counted_to: i64::MIN };

@@ -88,7 +88,7 @@ impl SegmentReports<'_> {
             let is_import = imports
                 .as_ref()
                 .zip(merged.event.some())
-                .is_some_and(|(imports, event)| imports.import_of(trace, event).is_some());
+                .is_some_and(|(imports, event)| imports.import_of(event).is_some());
             if !is_import {
                 rows.push((segment, None));
                 continue;

@@ -102,7 +102,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let owner = |id: Option<EventId>| id.and_then(EventId::some).map(|id| brief(trace, origin, id));
     let step = StepIndex::new(trace).running(trace.events.start[event.index()], trace.tracks.pid(track));
     let argument = |(key, value)| (trace.strings.get(key), attribute(trace, value));
-    let import = opened.imports(at).filter(|imports| imports.import_of(trace, event) == Some(event));
+    let import = opened.imports(at).filter(|imports| imports.import_of(event) == Some(event));
     let imported = import.and_then(|imports| imports.imported_file(trace, event));
     let imported = imported.map(|file| ("imported module", Attribute::Text(shortened(file))));
     Answer::document(&EventDetail {
