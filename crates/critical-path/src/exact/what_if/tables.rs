@@ -4,7 +4,7 @@ use super::path::display_name;
 use super::sweep::{Candidate, Sweep};
 use super::{NewSegment, Prediction};
 use stackline_model::{Table, Trace, Unit};
-use stackline_timeline::import_frames::{import_row, is_import_name};
+use stackline_timeline::import_frames::{IMPORT_ENTRY, is_import_name};
 
 /// Share in percent; `None` for an empty window.
 fn percent(ns: i64, window: i64) -> Option<f64> {
@@ -44,29 +44,27 @@ pub const PATH: &str = "path";
 pub fn path_table(trace: &Trace, segments: &[NewSegment]) -> Table {
     let rows = with_imports_folded(trace, segments);
     let starts = || std::iter::once(0).chain(rows.iter().map(|(segment, _)| segment.end_ns));
-    let names = rows.iter().map(|(segment, calls)| {
-        calls.map_or_else(|| display_name(trace.strings.get(segment.name)).to_owned(), import_row)
-    });
+    let name = |(segment, is_import): &(NewSegment, bool)| match *is_import {
+        true => IMPORT_ENTRY.to_owned(),
+        false => display_name(trace.strings.get(segment.name)).to_owned(),
+    };
     Table::new(PATH, "Critical path after the what-if edits")
         .i64("start_ns", Unit::Ns, starts().take(rows.len()))
         .i64("end_ns", Unit::Ns, rows.iter().map(|(segment, _)| segment.end_ns))
         .i64("dur_ns", Unit::Ns, rows.iter().zip(starts()).map(|((segment, _), start)| segment.end_ns - start))
         .text("bound_by", rows.iter().map(|(segment, _)| segment.category.name().to_owned()))
-        .text("name", names)
+        .text("name", rows.iter().map(name))
 }
 
-/// Segments of the table of the path: consecutive ones of import frames with the same cause become one, with their
-/// number.
-fn with_imports_folded(trace: &Trace, segments: &[NewSegment]) -> Vec<(NewSegment, Option<usize>)> {
-    let mut rows: Vec<(NewSegment, Option<usize>)> = Vec::new();
+/// Segments of the table of the path: consecutive ones of import frames with the same cause become one, marked as such.
+/// The number of calls is unknown, because a frame has several segments around its callees.
+fn with_imports_folded(trace: &Trace, segments: &[NewSegment]) -> Vec<(NewSegment, bool)> {
+    let mut rows: Vec<(NewSegment, bool)> = Vec::new();
     for segment in segments {
         let is_import = is_import_name(trace.strings.get(segment.name));
         match rows.last_mut() {
-            Some((last, Some(calls))) if is_import && last.category == segment.category => {
-                last.end_ns = segment.end_ns;
-                *calls += 1;
-            }
-            _ => rows.push((*segment, is_import.then_some(1))),
+            Some((last, true)) if is_import && last.category == segment.category => last.end_ns = segment.end_ns,
+            _ => rows.push((*segment, is_import)),
         }
     }
     rows
@@ -131,7 +129,7 @@ mod tests {
         let table = path_table(&trace, &segments.map(segment));
         let Values::Str(names) = &table.column("name").unwrap().values else { panic!("{table:?}") };
         let names: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
-        assert_eq!(names[..3], ["train.py(1): main", "imports (2 calls)", "imports (1 call)"]);
+        assert_eq!(names[..3], ["train.py(1): main", "imports", "imports"]);
         let Values::I64(times) = &table.column("dur_ns").unwrap().values else { panic!("{table:?}") };
         assert_eq!(*times, [10, 15, 5, 10].map(Some));
     }
