@@ -205,7 +205,9 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
         gain_estimate: if is_noise {
             GainEstimate::Insignificant(if runs_more(context, of) { MORE_WORK } else { NOISE })
         } else {
-            GainEstimate::Model(Gain::new(excess(usual), 0, excess(2 * shortest - usual)), MODEL)
+            // Later steps may make up for more than the slow ones lose.
+            let likely = excess(usual);
+            GainEstimate::Model(Gain::new(likely, likely.min(0), excess(2 * shortest - usual)), MODEL)
         },
     }
 }
