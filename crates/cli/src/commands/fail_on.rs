@@ -89,7 +89,11 @@ impl Condition {
     fn shares(&self, gpu_time: &Table) -> BTreeMap<Gpu, Option<Share>> {
         let of_sum = SUMS.iter().find(|sum| sum.0 == self.metric).map(|sum| sum.1);
         let is_part = |category: &str| of_sum.map_or(category == self.metric, |parts| parts.contains(&category));
-        let is_incomplete = gpu_time.notes.iter().any(|note| note.contains(INCOMPLETE_GPU_TIMES));
+        // In a table of several ranks, a note that not all of them have begins with its rank.
+        let is_incomplete = |rank: i64| {
+            let mut ranks = gpu_time.notes.iter().filter_map(|note| Some(note.split_once(INCOMPLETE_GPU_TIMES)?.0));
+            ranks.any(|of| of.is_empty() || of == format!("Rank {rank}: "))
+        };
         let mut parts: BTreeMap<Gpu, Parts> = BTreeMap::new();
         for row in 0..gpu_time.rows() {
             let key = |column: &str| number(gpu_time, column, row).map_or(-1, |v| v as i64);
@@ -103,14 +107,14 @@ impl Condition {
                 of_gpu.known = Some(of_gpu.known.unwrap_or(0.0) + percent);
             }
         }
-        let share = |of_gpu: Parts| {
+        let share = |(rank, _): Gpu, of_gpu: Parts| {
             let unknown = of_gpu.unknown;
             if self.metric == LEFT_OUT {
                 return Some(Share { low: unknown, high: unknown });
             }
             let known = of_gpu.known.or(is_part(LEFT_OUT).then_some(0.0))?;
             // Without missing records, the GPU was idle in this time, for an unknown reason.
-            let may_have_run = is_incomplete || !of_gpu.has_causes;
+            let may_have_run = is_incomplete(rank) || !of_gpu.has_causes;
             let idle = if is_part(LEFT_OUT) { known + unknown } else { known };
             Some(if may_have_run {
                 Share { low: known, high: known + unknown }
@@ -118,7 +122,7 @@ impl Condition {
                 Share { low: idle, high: idle }
             })
         };
-        parts.into_iter().map(|(gpu, of_gpu)| (gpu, share(of_gpu))).collect()
+        parts.into_iter().map(|(gpu, of_gpu)| (gpu, share(gpu, of_gpu))).collect()
     }
 }
 
@@ -238,6 +242,9 @@ mod tests {
         assert!(!holds("idle>92", &missing).unwrap() && !holds("busy<8", &missing).unwrap());
         let held = Condition::parse("idle>1").unwrap().holds(&missing).unwrap();
         assert_eq!(held.unwrap(), "idle>1: idle is between 1.5 % and 91.5 % of GPU time on rank 0, device 0");
+        let of_rank = |rank: i64| table(&[WHOLE, gpu]).note(format!("Rank {rank}: {INCOMPLETE_GPU_TIMES}: 1 of 9 …"));
+        assert!(holds("idle>50", &of_rank(0)).unwrap(), "rank 1 has all records");
+        assert!(holds("idle>50", &of_rank(1)).is_err());
     }
 
     #[test]
