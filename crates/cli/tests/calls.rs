@@ -332,7 +332,7 @@ fn refused_imports_of_profiles_name_the_reason() {
     let run = target.to_str().unwrap();
     for other in [&trace, &memory, &stacks] {
         let (code, text) = failure(&["import", &stacks, other, "-o", run]);
-        assert!(code == Some(2) && text.contains("only if it is the only input"), "{code:?} {text}");
+        assert!(code == Some(2) && text.contains("only if its file is the only input"), "{code:?} {text}");
     }
     let input = std::fs::File::open(&stacks).unwrap();
     let output = stackline(&["import", "-", "-o", run]).stdin(input).output().unwrap();

@@ -28,7 +28,8 @@ pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Result<MemoryTr
         Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
         Err(error) => {
             // The reader of traces skips the memory files of a folder.
-            let is_folder = path.is_dir() && !is_memory_file(path)?;
+            let has_none = matches!(error, stackline_ingest::Error::NoTrace { .. });
+            let is_folder = has_none && path.is_dir() && !is_memory_file(path)?;
             let files = if is_folder { files_of_memory(path)? } else { Vec::new() };
             match &files[..] {
                 [] => Err(read_error(error, &[path.to_owned()], Part::Memory)),

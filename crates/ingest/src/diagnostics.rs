@@ -290,7 +290,7 @@ codes! {
         "memory objects have neither a recorded free nor a block in the snapshot's segments: they were freed, but the \
          free was not recorded";
     MEMORY_NEW_BLOCK "block_without_object" Note
-        "a used block of the snapshot's segments has the address of a memory object of another size: the object's free \
+        "a used block of the snapshot's segments overlaps a memory object of another address or size: the object's free \
          and the block's allocation were not recorded, so the block is part of no peak";
     MEMORY_NO_ADDRESS "without_addresses" Note
         "memory events have no addresses, so each free was matched to the most recent live allocation of the same size";

@@ -117,7 +117,7 @@ fn a_failed_request_is_not_fragmentation_because_of_a_damaged_segment() {
 fn failed_first_requests_list_preexisting_objects() {
     let mut document = with(&[segment(100 * MIB, &[block(100 * MIB, &json!(18 * MIB), "active_allocated")])]);
     let oom = json!({"action": "oom", "device_free": MIB, "size": 50 * MIB, "stream": 0, "time_us": 1, "frames": []});
-    let later = json!({"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "time_us": 2, "frames": []});
+    let later = json!({"action": "alloc", "addr": 1u64 << 40, "size": 512, "stream": 0, "time_us": 2, "frames": []});
     for events in [json!([oom]), json!([oom, later])] {
         document["device_traces"] = json!([events]);
         let trace = read(&document);
@@ -130,7 +130,7 @@ fn failed_first_requests_list_preexisting_objects() {
 /// Without times in the file, calls have their positions, also next to a free that is missing.
 #[test]
 fn events_without_times_give_no_times() {
-    let event = |action: &str| json!({"action": action, "addr": 4096, "size": 512, "stream": 0, "frames": []});
+    let event = |action: &str| json!({"action": action, "addr": 1u64 << 40, "size": 512, "stream": 0, "frames": []});
     let events = [event("alloc"), event("alloc"), event("free_requested")];
     let trace = read(&json!({"segments": [], "device_traces": [events]}));
     assert_eq!((trace.calls.len(), trace.has_times()), (4, false));

@@ -179,7 +179,7 @@ fn damage_is_reported_with_the_file() {
     let run = folder.path().join("a.stackline");
     write_run(&TraceSet::default(), &[sample()], &run, &quick()).unwrap();
     let files: Vec<PathBuf> = fs::read_dir(run.join("memory=0")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(files.len(), 16);
+    assert_eq!(files.len(), 17);
     let read_error = || read_memory(&run).unwrap_err();
     for file in files {
         let good = fs::read(&file).unwrap();

@@ -32,7 +32,7 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     let (mut written, left_out) = text::write_counted(&trace);
     if written.is_empty() {
         // A text without statements is not recognized as memory text.
-        written.push_str("device gpu:0\n");
+        written.push_str("device \"gpu:0\"\n");
     }
     to_output(common, |out| out.write_all(written.as_bytes()))?;
     if left_out > 0 {

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         print_memory_note(&memory, run)?;
         return print_read_report(&TraceSet { traces: memory.iter().map(described).collect() });
     };
-    let session = Session::from_run(&mut traces, common).map_err(with_several_inputs)?;
+    let session = Session::from_run(&mut traces, common).map_err(of_profile_among_others)?;
     // Which process of a recording a rank is, its memory does not say.
     memory.extend(if common.rank.is_none() { traces.memories()? } else { traces.memories_of_traces()? });
     // Compute this before the run gets its name: cached results in the run directory must belong to this run.
@@ -114,10 +114,10 @@ fn of_pipe(error: Error, run: &Run) -> Error {
     error
 }
 
-/// Error of several inputs with a profile among them: a run directory stores only one, without traces.
-fn with_several_inputs(error: Error) -> Error {
+/// Error of inputs, or of a folder, with a profile among them: a run directory stores only one, without traces.
+fn of_profile_among_others(error: Error) -> Error {
     if lacks_traces(&error) {
-        return wrong_use(format!("{error}. `import` stores a profile only if it is the only input"));
+        return wrong_use(format!("{error}. `import` stores a profile only if its file is the only input"));
     }
     error
 }

@@ -147,10 +147,12 @@ impl Rows<'_> {
         let stream = i64::try_from(queue.number).unwrap_or(i64::MAX);
         let key = Key::Str(self.trace.strings.intern(&format!("{kind} {number}")));
         let mut tid = Key::Int(stream);
-        // Queues of different processes with the same number are different queues.
-        if self.trace.tracks.find(key, tid, TrackKind::Stream).is_some() {
-            let text = format!("process {} stream {stream}", calls.process.pid);
-            tid = Key::Str(self.trace.strings.intern(&text));
+        // Queues with the same number, of several processes or of one, are different queues.
+        let process = calls.process.pid;
+        for text in [format!("process {process} stream {stream}"), format!("process {process} queue {}", queue.id)] {
+            if self.trace.tracks.find(key, tid, TrackKind::Stream).is_some() {
+                tid = Key::Str(self.trace.strings.intern(&text));
+            }
         }
         let track = self.trace.tracks.track(key, tid, TrackKind::Stream);
         let name = match (queue.name.as_str(), queue.priority) {
