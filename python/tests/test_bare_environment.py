@@ -1,4 +1,4 @@
-"""The wheel in a virtual environment that holds nothing else: what ``pip install stackline`` gives a user."""
+"""The wheel in a virtual environment that holds nothing else, as after ``pip install stackline``."""
 
 from __future__ import annotations
 

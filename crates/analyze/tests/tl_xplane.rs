@@ -31,7 +31,7 @@ fn check(what: &str, ours: &dyn Display, theirs: &str) {
 struct Kernel {
     name: String,
     duration: f64,
-    /// From the start of the call to the start of the kernel.
+    /// Time from the start of the call to the start of the kernel.
     latency: f64,
     device: i32,
     stream: i64,

@@ -1,7 +1,7 @@
 //! Critical paths: the sequence of host and GPU work that determines the length of a window.
 //!
-//! Three methods find them, independent of each other: [`hta`], [`ctda`] and [`exact`]. The other modules are what
-//! several methods or callers share.
+//! Three methods find them, independent of each other: [`hta`], [`ctda`] and [`exact`]. The other modules are
+//! shared by several methods or callers.
 #![forbid(unsafe_code)]
 
 mod call_kind_cache;

@@ -195,15 +195,15 @@ pub enum CopyDirection {
     /// Unknown.
     #[default]
     Unknown,
-    /// From the host to the device.
+    /// Copy from the host to the device.
     HostToDevice,
-    /// From the device to the host.
+    /// Copy from the device to the host.
     DeviceToHost,
-    /// Within the device.
+    /// Copy within the device.
     DeviceToDevice,
-    /// Within the host.
+    /// Copy within the host.
     HostToHost,
-    /// From another device.
+    /// Copy from another device.
     PeerToPeer,
 }
 

@@ -126,7 +126,7 @@ impl Condition {
     }
 }
 
-/// Time of a GPU by what is known of it, in percent.
+/// Known and unknown shares of the time of a GPU, in percent.
 #[derive(Clone, Copy, Default)]
 struct Parts {
     /// Sum of the metric's categories, except [`LEFT_OUT`]; none without a row.

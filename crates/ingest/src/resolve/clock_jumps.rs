@@ -106,7 +106,7 @@ mod tests {
         contradiction(&launched, &returns).map(|jump| (jump.least / US, jump.most / US))
     }
 
-    /// So many values before a jump, and so many after it.
+    /// Values before and after a jump, in the given numbers.
     fn at(before: usize, after: usize, values: [i64; 2]) -> Vec<i64> {
         [vec![values[0]; before], vec![values[1]; after]].concat()
     }

@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn offsets_are_interpolated_between_readings() {
-        // The device is 5 s behind and loses 100 µs per second.
+        // The device's clock is 5 s late and loses 100 µs per second.
         let clock = clock(&[(2 * S, 7 * S + 100_000), (S, 6 * S)]);
         for (device_ns, host_ns) in [
             (0, 5 * S),
